@@ -1,0 +1,184 @@
+"""A GPU for native tests: dispatches run in headless Chromium while Python stays under CPython.
+
+Each operand gets a buffer of its own; nothing of the planner is involved. Chromium's WebGPU is the one users have, so
+WGSL is compiled by the compiler that counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.ir.encoding import decode, encode
+from pyruntime.kernels import Dispatch, Limits, Operand, Role, Target
+from pyruntime.kernels.legalize import legalize
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-webgpu",
+]
+
+_SCRIPT = """
+async ({buffers, steps, reads}) => {
+  if (!globalThis.gpu) {
+    const adapter = await navigator.gpu.requestAdapter();
+    const limits = {};
+    for (const k of ['maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
+                     'maxComputeWorkgroupStorageSize']) limits[k] = adapter.limits[k];
+    globalThis.gpu = {device: await adapter.requestDevice({requiredLimits: limits}), pipelines: new Map()};
+  }
+  const {device, pipelines} = globalThis.gpu;
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+  const errors = [];
+  device.pushErrorScope('validation');
+  const made = buffers.map(({size, data}) => {
+    const buffer = device.createBuffer({size, usage});
+    if (data !== null) device.queue.writeBuffer(buffer, 0, bytes(data));
+    return buffer;
+  });
+  await Promise.all(steps.map(async ({source}) => {
+    if (pipelines.has(source)) return;
+    const module = device.createShaderModule({code: source});
+    const info = await module.getCompilationInfo();
+    const bad = info.messages.filter((m) => m.type === 'error');
+    if (bad.length) { errors.push(...bad.map((m) => `${m.lineNum}:${m.linePos} ${m.message}\\n${source}`)); return; }
+    try {
+      pipelines.set(source, await device.createComputePipelineAsync(
+        {layout: 'auto', compute: {module, entryPoint: 'main'}}));
+    } catch (error) { errors.push(`${error.message}\\n${source}`); }
+  }));
+  if (errors.length) { device.popErrorScope(); return {errors}; }
+  const encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  for (const {source, bound, params, grid} of steps) {
+    const pipeline = pipelines.get(source);
+    const entries = bound.map((b, i) => ({binding: i, resource: {buffer: made[b]}}));
+    if (params !== null) {
+      const data = bytes(params);
+      const uniform = device.createBuffer({size: data.length, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST});
+      device.queue.writeBuffer(uniform, 0, data);
+      entries.push({binding: bound.length, resource: {buffer: uniform}});
+    }
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, device.createBindGroup({layout: pipeline.getBindGroupLayout(0), entries}));
+    pass.dispatchWorkgroups(...grid);
+  }
+  pass.end();
+  const staging = reads.map((b) => {
+    const buffer = device.createBuffer({size: made[b].size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
+    encoder.copyBufferToBuffer(made[b], 0, buffer, 0, made[b].size);
+    return buffer;
+  });
+  device.queue.submit([encoder.finish()]);
+  const error = await device.popErrorScope();
+  if (error) return {errors: [error.message, ...steps.map((s) => s.source)]};
+  const outputs = [];
+  for (const buffer of staging) {
+    await buffer.mapAsync(GPUMapMode.READ);
+    const data = new Uint8Array(buffer.getMappedRange());
+    let text = '';
+    for (let i = 0; i < data.length; i += 32768) text += String.fromCharCode(...data.subarray(i, i + 32768));
+    outputs.push(btoa(text));
+    buffer.destroy();
+  }
+  made.forEach((b) => b.destroy());
+  return {outputs};
+}
+"""
+
+
+class Gpu:
+    """One Chromium page with WebGPU; use `run` to execute what an operator lowered to."""
+
+    def __init__(self) -> None:
+        handler = functools.partial(_Empty)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._playwright = sync_playwright().start()
+        path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
+        self._browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
+        self._page: Page = self._browser.new_page()
+        self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
+        self.target = Target(Limits(storage_buffers=10))
+
+    def close(self) -> None:
+        """End Chromium and the server."""
+        self._browser.close()
+        self._playwright.stop()
+        self._server.shutdown()
+
+    def run(
+        self, dispatches: Sequence[Dispatch], inputs: Sequence[Array | None], types: Sequence[Any], outs: Sequence[Any]
+    ) -> list[Array]:
+        """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs`.
+
+        Output memory is poisoned first, so an element nobody wrote shows.
+
+        Raises:
+            AssertionError: the compiler or the device refused, with the message and the source.
+        """
+        buffers: list[dict[str, Any]] = []
+        slots: dict[tuple[Role, int], int] = {}
+
+        def slot(operand: Operand) -> int:
+            key = (operand.role, operand.index)
+            if key not in slots:
+                whole: TensorType = operand.type
+                data = None
+                if operand.role is Role.INPUT:
+                    whole = types[operand.index]
+                    data = encode(inputs[operand.index], whole.dtype).tobytes()
+                elif operand.role is Role.CONSTANT:
+                    assert operand.data is not None
+                    data = bytes(operand.data.raw())
+                elif operand.role is Role.OUTPUT:
+                    whole = outs[operand.index]
+                size = max(256, -(-whole.nbytes // 256) * 256)
+                data = (data or b"").ljust(size, b"\xcd")
+                slots[key] = len(buffers)
+                buffers.append({"size": size, "data": base64.b64encode(data).decode()})
+            return slots[key]
+
+        steps = []
+        for dispatch in legalize(self.target, [d for d in dispatches if not d.is_empty]):
+            bound, shared = [], []
+            for operand in dispatch.operands:
+                index = slot(operand)
+                shared.append(bound.index(index) if index in bound else len(bound))
+                if index not in bound:
+                    bound.append(index)
+            first = [shared.index(s) for s in shared]
+            params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
+            source = dispatch.kernel.wgsl(tuple(first))
+            steps.append({"source": source, "bound": bound, "params": params, "grid": list(dispatch.grid)})
+        wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in enumerate(outs)]
+        answer = self._page.evaluate(_SCRIPT, {"buffers": buffers, "steps": steps, "reads": wanted})
+        assert "errors" not in answer, "\n".join(answer["errors"])
+        raws = [np.frombuffer(base64.b64decode(text), np.uint8) for text in answer["outputs"]]
+        return [decode(raw[: t.nbytes], t.dtype, t.shape) for raw, t in zip(raws, outs, strict=True)]
+
+
+class _Empty(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>gpu</title>")
+
+    def log_message(self, *args: object) -> None:
+        pass

@@ -1,0 +1,119 @@
+"""The exception tree: onnxruntime's names, so that `except` clauses port.
+
+    Exception
+    └── OrtError                     every exception of this package
+        ├── Fail                     a graph that cannot be ordered (cycle), or a general failure
+        ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
+        │   └── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
+        ├── NoSuchFile               the model's path or URL does not exist
+        ├── NoModel                  a session without a model
+        ├── EngineError              the browser or its GPU process failed
+        │   ├── DeviceLost           the GPU device went away
+        │   └── OutOfMemory          a GPU allocation was refused, or was predicted to be
+        ├── RuntimeException         an operator failed on these values
+        ├── InvalidProtobuf          the bytes are not an ONNX model
+        ├── ModelLoaded              a model was loaded twice
+        ├── NotImplemented           an operator, type or feature that does not exist here
+        ├── InvalidGraph             the model is well-formed protobuf but not a valid graph
+        ├── EPFail                   an execution provider cannot do what was asked
+        ├── ModelLoadCanceled        loading was cancelled
+        ├── ModelRequiresCompilation onnxruntime's name; never raised here
+        └── NotFound                 a name that is not there
+
+Messages name the node, the operator, what was expected, what came, and the next step.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DeviceLost",
+    "EPFail",
+    "EngineError",
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "MissingInput",
+    "ModelLoadCanceled",
+    "ModelLoaded",
+    "ModelRequiresCompilation",
+    "NoModel",
+    "NoSuchFile",
+    "NotFound",
+    "NotImplemented",
+    "OrtError",
+    "OutOfMemory",
+    "RuntimeException",
+]
+
+
+class OrtError(Exception):
+    """Base of every exception this package raises."""
+
+
+class Fail(OrtError):
+    """A graph that cannot be ordered, or a failure that has no name of its own."""
+
+
+class InvalidArgument(OrtError):
+    """An input, option or name that does not fit; says what was expected and what came."""
+
+
+class MissingInput(InvalidArgument, ValueError):
+    """A required input is missing from the feed."""
+
+
+class NoSuchFile(OrtError):
+    """The model or a file it refers to does not exist."""
+
+
+class NoModel(OrtError):
+    """There is no model to run."""
+
+
+class EngineError(OrtError):
+    """The browser, its GPU process or a driver failed."""
+
+
+class DeviceLost(EngineError):
+    """The GPU device was lost and could not be rebuilt."""
+
+
+class OutOfMemory(EngineError):
+    """A GPU allocation failed, or the memory plan exceeds the limit."""
+
+
+class RuntimeException(OrtError):
+    """An operator cannot compute on the values it was given."""
+
+
+class InvalidProtobuf(OrtError):
+    """The bytes are not a well-formed ONNX model."""
+
+
+class ModelLoaded(OrtError):
+    """A model was loaded into a session that has one."""
+
+
+class NotImplemented(OrtError):  # noqa: A001
+    """An operator, type or feature this runtime does not have."""
+
+
+class InvalidGraph(OrtError):
+    """Well-formed protobuf that is not a valid ONNX graph."""
+
+
+class EPFail(OrtError):
+    """An execution provider cannot do what the session asked of it."""
+
+
+class ModelLoadCanceled(OrtError):
+    """Loading was cancelled by the user."""
+
+
+class ModelRequiresCompilation(OrtError):
+    """Kept for `except` clauses written for onnxruntime."""
+
+
+class NotFound(OrtError):
+    """A name that does not exist."""

@@ -1,0 +1,28 @@
+"""The intermediate representation: element types, value types, constants and the graph."""
+
+from pyruntime.ir.constant import Constant, RawSource
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo, toposort
+from pyruntime.ir.types import Array, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
+
+__all__ = [
+    "Array",
+    "Constant",
+    "DType",
+    "DeclaredTensor",
+    "DeclaredType",
+    "Dim",
+    "Graph",
+    "HostKind",
+    "MapType",
+    "Node",
+    "Operator",
+    "OptionalType",
+    "RawSource",
+    "SequenceType",
+    "TensorType",
+    "ValueInfo",
+    "ValueNeeded",
+    "ValueType",
+    "toposort",
+]

@@ -1,0 +1,83 @@
+"""Constants: initializers that stay where the model's bytes are until somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from pyruntime.ir.types import Array
+
+__all__ = ["Constant", "RawSource"]
+
+
+class RawSource(Protocol):
+    """Bytes that can be read in part: a file's bytes, or a JavaScript ArrayBuffer outside the WebAssembly heap."""
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """`length` bytes from `offset`."""
+        ...
+
+
+class _Bytes:
+    """A RawSource over bytes in memory."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = memoryview(data)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        return self.data[offset : offset + length]
+
+
+class Constant:
+    """A tensor that never changes: type, and `nbytes` of raw_data at `offset` of `source`.
+
+    String tensors carry their array and have no raw_data.
+    """
+
+    __slots__ = ("_array", "offset", "source", "type")
+
+    def __init__(self, type: TensorType, source: RawSource, offset: int = 0) -> None:
+        self.type = type
+        self.source = source
+        self.offset = offset
+        self._array: Array | None = None
+
+    @staticmethod
+    def from_array(array: Array, dtype: DType | None = None) -> Constant:
+        """A constant holding `array`, encoded as `dtype` (default: the array's own type)."""
+        from pyruntime.ir.encoding import encode, round_to
+
+        dtype = dtype or DType.from_numpy(array.dtype)
+        shape = tuple(int(d) for d in array.shape)
+        if dtype is DType.STRING:
+            constant = Constant(TensorType(dtype, shape), _Bytes(b""))
+            constant._array = array
+            return constant
+        constant = Constant(TensorType(dtype, shape), _Bytes(memoryview(encode(array, dtype))))
+        constant._array = round_to(array, dtype)
+        return constant
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of raw_data."""
+        return self.type.nbytes
+
+    def raw(self) -> bytes | memoryview:
+        """The raw_data."""
+        return self.source.read(self.offset, self.nbytes)
+
+    def numpy(self) -> Array:
+        """The value in its NumPy carrier; decoded once and kept."""
+        if self._array is None:
+            from pyruntime.ir.encoding import decode
+
+            self._array = decode(self.raw(), self.type.dtype, self.type.shape)
+        return self._array
+
+    def __repr__(self) -> str:
+        return f"Constant({self.type})"

@@ -1,0 +1,149 @@
+"""ONNX element types: codes, sizes, NumPy carriers and GPU storage.
+
+Every tensor on the GPU is its ONNX `raw_data`: little endian, row-major, padded to a 32-bit word.
+Source: onnx.proto3, message TensorProto, enum DataType.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["DType"]
+
+
+class DType(Enum):
+    """An ONNX tensor element type.
+
+    The value is `(code, bits, carrier, compute)`: TensorProto's code; bits an element occupies in raw_data;
+    the NumPy dtype that `Op.evaluate` sees; the WGSL type kernels compute in (`""`: not on the GPU).
+    """
+
+    FLOAT = (1, 32, "float32", "f32")
+    UINT8 = (2, 8, "uint8", "u32")
+    INT8 = (3, 8, "int8", "i32")
+    UINT16 = (4, 16, "uint16", "u32")
+    INT16 = (5, 16, "int16", "i32")
+    INT32 = (6, 32, "int32", "i32")
+    INT64 = (7, 64, "int64", "vec2<u32>")
+    STRING = (8, 0, "object", "")
+    BOOL = (9, 8, "bool", "bool")
+    FLOAT16 = (10, 16, "float16", "f32")
+    DOUBLE = (11, 64, "float64", "vec2<u32>")
+    UINT32 = (12, 32, "uint32", "u32")
+    UINT64 = (13, 64, "uint64", "vec2<u32>")
+    COMPLEX64 = (14, 64, "complex64", "")
+    COMPLEX128 = (15, 128, "complex128", "")
+    BFLOAT16 = (16, 16, "float32", "f32")
+    FLOAT8E4M3FN = (17, 8, "float32", "f32")
+    FLOAT8E4M3FNUZ = (18, 8, "float32", "f32")
+    FLOAT8E5M2 = (19, 8, "float32", "f32")
+    FLOAT8E5M2FNUZ = (20, 8, "float32", "f32")
+    UINT4 = (21, 4, "uint8", "u32")
+    INT4 = (22, 4, "int8", "i32")
+    FLOAT4E2M1 = (23, 4, "float32", "f32")
+    FLOAT8E8M0 = (24, 8, "float32", "f32")
+    UINT2 = (25, 2, "uint8", "u32")
+    INT2 = (26, 2, "int8", "i32")
+
+    def __init__(self, code: int, bits: int, carrier: str, compute: str) -> None:
+        self.code = code
+        self.bits = bits
+        self.carrier = carrier
+        self.compute = compute
+
+    def __repr__(self) -> str:
+        return f"DType.{self.name}"
+
+    # Members are singletons, so identity hashing is right and spares Pyodide the tuple hash.
+    def __hash__(self) -> int:
+        return id(self)
+
+    @property
+    def onnx_name(self) -> str:
+        """The name inside `tensor(...)`: 'float', 'int64', 'bfloat16'."""
+        return self.name.lower()
+
+    @property
+    def type_string(self) -> str:
+        """onnxruntime's spelling, e.g. 'tensor(float)'."""
+        return f"tensor({self.onnx_name})"
+
+    @property
+    def is_float(self) -> bool:
+        """True for every real floating type, down to 4 bits."""
+        return self in _FLOATS
+
+    @property
+    def is_signed(self) -> bool:
+        """True for signed integers."""
+        return self in _SIGNED
+
+    @property
+    def is_integer(self) -> bool:
+        """True for integers of 2 to 64 bits; bool is not one."""
+        return self in _SIGNED or self in _UNSIGNED
+
+    @property
+    def is_wide(self) -> bool:
+        """True where an element takes two words on the GPU (int64, uint64, float64)."""
+        return self.bits == 64 and self.compute != ""
+
+    @property
+    def exact_carrier(self) -> bool:
+        """True where the NumPy carrier holds exactly this type (no re-encoding at the boundary)."""
+        return self not in _ENCODED
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype `Op.evaluate` sees for this type."""
+        import numpy
+
+        return numpy.dtype(self.carrier)
+
+    def nbytes(self, elements: int) -> int:
+        """Bytes of raw_data for this many elements (4- and 2-bit types are packed)."""
+        return (elements * self.bits + 7) // 8
+
+    @staticmethod
+    def from_code(code: int) -> DType:
+        """The type with TensorProto code `code`. Raises KeyError for codes ONNX does not define."""
+        return _BY_CODE[code]
+
+    @staticmethod
+    def from_name(name: str) -> DType:
+        """The type called `name` in `tensor(name)`. Raises KeyError."""
+        return DType[name.upper()]
+
+    @staticmethod
+    def from_numpy(dtype: np.dtype[Any]) -> DType:
+        """The ONNX type of a NumPy dtype (ml_dtypes' types by name). Raises KeyError."""
+        if dtype.kind in "OUST":
+            return DType.STRING
+        return _BY_NUMPY[dtype.name]
+
+
+_FLOATS = frozenset(d for d in DType if d.name.startswith(("FLOAT", "BFLOAT", "DOUBLE")))
+_SIGNED = frozenset((DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.INT4, DType.INT2))
+_UNSIGNED = frozenset((DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.UINT4, DType.UINT2))
+_ENCODED = frozenset(
+    d for d in DType if d.bits < 8 and d is not DType.STRING or d.name.startswith(("FLOAT8", "BFLOAT"))
+)
+_BY_CODE = {d.code: d for d in DType}
+_BY_NUMPY = {
+    **{d.carrier: d for d in DType if d.exact_carrier and d is not DType.STRING},
+    "bfloat16": DType.BFLOAT16,
+    "float8_e4m3fn": DType.FLOAT8E4M3FN,
+    "float8_e4m3fnuz": DType.FLOAT8E4M3FNUZ,
+    "float8_e5m2": DType.FLOAT8E5M2,
+    "float8_e5m2fnuz": DType.FLOAT8E5M2FNUZ,
+    "float8_e8m0fnu": DType.FLOAT8E8M0,
+    "float4_e2m1fn": DType.FLOAT4E2M1,
+    "int4": DType.INT4,
+    "uint4": DType.UINT4,
+    "int2": DType.INT2,
+    "uint2": DType.UINT2,
+}

@@ -1,0 +1,170 @@
+"""Types of values: what is known of a tensor, sequence, optional or map while a plan is made.
+
+A `TensorType` is concrete: one plan is made for each signature of input shapes. It may also know its
+value; nothing is computed until somebody asks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyruntime.ir.dtype import DType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Array",
+    "MapType",
+    "OptionalType",
+    "SequenceType",
+    "TensorType",
+    "ValueNeeded",
+    "ValueSource",
+    "ValueType",
+]
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+ValueSource: TypeAlias = Callable[[], Any]
+
+
+class ValueNeeded(Exception):
+    """Raised by `value()` when a value is not known while planning; carries the value's name.
+
+    Not an error: the planner ends the stage here, runs it, and goes on with the value at hand.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, concrete shape and, where it is known, the value of a tensor.
+
+    Equality and hash ignore the value and the name.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    source: ValueSource | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False, repr=False)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of raw_data."""
+        return self.dtype.nbytes(self.size)
+
+    @property
+    def is_known(self) -> bool:
+        """True where `value()` answers."""
+        return self.source is not None
+
+    def value(self) -> Array:
+        """The value as a NumPy array in its carrier dtype.
+
+        Raises:
+            ValueNeeded: it is not known while planning.
+        """
+        if self.source is None:
+            raise ValueNeeded(self.name)
+        array: Array = self.source()
+        return array
+
+    def ints(self) -> tuple[int, ...]:
+        """The value as a flat tuple of Python ints. Raises ValueNeeded."""
+        return tuple(int(v) for v in self.value().reshape(-1))
+
+    def with_shape(self, *shape: int) -> TensorType:
+        """The same element type with another shape; the value is forgotten."""
+        return TensorType(self.dtype, shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.onnx_name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """A list of values of one kind; lives on the host as a Python list."""
+
+    element: ValueType | None = None
+    source: ValueSource | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False, repr=False)
+
+    @property
+    def is_known(self) -> bool:
+        """True where `value()` answers."""
+        return self.source is not None
+
+    def value(self) -> Any:
+        """The list. Raises ValueNeeded."""
+        if self.source is None:
+            raise ValueNeeded(self.name)
+        return self.source()
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value or nothing (None); lives on the host."""
+
+    element: ValueType | None = None
+    source: ValueSource | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False, repr=False)
+
+    @property
+    def is_known(self) -> bool:
+        """True where `value()` answers."""
+        return self.source is not None
+
+    def value(self) -> Any:
+        """The value or None. Raises ValueNeeded."""
+        if self.source is None:
+            raise ValueNeeded(self.name)
+        return self.source()
+
+    def __str__(self) -> str:
+        return f"optional({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A mapping from integer or string keys to values; lives on the host as a dict."""
+
+    key: DType = DType.INT64
+    element: ValueType | None = None
+    source: ValueSource | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False, repr=False)
+
+    @property
+    def is_known(self) -> bool:
+        """True where `value()` answers."""
+        return self.source is not None
+
+    def value(self) -> Any:
+        """The dict. Raises ValueNeeded."""
+        if self.source is None:
+            raise ValueNeeded(self.name)
+        return self.source()
+
+    def __str__(self) -> str:
+        return f"map({self.key.onnx_name},{self.element})"
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType

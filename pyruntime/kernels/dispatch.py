@@ -1,0 +1,141 @@
+"""Dispatches: what `Op.lower` returns and plans are made of; and the device they are made for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pyruntime.ir import Constant, DType, TensorType
+
+if TYPE_CHECKING:
+    from pyruntime.kernels.kernel import Kernel
+
+__all__ = ["WORKGROUP", "Dispatch", "Limits", "Operand", "Role", "Target", "constant", "inp", "out", "scratch"]
+
+WORKGROUP = 64
+"""Invocations a workgroup of the generated kernels; every device offers at least 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device offers; the defaults are WebGPU's guaranteed minimum. Bytes unless said otherwise."""
+
+    storage_buffers: int = 8
+    binding_bytes: int = 128 << 20
+    buffer_bytes: int = 256 << 20
+    uniform_bytes: int = 64 << 10
+    workgroups: int = 65535
+    invocations: int = 256
+    workgroup_x: int = 256
+    workgroup_bytes: int = 16384
+    offset_alignment: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The device kernels are generated for.
+
+    Attributes:
+        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query').
+        vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
+        disabled: names of passes and kernel variants switched off by session config entries.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    features: frozenset[str] = frozenset()
+    vendor: str = ""
+    disabled: frozenset[str] = frozenset()
+
+    def grid(self, invocations: int, workgroup: int = WORKGROUP) -> tuple[int, int, int]:
+        """Workgroups that cover `invocations`, folded into y (then z) where x would exceed the limit.
+
+        The shader finds its number with `global_index(gid, nwg)` of `lib/index.wgsl`.
+        """
+        return self.fold(max(1, -(-invocations // workgroup)))
+
+    def fold(self, groups: int) -> tuple[int, int, int]:
+        """`groups` workgroups as (x, y, z) within the limit; x·y·z >= groups: shaders check the surplus."""
+        most = self.limits.workgroups
+        if groups <= most:
+            return groups, 1, 1
+        rows = -(-groups // most)
+        if rows <= most:
+            return -(-groups // rows), rows, 1
+        planes = -(-rows // most)
+        return most, -(-rows // planes), planes
+
+
+class Role(Enum):
+    """Where an operand of a dispatch comes from."""
+
+    INPUT = "in"
+    OUTPUT = "out"
+    SCRATCH = "scratch"
+    CONSTANT = "const"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor a dispatch binds: the node's input or output number, scratch memory, or a constant of its own."""
+
+    role: Role
+    index: int
+    type: TensorType
+    data: Constant | None = field(default=None, compare=False)
+
+
+def inp(index: int, type: TensorType) -> Operand:
+    """The node's input `index`."""
+    return Operand(Role.INPUT, index, type)
+
+
+def out(index: int, type: TensorType) -> Operand:
+    """The node's output `index`."""
+    return Operand(Role.OUTPUT, index, type)
+
+
+def scratch(index: int, dtype: DType, *shape: int) -> Operand:
+    """Memory that lives from its first to its last use within the node's dispatches."""
+    return Operand(Role.SCRATCH, index, TensorType(dtype, shape))
+
+
+def constant(index: int, data: Constant) -> Operand:
+    """A constant made by `lower` (an index table, packed weights)."""
+    return Operand(Role.CONSTANT, index, data.type, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One kernel applied to operands.
+
+    Attributes:
+        operands: in the order of `kernel.bindings`.
+        grid: workgroups in x, y, z.
+        params: the packed uniform struct, `b""` where the kernel has none.
+        inplace: positions (read, written) of operands that may be the same memory.
+        flops: floating-point operations, for profiles; 0 where nobody counted.
+    """
+
+    kernel: Kernel
+    operands: tuple[Operand, ...]
+    grid: tuple[int, int, int]
+    params: bytes = b""
+    inplace: tuple[tuple[int, int], ...] = ()
+    flops: int = 0
+
+    @property
+    def reads(self) -> tuple[Operand, ...]:
+        """Operands the kernel only reads."""
+        return tuple(o for o, b in zip(self.operands, self.kernel.bindings, strict=True) if not b.write)
+
+    @property
+    def writes(self) -> tuple[Operand, ...]:
+        """Operands the kernel writes."""
+        return tuple(o for o, b in zip(self.operands, self.kernel.bindings, strict=True) if b.write)
+
+    @property
+    def is_empty(self) -> bool:
+        """True where every written tensor has no elements: nothing to do."""
+        return all(math.prod(o.type.shape) == 0 for o in self.writes)

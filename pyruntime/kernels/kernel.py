@@ -1,0 +1,86 @@
+"""Kernels: WGSL with named bindings, complete only when it is known which operands share memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pyruntime.ir import DType
+from pyruntime.kernels import storage
+from pyruntime.kernels.library import link
+
+__all__ = ["Binding", "Kernel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A tensor a kernel binds, by the name its WGSL uses."""
+
+    name: str
+    dtype: DType
+    write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compute shader.
+
+    Attributes:
+        name: what profiles and `explain()` call it.
+        body: WGSL without the storage bindings; it may declare `struct Params` and then read `params`.
+        bindings: storage tensors in binding order.
+    """
+
+    name: str
+    body: str
+    bindings: tuple[Binding, ...]
+
+    @property
+    def has_params(self) -> bool:
+        """True where the kernel reads a uniform struct."""
+        return "struct Params" in self.body
+
+    def with_dtype(self, name: str, dtype: DType) -> Kernel:
+        """The same kernel with one tensor of another type."""
+        return replace(self, bindings=tuple(replace(b, dtype=dtype) if b.name == name else b for b in self.bindings))
+
+    def can_share(self, i: int, j: int) -> bool:
+        """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
+        a, b = self.bindings[i], self.bindings[j]
+        words = [storage.word_type(x.dtype, storage.is_grouped(x.name, self.body)) for x in (a, b)]
+        direct = any(re.search(rf"(?<![\w.]){x.name}\s*\[", self.body) for x in (a, b))
+        return words[0] == words[1] and not direct
+
+    def wgsl(self, shared: tuple[int, ...] | None = None) -> str:
+        """The whole shader. `shared[i]` is the binding whose array operand i uses (default: its own)."""
+        return _render(self, shared or tuple(range(len(self.bindings))))
+
+
+@lru_cache(maxsize=4096)
+def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
+    declared: list[str] = []
+    helpers: list[str] = []
+    for i, binding in enumerate(kernel.bindings):
+        var = kernel.bindings[shared[i]].name
+        if shared[i] == i:
+            words = storage.word_type(binding.dtype, storage.is_grouped(binding.name, kernel.body))
+            slot = len(declared)
+            declared.append(f"@group(0) @binding({slot}) var<storage, read_write> {var}: array<{words}>;")
+        helpers.append(storage.accessors(binding.name, var, binding.dtype, kernel.body))
+    if kernel.has_params:
+        declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
+    head = "\n".join(declared)
+    code = "\n".join(h for h in helpers if h)
+    parts = [f"// {kernel.name}", head, code, kernel.body.strip()]
+    text = "\n\n".join(p for p in parts if p)
+    return link(text) + "\n"
+
+
+def bindings(reads: Mapping[str, DType], writes: Mapping[str, DType]) -> tuple[Binding, ...]:
+    """Bindings of the tensors read, then those written."""
+    return (
+        *(Binding(name, dtype) for name, dtype in reads.items()),
+        *(Binding(name, dtype, True) for name, dtype in writes.items()),
+    )

@@ -1,0 +1,49 @@
+"""Dispatches that store single elements of types smaller than a word, made storable.
+
+Such elements share words, so two invocations must never write one. A kernel that calls `store_y` for an f16, int8 or
+bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.kernels.dispatch import Dispatch, Operand, Role, Target
+from pyruntime.kernels.map import elementwise
+from pyruntime.kernels.storage import lanes
+
+__all__ = ["legalize"]
+
+_WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DType.UINT32}
+
+
+def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
+    """The same dispatches with every single-element store to a packed tensor sent through scratch memory."""
+    made: list[Dispatch] = []
+    for dispatch in dispatches:
+        made += _legalize(target, dispatch, 1000 + 10 * len(made))
+    return tuple(made)
+
+
+def _legalize(target: Target, dispatch: Dispatch, number: int) -> list[Dispatch]:
+    kernel, operands, after = dispatch.kernel, list(dispatch.operands), []
+    for i, binding in enumerate(kernel.bindings):
+        if not binding.write or lanes(binding.dtype) == 1 or not re.search(rf"\bstore_{binding.name}\b", kernel.body):
+            continue
+        packed = operands[i]
+        wide_type = _WIDE[binding.dtype.compute]
+        wide = Operand(Role.SCRATCH, number + i, TensorType(wide_type, packed.type.shape))
+        operands[i] = wide
+        if binding.dtype is DType.BOOL:
+            body = re.sub(rf"\bstore_{binding.name}\(", f"store_bool_{binding.name}(", kernel.body)
+            helper = f"fn store_bool_{binding.name}(i: u32, v: bool) {{ store_{binding.name}(i, u32(v)); }}"
+            kernel = replace(kernel, body=f"{body}\n\n{helper}")
+        kernel = kernel.with_dtype(binding.name, wide_type)
+        expr = "x != 0u" if binding.dtype is DType.BOOL else "x"
+        after.append(elementwise(target, f"pack_{binding.dtype.onnx_name}", {"x": wide}, packed, expr))
+    if not after:
+        return [dispatch]
+    return [replace(dispatch, kernel=kernel, operands=tuple(operands), inplace=()), *after]

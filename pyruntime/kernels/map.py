@@ -1,0 +1,188 @@
+"""Generated kernels that compute every output element on its own: elementwise operators and data movement.
+
+One invocation makes `group(dtype)` consecutive elements, so types smaller than a word never share a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.indexing import (
+    broadcast_shapes,
+    broadcast_strides,
+    collapse,
+    index_code,
+    index_fields,
+    index_values,
+)
+from pyruntime.kernels.kernel import Kernel, bindings
+from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.storage import bits_type, group
+
+__all__ = ["Source", "elementwise", "gather_map", "strided_copy"]
+
+Scalars = Mapping[str, float | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor a generated kernel reads: the name its WGSL uses, the operand, and how it is viewed.
+
+    `base` and `strides` are in elements, over the output's shape; default: contiguous, broadcast to it.
+    """
+
+    name: str
+    operand: Operand
+    base: int = 0
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.operand.type.dtype
+
+
+def _main(count: int) -> str:
+    """The entry point: `element(i)` for each element of the invocation's group."""
+    head = (
+        f"@compute @workgroup_size({WORKGROUP})\n"
+        "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
+        f"  let g = global_index(gid, nwg, {WORKGROUP}u);\n"
+        f"  if (g * {count}u >= params.size) {{ return; }}\n"
+    )
+    values = ", ".join(f"element(g * {count}u + {k}u)" for k in range(count))
+    return head + f"  store{count}_y(g, {values});\n}}"
+
+
+def gather_map(
+    target: Target,
+    name: str,
+    y: Operand,
+    sources: Sequence[Source],
+    element: str,
+    fields: Fields = (),
+    values: Mapping[str, float | int | Sequence[int]] | None = None,
+    helpers: str = "",
+    flops: int = 0,
+) -> Dispatch:
+    """A kernel whose output element `i` is what the WGSL statements `element` return.
+
+    Args:
+        y: the tensor written; `element` returns its compute type.
+        sources: tensors read through `load_<name>(index)`.
+        element: body of `fn element(i: u32) -> T`; may read `params.<field>` and `params.size`.
+        fields, values: further uniform fields and their values.
+        helpers: WGSL functions `element` calls (those of `shaders/lib` need not be given).
+    """
+    dtype = y.type.dtype
+    count = group(dtype)
+    all_fields: Fields = (("size", "u32"), *fields)
+    body = "\n\n".join(
+        part
+        for part in (
+            declare(all_fields),
+            helpers,
+            f"fn element(i: u32) -> {dtype.compute} {{\n  {element.strip()}\n}}",
+            _main(count),
+        )
+        if part
+    )
+    kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
+    size = y.type.size
+    params = pack(all_fields, {"size": size, **(values or {})})
+    operands = (*(s.operand for s in sources), y)
+    return Dispatch(kernel, operands, target.grid(-(-size // count)), params, flops=flops)
+
+
+def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, strides: Sequence[int]) -> Dispatch:
+    """y[c] = x[base + sum(c[d] * strides[d])]: Transpose, Slice, Expand and kin, for every element type."""
+    bits = bits_type(y.type.dtype)
+    dims, (view,) = collapse(y.type.shape, strides)
+    x = Operand(x.role, x.index, TensorType(bits, x.type.shape), x.data)
+    y = Operand(y.role, y.index, TensorType(bits, y.type.shape), y.data)
+    element = index_code(len(dims), ["x"]) + "\n  return load_x(at_x);"
+    values = index_values(dims, {"x": (base, view)})
+    return gather_map(
+        target, f"{name}_r{len(dims)}", y, [Source("x", x)], element, index_fields(len(dims), ["x"]), values
+    )
+
+
+def elementwise(
+    target: Target,
+    name: str,
+    inputs: Mapping[str, Operand],
+    y: Operand,
+    expr: str,
+    scalars: Scalars | None = None,
+    helpers: str = "",
+) -> Dispatch:
+    """y = expr(inputs), elementwise with NumPy broadcasting.
+
+    Args:
+        inputs: operands by the names `expr` uses; values are in compute types (`DType.compute`).
+        expr: a WGSL expression of the output's compute type, or statements that end in `return`.
+        scalars: numbers that `expr` names: f32, or i32 where the value is an int.
+        helpers: WGSL functions `expr` calls (those of `shaders/lib` need not be given).
+    """
+    size = y.type.size
+    scalars = scalars or {}
+    scalar_fields: Fields = tuple((k, "i32" if isinstance(v, int) else "f32") for k, v in scalars.items())
+    code = expr if "return" in expr else f"return {expr};"
+    args = ", ".join(f"{n}: {o.type.dtype.compute}" for n, o in inputs.items())
+    locals_ = "".join(f"let {k} = params.{k}; " for k in scalars)
+    function = f"fn compute({args}) -> {y.type.dtype.compute} {{\n  {locals_}{code}\n}}"
+    flat = all(o.type.size in (1, size) and o.type.dtype.bits in (8, 16, 32) for o in inputs.values())
+    if flat and y.type.dtype.bits in (8, 16, 32):
+        return _flat(target, name, inputs, y, "\n\n".join(filter(None, (helpers, function))), scalars, scalar_fields)
+    shape = broadcast_shapes(y.type.shape, *(o.type.shape for o in inputs.values()))
+    views = [broadcast_strides(o.type.shape, shape) for o in inputs.values()]
+    dims, collapsed = collapse(shape, *views)
+    names = list(inputs)
+    call = f"return compute({', '.join(f'load_{n}(at_{n})' for n in names)});"
+    return gather_map(
+        target,
+        f"{name}_r{len(dims)}",
+        y,
+        [Source(n, o) for n, o in inputs.items()],
+        f"{index_code(len(dims), names)}\n  {call}",
+        (*index_fields(len(dims), names), *scalar_fields),
+        {**index_values(dims, {n: (0, v) for n, v in zip(names, collapsed, strict=True)}), **scalars},
+        "\n\n".join(filter(None, (helpers, function))),
+    )
+
+
+def _flat(
+    target: Target,
+    name: str,
+    inputs: Mapping[str, Operand],
+    y: Operand,
+    functions: str,
+    scalars: Scalars,
+    scalar_fields: Fields,
+) -> Dispatch:
+    """The kernel for inputs that are the output's size or one element: whole groups of four, loaded as vectors."""
+    size = y.type.size
+    single = {n for n, o in inputs.items() if o.type.size == 1 and size != 1}
+    loads = [f"let {n} = load_{n}(0u);" if n in single else f"let {n} = load4_{n}(g);" for n in inputs]
+    lanes = [f"compute({', '.join(n if n in single else f'{n}[{k}]' for n in inputs)})" for k in range(4)]
+    fields: Fields = (("size", "u32"), *scalar_fields)
+    body = "\n\n".join(
+        (
+            declare(fields),
+            functions,
+            f"@compute @workgroup_size({WORKGROUP})\n"
+            "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
+            f"  let g = global_index(gid, nwg, {WORKGROUP}u);\n"
+            "  if (g * 4u >= params.size) { return; }\n  "
+            + "\n  ".join(loads)
+            + f"\n  store4_y(g, {', '.join(lanes)});\n}}",
+        )
+    )
+    kernel = Kernel(name, body, bindings({n: o.type.dtype for n, o in inputs.items()}, {"y": y.type.dtype}))
+    last = len(inputs)
+    inplace = tuple((i, last) for i, n in enumerate(inputs) if n not in single and kernel.can_share(i, last))
+    params = pack(fields, {"size": size, **scalars})
+    return Dispatch(kernel, (*inputs.values(), y), target.grid(-(-size // 4)), params, inplace)

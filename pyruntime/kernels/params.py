@@ -1,0 +1,67 @@
+"""Uniform parameters: one declaration gives the WGSL struct and the packed bytes.
+
+Layout rules: WGSL specification, section 14.4 (memory layout), uniform address space.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+__all__ = ["Fields", "declare", "pack", "parse"]
+
+Fields = tuple[tuple[str, str], ...]
+"""(name, WGSL type) in order. Types: u32, i32, f32, vec4 of these, array<vec4<...>, N>."""
+
+_MEMBER = re.compile(r"(\w+)\s*:\s*([^,;{}]+?(?:<[^>]*(?:>\s*,\s*\d+\s*)?>)?)\s*(?:,|$)", re.S)
+_TYPE = re.compile(
+    r"^(?:array<\s*vec4<(?P<a>u32|i32|f32)>\s*,\s*(?P<n>\d+)u?\s*>|vec4<(?P<v>u32|i32|f32)>|(?P<s>u32|i32|f32))$"
+)
+_CODES = {"u32": "I", "i32": "i", "f32": "f"}
+
+
+def declare(fields: Fields) -> str:
+    """`struct Params { ... }` in WGSL."""
+    return "struct Params { " + ", ".join(f"{name}: {kind}" for name, kind in fields) + " }"
+
+
+@lru_cache(maxsize=512)
+def parse(wgsl: str) -> Fields:
+    """The fields of `struct Params` in a shader's source; empty where there is none."""
+    found = re.search(r"struct\s+Params\s*\{(.*?)\}", wgsl, re.S)
+    if not found:
+        return ()
+    text = re.sub(r"//[^\n]*", "", found.group(1))
+    return tuple((name, " ".join(kind.split())) for name, kind in _MEMBER.findall(text))
+
+
+def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]) -> bytes:
+    """The struct's bytes: u32 fields take any int modulo 2^32, short vectors are filled with zeros.
+
+    Raises:
+        KeyError: a field without value. ValueError: a value without field, or one too long.
+    """
+    unknown = values.keys() - {name for name, _ in fields}
+    if unknown:
+        raise ValueError(f"Params has no field {', '.join(sorted(unknown))}; it has {', '.join(n for n, _ in fields)}")
+    data = bytearray()
+    for name, kind in fields:
+        found = _TYPE.match(kind)
+        if not found:
+            raise ValueError(f"Params.{name}: unsupported type {kind}")
+        scalar = found["s"]
+        base = scalar or found["v"] or found["a"]
+        count = 1 if scalar else 4 * int(found["n"] or 1)
+        value = values[name]
+        items = list(value) if isinstance(value, Sequence) else [value]
+        if len(items) > count:
+            raise ValueError(f"Params.{name} holds {count} numbers, got {len(items)}")
+        items += [0] * (count - len(items))
+        if base == "u32":
+            items = [int(v) & 0xFFFFFFFF for v in items]
+        data += b"\0" * (-len(data) % (4 if scalar else 16))
+        data += struct.pack(f"<{count}{_CODES[base]}", *items)
+    data += b"\0" * (-len(data) % 16)
+    return bytes(data)

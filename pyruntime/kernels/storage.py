@@ -1,0 +1,156 @@
+"""How tensors are stored on the GPU, and the WGSL that reads and writes their elements.
+
+A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
+
+    load_x(i)                 element i, in the compute type (f32, i32, u32, bool, vec2<u32>)
+    load4_x(g)                elements 4g .. 4g+3 as vec4 of the compute type (types of 8 to 32 bits)
+    store_x(i, v)             element i := v (types of 32 and 64 bits only: smaller ones share words)
+    store4_x(g, v0..v3)       elements 4g .. 4g+3 (8 bits and more)
+    store8_x, store16_x       the same for 4- and 2-bit types, one word
+    x[i]                      the array itself, for kernels written for one type
+
+and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest even at the store.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyruntime.ir import DType
+
+__all__ = ["accessors", "bits_type", "group", "lanes", "word_type"]
+
+_BITS_TYPE = {
+    2: DType.UINT2,
+    4: DType.UINT4,
+    8: DType.UINT8,
+    16: DType.UINT16,
+    32: DType.UINT32,
+    64: DType.UINT64,
+}
+_FLOAT8 = {
+    DType.FLOAT8E4M3FN: "e4m3fn",
+    DType.FLOAT8E4M3FNUZ: "e4m3fnuz",
+    DType.FLOAT8E5M2: "e5m2",
+    DType.FLOAT8E5M2FNUZ: "e5m2fnuz",
+    DType.FLOAT8E8M0: "e8m0",
+    DType.FLOAT4E2M1: "e2m1",
+}
+
+
+def bits_type(dtype: DType) -> DType:
+    """The unsigned type of the same width: kernels that only move elements are shared by all types of a width."""
+    return _BITS_TYPE[dtype.bits]
+
+
+def lanes(dtype: DType) -> int:
+    """Elements in a 32-bit word; 1 for types of 32 bits and more."""
+    return max(1, 32 // dtype.bits)
+
+
+def group(dtype: DType) -> int:
+    """Elements one invocation of a generated kernel makes: 4, or a whole word of a smaller type."""
+    return max(4, lanes(dtype))
+
+
+def word_type(dtype: DType, grouped: bool) -> str:
+    """The element type of the WGSL array: single words, or four elements where `grouped`."""
+    if dtype.bits == 64:
+        return "vec2<u32>"
+    if dtype.bits == 32:
+        return f"vec4<{dtype.compute}>" if grouped else dtype.compute
+    return "vec2<u32>" if grouped and dtype.bits == 16 else "u32"
+
+
+def _unpack(dtype: DType, word: str, lane: str) -> str:
+    """WGSL for lane `lane` (a u32 expression) of the u32 expression `word`, in the compute type."""
+    if dtype is DType.FLOAT16:
+        return f"f16_decode(extractBits({word}, {lane} * 16u, 16u))"
+    if dtype is DType.BFLOAT16:
+        return f"bitcast<f32>(extractBits({word}, {lane} * 16u, 16u) << 16u)"
+    bits = f"{lane} * {dtype.bits}u, {dtype.bits}u"
+    if dtype in _FLOAT8:
+        return f"{_FLOAT8[dtype]}_decode(extractBits({word}, {bits}))"
+    if dtype is DType.BOOL:
+        return f"(extractBits({word}, {bits}) != 0u)"
+    return f"extractBits(bitcast<i32>({word}), {bits})" if dtype.is_signed else f"extractBits({word}, {bits})"
+
+
+def _pack(dtype: DType, value: str, lane: int) -> str:
+    """WGSL u32 with `value` (compute type) encoded in lane `lane` of a word, zero elsewhere."""
+    if dtype is DType.FLOAT16:
+        bits = f"f16_encode({value})"
+    elif dtype is DType.BFLOAT16:
+        bits = f"bf16_encode({value})"
+    elif dtype in _FLOAT8:
+        bits = f"{_FLOAT8[dtype]}_encode({value})"
+    elif dtype is DType.BOOL:
+        bits = f"select(0u, 1u, {value})"
+    else:
+        cast = f"bitcast<u32>({value})" if dtype.is_signed else value
+        bits = f"({cast} & {(1 << dtype.bits) - 1}u)"
+    return f"({bits} << {lane * dtype.bits}u)" if lane else bits
+
+
+def _load(dtype: DType, name: str, var: str, grouped: bool) -> str:
+    n = lanes(dtype)
+    if n == 1:
+        element = f"{var}[i >> 2u][i & 3u]" if grouped and dtype.bits == 32 else f"{var}[i]"
+    else:
+        shift = n.bit_length() - 1
+        word = f"{var}[i >> 2u][(i >> 1u) & 1u]" if grouped and dtype.bits == 16 else f"{var}[i >> {shift}u]"
+        element = _unpack(dtype, word, f"(i & {n - 1}u)")
+    return f"fn load_{name}(i: u32) -> {dtype.compute} {{ return {element}; }}"
+
+
+def _load4(dtype: DType, name: str, var: str) -> str:
+    vec = f"vec4<{dtype.compute}>"
+    if dtype.bits == 32:
+        return f"fn load4_{name}(g: u32) -> {vec} {{ return {var}[g]; }}"
+    if dtype.bits == 16:
+        parts = [_unpack(dtype, f"w[{k // 2}]", f"{k % 2}u") for k in range(4)]
+    elif dtype.bits == 8:
+        parts = [_unpack(dtype, "w", f"{k}u") for k in range(4)]
+    else:
+        raise ValueError(f"load4 is for types of 8 to 32 bits, not {dtype.onnx_name}")
+    return f"fn load4_{name}(g: u32) -> {vec} {{\n  let w = {var}[g];\n  return {vec}({', '.join(parts)});\n}}"
+
+
+def _store_group(dtype: DType, name: str, var: str, count: int) -> str:
+    args = ", ".join(f"v{k}: {dtype.compute}" for k in range(count))
+    values = [f"v{k}" for k in range(count)]
+    if dtype.bits == 64:
+        body = " ".join(f"{var}[g * 4u + {k}u] = {v};" for k, v in enumerate(values))
+    elif dtype.bits == 32:
+        body = f"{var}[g] = vec4<{dtype.compute}>({', '.join(values)});"
+    elif dtype.bits == 16:
+        words = [" | ".join(_pack(dtype, values[2 * w + k], k) for k in range(2)) for w in range(2)]
+        body = f"{var}[g] = vec2<u32>({', '.join(words)});"
+    else:
+        body = f"{var}[g] = {' | '.join(_pack(dtype, v, k) for k, v in enumerate(values))};"
+    return f"fn store{count}_{name}(g: u32, {args}) {{ {body} }}"
+
+
+def accessors(name: str, var: str, dtype: DType, body: str) -> str:
+    """WGSL of the accessors of binding `name`, stored in array `var`, that `body` mentions."""
+    used = set(re.findall(rf"\b((?:load|store)\d*)_{name}\b", body))
+    grouped = is_grouped(name, body)
+    made = []
+    if "load" in used:
+        made.append(_load(dtype, name, var, grouped))
+    if "load4" in used:
+        made.append(_load4(dtype, name, var))
+    if "store" in used:
+        if lanes(dtype) > 1:
+            raise ValueError(f"store_{name}: elements of {dtype.onnx_name} share words; use store4_{name}")
+        target = f"{var}[i >> 2u][i & 3u]" if grouped and dtype.bits == 32 else f"{var}[i]"
+        made.append(f"fn store_{name}(i: u32, v: {dtype.compute}) {{ {target} = v; }}")
+    for count in (4, 8, 16):
+        if f"store{count}" in used:
+            made.append(_store_group(dtype, name, var, count))
+    return "\n".join(made)
+
+
+def is_grouped(name: str, body: str) -> bool:
+    """True where the kernel reads or writes `name` four elements at a time."""
+    return re.search(rf"\b(?:load4|store4)_{name}\b", body) is not None

@@ -1,0 +1,128 @@
+"""Kernels from the files in `shaders/`.
+
+A template is WGSL plus four directives, each a comment on a line of its own:
+
+    //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`
+    //#type T = a             `T` names the compute type of tensor `a` in the code below
+    //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
+    //#variants ...           what tests render: `NAME=1,TILE=32 a=float16` per variant, separated by `|`
+
+`const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from pyruntime.ir import DType
+from pyruntime.kernels.kernel import Binding, Kernel
+from pyruntime.kernels.library import read
+from pyruntime.kernels.params import Fields, pack, parse
+
+__all__ = ["params_of", "template", "tensors_of", "variants_of"]
+
+_TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
+_TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
+_VARIANTS = re.compile(r"^//#variants\s+(.*)$", re.M)
+_CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", re.M)
+
+
+def tensors_of(name: str) -> tuple[list[str], list[str]]:
+    """Names of the tensors `shaders/<name>.wgsl` reads and writes."""
+    found = _TENSORS.search(read(name))
+    if not found:
+        raise ValueError(f"shaders/{name}.wgsl: no //#tensors line")
+    reads, writes = (re.findall(r"\w+", part) for part in found.groups())
+    return reads, writes
+
+
+def variants_of(name: str) -> list[tuple[dict[str, int], dict[str, DType]]]:
+    """The declared variants: defines and tensor types. One with nothing changed where none is declared."""
+    found: list[tuple[dict[str, int], dict[str, DType]]] = []
+    for line in _VARIANTS.findall(read(name)) or [""]:
+        for variant in line.split("|"):
+            defines: dict[str, int] = {}
+            types: dict[str, DType] = {}
+            for key, value in re.findall(r"(\w+)=(\w+)", variant):
+                if value.lstrip("-").isdigit():
+                    defines[key] = int(value)
+                else:
+                    types[key] = DType.from_name(value)
+            found.append((defines, types))
+    return found
+
+
+def _conditionals(text: str, defines: Mapping[str, float | int | bool], name: str) -> str:
+    kept: list[str] = []
+    stack: list[bool] = []
+    for line in text.splitlines():
+        word = line.strip()
+        if word.startswith("//#if "):
+            flag = word[6:].strip()
+            stack.append(bool(defines.get(flag.lstrip("!"), 0)) != flag.startswith("!"))
+        elif word == "//#else":
+            stack[-1] = not stack[-1]
+        elif word == "//#endif":
+            stack.pop()
+        elif all(stack):
+            kept.append(line)
+    if stack:
+        raise ValueError(f"shaders/{name}.wgsl: //#if without //#endif")
+    return "\n".join(kept)
+
+
+def _literal(kind: str, value: float | int | bool) -> str:
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "f32":
+        return f"{float(value)!r}f"
+    return f"{int(value)}{'u' if kind == 'u32' else 'i'}"
+
+
+@lru_cache(maxsize=1024)
+def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, float | int | bool], ...]) -> Kernel:
+    text = read(name)
+    reads, writes = tensors_of(name)
+    values = dict(defines)
+    text = _conditionals(text, values, name)
+    flags = set(re.findall(r"^\s*//#if\s+!?(\w+)", read(name), re.M))
+    constants = {match.group(1) for match in _CONST.finditer(text)}
+    unknown = values.keys() - flags - {m.group(1) for m in _CONST.finditer(read(name))}
+    if unknown:
+        raise ValueError(f"shaders/{name}.wgsl has no constant or condition {', '.join(sorted(unknown))}")
+
+    def replace(match: re.Match[str]) -> str:
+        key, kind, default = match.groups()
+        return f"const {key}: {kind} = {_literal(kind, values[key]) if key in values else default};"
+
+    text = _CONST.sub(replace, text) if constants else text
+    types = dict(zip((*reads, *writes), dtypes, strict=True))
+    text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
+    text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
+    bound = tuple(Binding(n, types[n], n in writes) for n in (*reads, *writes) if re.search(rf"\b\w*?_?{n}\b", text))
+    suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
+    return Kernel(name + suffix, text.strip(), bound)
+
+
+def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **defines: float | int | bool) -> Kernel:
+    """The kernel of `shaders/<name>.wgsl`.
+
+    Args:
+        dtypes: one type for every tensor, or a type by tensor name (the others float32).
+        defines: values of the file's `const` declarations and `//#if` conditions.
+
+    Raises:
+        ValueError: a define the file does not have.
+    """
+    reads, writes = tensors_of(name)
+    names = (*reads, *writes)
+    given = dict.fromkeys(names, dtypes) if isinstance(dtypes, DType) else dtypes
+    return _expand(name, tuple(given.get(n, DType.FLOAT) for n in names), tuple(sorted(defines.items())))
+
+
+def params_of(kernel: Kernel, **values: float | int | list[int] | tuple[int, ...]) -> bytes:
+    """The bytes of the kernel's `struct Params`. Raises KeyError or ValueError where fields do not match."""
+    fields: Fields = parse(kernel.body)
+    return pack(fields, values)

@@ -1,0 +1,141 @@
+"""What an operator is.
+
+An operator is a frozen value: its fields are the ONNX attributes, so equal operators compare equal and hash equal
+(common subexpressions and kernel caches use that). Its methods say everything the runtime knows about it:
+
+    @op("Softmax", opsets=range(13, LATEST + 1))
+    class Softmax(Op):
+        axis: int = -1
+
+        def infer(self, x): ...             # types in -> types out
+        def evaluate(self, x): ...          # NumPy arrays in -> out: folding, host steps, the CPU provider
+        def lower(self, target, x): ...     # types in -> GPU dispatches; absent: the operator runs on the host
+
+Absent optional inputs are `None` in all three. Fields are typed `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
+`tuple[float, ...]`, `tuple[str, ...]`, `Constant`, `Graph`, or any of these `| None` for an attribute that has no
+default; a field without default is a required attribute. `present` (which outputs the node names) is filled in by the
+importer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+
+from pyruntime.errors import InvalidGraph
+from pyruntime.ir import DType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from pyruntime.kernels.dispatch import Dispatch, Target
+
+__all__ = ["LATEST", "Op", "Unsupported", "op", "registered"]
+
+LATEST = 28
+"""Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
+
+
+class Unsupported(Exception):
+    """Raised by `lower`: this node cannot run on the GPU, for the reason given; it becomes a host step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Op:
+    """Base of every operator.
+
+    Class attributes:
+        op_type, domain: ONNX names. opsets: the versions of the domain this class implements.
+        data_dependent: the output type depends on input values, so all inputs are needed on the host
+            before the rest can be planned (NonZero, Unique, sequence operators).
+        pure: same inputs, same outputs. False for random generators: never folded or shared.
+    """
+
+    op_type: ClassVar[str] = ""
+    domain: ClassVar[str] = ""
+    opsets: ClassVar[range] = range(0)
+    data_dependent: ClassVar[bool] = False
+    pure: ClassVar[bool] = True
+
+    present: tuple[bool, ...] = (True,)
+
+    def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
+        """Output types from input types. Reads `x.value()` where the output type depends on it.
+
+        Raises:
+            InvalidGraph: the inputs do not fit the operator (use `self.fail`).
+        """
+        raise NotImplementedError(f"{self.op_type}.infer")
+
+    def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
+        """Outputs from NumPy inputs, in carrier dtypes. Must not write to its inputs; may return views of them."""
+        raise NotImplementedError(f"{self.op_type}.evaluate")
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Any, ...]:
+        """`evaluate` with the input types at hand, for the few operators that must tell float8 from float32."""
+        return self.evaluate(*inputs)
+
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        """GPU dispatches that compute the outputs. Operators that do not override this run on the host.
+
+        Raises:
+            Unsupported: not for these types or on this device.
+        """
+        raise Unsupported(f"{self.op_type} has no GPU kernel")
+
+    def alias(self, *inputs: Any) -> int | None:
+        """The input whose bytes output 0 is (Reshape and kin), or None. Such a node costs nothing on the GPU."""
+        return None
+
+    def wants(self, output: int) -> bool:
+        """True where the node names this output."""
+        return output < len(self.present) and self.present[output]
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        """True where the operator can run on the GPU at all."""
+        return cls.lower is not Op.lower or cls.alias is not Op.alias
+
+    def fail(self, expected: str, got: object) -> NoReturn:
+        """Raise InvalidGraph: the planner adds the node's name."""
+        raise InvalidGraph(f"{self.op_type}: expected {expected}, got {got}")
+
+    def same_dtype(self, *inputs: TensorType | None) -> DType:
+        """The one element type all present inputs share. Raises InvalidGraph where they differ."""
+        dtypes = [x.dtype for x in inputs if x is not None]
+        if any(d is not dtypes[0] for d in dtypes):
+            self.fail("inputs of one type", " and ".join(d.type_string for d in dtypes))
+        return dtypes[0]
+
+    def axis_of(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front. Raises InvalidGraph outside [-rank, rank)."""
+        if not -rank <= axis < max(rank, 1):
+            self.fail(f"an axis in [{-rank}, {rank - 1}]", axis)
+        return axis % rank if rank else 0
+
+
+OpClass = TypeVar("OpClass", bound=type[Op])
+
+registered: dict[tuple[str, str], list[type[Op]]] = {}
+"""(domain, op_type) to the classes that implement it, of disjoint opset ranges. Read it through `registry`."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def op(name: str, opsets: range, domain: str = "") -> Callable[[OpClass], OpClass]:
+    """Register a class as operator `name` of `domain` for a range of opsets, and make it a frozen dataclass.
+
+    Raises:
+        ValueError: the range overlaps one already registered.
+    """
+
+    def decorate(cls: OpClass) -> OpClass:
+        made = dataclass(frozen=True, kw_only=True, repr=True)(cls)
+        made.op_type, made.domain, made.opsets = name, domain, opsets
+        versions = registered.setdefault((domain, name), [])
+        for other in versions:
+            same = (other.__module__, other.__qualname__) == (made.__module__, made.__qualname__)
+            if set(other.opsets) & set(opsets) and not same:
+                raise ValueError(f"{name}: opsets {opsets} overlap those of {other.__module__}.{other.__name__}")
+        versions[:] = [v for v in versions if v.__qualname__ != made.__qualname__] + [made]
+        return made
+
+    return decorate

@@ -1,0 +1,52 @@
+// Tests by bits: the compiler may assume that NaN and infinity do not occur.
+fn is_nan(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn is_inf(x: f32) -> bool {
+  return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
+
+fn is_negative(x: f32) -> bool {
+  return (bitcast<u32>(x) >> 31u) != 0u;
+}
+
+// Built at run time: constant expressions may not be infinite or NaN. Any uniform or loaded `seed` does.
+fn f32_bits(bits: u32, seed: u32) -> f32 {
+  return bitcast<f32>(bits | (seed & 0u));
+}
+
+// IEEE 754 binary16 to binary32, exact; subnormals, infinities and NaN included.
+fn f16_decode(h: u32) -> f32 {
+  let sign = (h & 0x8000u) << 16u;
+  let body = h & 0x7fffu;
+  if (body >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((body & 0x3ffu) << 13u)); }
+  if (body >= 0x0400u) { return bitcast<f32>(sign | ((body << 13u) + 0x38000000u)); }
+  let tiny = f32(body) * 5.9604644775390625e-8;
+  return bitcast<f32>(sign | bitcast<u32>(tiny));
+}
+
+// binary32 to binary16 bits, to nearest, ties to even; overflow to infinity.
+fn f16_encode(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  let sign = (bits >> 16u) & 0x8000u;
+  let body = bits & 0x7fffffffu;
+  if (body > 0x7f800000u) { return sign | 0x7e00u; }
+  if (body >= 0x477ff000u) { return sign | 0x7c00u; }
+  if (body >= 0x38800000u) { return sign | ((body - 0x38000000u + 0xfffu + ((body >> 13u) & 1u)) >> 13u); }
+  if (body < 0x33000000u) { return sign; }
+  let shift = 126u - (body >> 23u);
+  let mantissa = (body & 0x7fffffu) | 0x800000u;
+  let kept = mantissa >> shift;
+  let rest = mantissa & ((1u << shift) - 1u);
+  let half = 1u << (shift - 1u);
+  let up = u32(rest > half || (rest == half && (kept & 1u) == 1u));
+  return sign | (kept + up);
+}
+
+// binary32 to bfloat16 bits, to nearest, ties to even.
+fn bf16_encode(x: f32) -> u32 {
+  let bits = bitcast<u32>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; }
+  return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+}

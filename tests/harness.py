@@ -1,0 +1,106 @@
+"""Runs one operator on arrays: types inferred, `evaluate` on NumPy, `lower` on a real WebGPU device."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.node import collect_testcases
+from onnx.backend.test.case.test_case import TestCase
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir.encoding import round_to
+from pyruntime.ops.base import Op
+from pyruntime.ops.registry import op_class
+
+ATTRIBUTE = {1: float, 2: int, 3: lambda s: s.decode(), 6: tuple, 7: tuple, 8: lambda v: tuple(s.decode() for s in v)}
+
+
+def carrier(array: Array) -> tuple[DType, Array]:
+    """A NumPy (or ml_dtypes) array's ONNX type and the array in that type's carrier."""
+    array = np.asarray(array)
+    dtype = DType.from_numpy(array.dtype)
+    return dtype, array if dtype is DType.STRING else array.astype(dtype.numpy)
+
+
+def make_op(node: onnx.NodeProto, opsets: dict[str, int]) -> Op:
+    """The operator of a NodeProto without subgraphs."""
+    fields: dict[str, Any] = {}
+    for a in node.attribute:
+        value = onnx.helper.get_attribute_value(a)
+        if a.type == onnx.AttributeProto.TENSOR:
+            fields[a.name] = Constant.from_array(*reversed(carrier(onnx.numpy_helper.to_array(value))))
+        else:
+            fields[a.name] = ATTRIBUTE[a.type](value)
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    cls = op_class(node.op_type, domain, opsets[domain])
+    return cls(**fields, present=tuple(bool(o) for o in node.output))
+
+
+def typed(array: Array | None, known: bool = True) -> TensorType | None:
+    """The TensorType of an array, with its value where `known`."""
+    if array is None:
+        return None
+    dtype, value = carrier(array)
+    return TensorType(dtype, tuple(value.shape), (lambda: value) if known else None)
+
+
+def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
+    """The operator's outputs: on NumPy, or on `gpu` (a e2e.gpu.Gpu)."""
+    types = [typed(x) for x in inputs]
+    outs = op.infer(*types)
+    values = [None if x is None else carrier(x)[1] for x in inputs]
+    if gpu is not None:
+        alias = op.alias(*types)
+        if alias is not None:
+            return [np.asarray(values[alias]).reshape(outs[0].shape)]
+        wanted = [t for i, t in enumerate(outs) if op.wants(i)]
+        return gpu.run(op.lower(gpu.target, *types), values, types, wanted)
+    results = op.evaluate_typed(tuple(types), *values)
+    for t, r in zip(outs, results, strict=False):
+        if isinstance(t, TensorType) and r is not None:
+            assert tuple(r.shape) == t.shape, f"infer said {t}, evaluate gave {r.shape}"
+    return [
+        round_to(np.asarray(r), t.dtype) if t.dtype is not DType.STRING else r
+        for t, r in zip(outs, results, strict=False)
+    ]
+
+
+@lru_cache(maxsize=1)
+def node_tests() -> dict[str, TestCase]:
+    """ONNX's own node tests by name."""
+    return {case.name: case for case in collect_testcases(None)}
+
+
+def single_node(case: TestCase) -> onnx.NodeProto | None:
+    """The case's only node, or None where it has several, functions or subgraphs."""
+    graph = case.model.graph
+    return graph.node[0] if len(graph.node) == 1 and not graph.initializer else None
+
+
+def check_case(name: str, gpu: Any = None) -> None:
+    """Run ONNX node test `name` and compare with its expected outputs at its own tolerances."""
+    case = node_tests()[name]
+    node = single_node(case)
+    assert node is not None, "not a single-node test"
+    opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in case.model.opset_import}
+    op = make_op(node, opsets)
+    for inputs, outputs in case.data_sets:
+        feed = dict(zip((i.name for i in case.model.graph.input), inputs, strict=True))
+        got = run_op(op, [feed[n] if n else None for n in node.input], gpu)
+        for index, (mine, theirs) in enumerate(zip(got, outputs, strict=False)):
+            dtype, expected = carrier(theirs)
+            assert mine.shape == expected.shape, f"output {index}: shape {mine.shape}, expected {expected.shape}"
+            if dtype is DType.STRING:
+                np.testing.assert_array_equal(mine, expected)
+            elif dtype.is_float or expected.dtype.kind == "c":
+                np.testing.assert_allclose(
+                    mine, expected, rtol=max(case.rtol, 1e-3), atol=max(case.atol, 1e-5), equal_nan=True
+                )
+            else:
+                np.testing.assert_array_equal(mine, expected)
+
+
+__all__ = ["check_case", "make_op", "node_tests", "run_op", "single_node", "typed"]
