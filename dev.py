@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`.
+
+Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
+`.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
+
+from tools.devkit import commands
+from tools.devkit.shell import SetupError
+
+
+def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(prog="dev.py", description=(__doc__ or "").split("\n\n")[1])
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = subparsers.add_parser("demo", help="run the digits model in headless Chromium, then serve the page")
+    demo.add_argument("--once", action="store_true", help="end after the run")
+    demo.add_argument("--port", type=int, default=8000, help="port of the page (default 8000, else a free one)")
+
+    test = subparsers.add_parser("test", help="every test, native and in the browser; more arguments go to pytest")
+    part = test.add_mutually_exclusive_group()
+    part.add_argument("--native", action="store_true", help="only tests/, without a browser")
+    part.add_argument("--browser", action="store_true", help="only e2e/, in headless Chromium")
+
+    subparsers.add_parser("build", help="write the self-contained static site to dist/")
+
+    serve = subparsers.add_parser("serve", help="build and serve the site on this machine")
+    serve.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
+
+    subparsers.add_parser("bench", help="compare with onnxruntime-web; more arguments go to bench/run.py")
+
+    lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, tsc")
+    lint.add_argument("--fix", action="store_true", help="let ruff repair and format first")
+
+    args, rest = parser.parse_known_args(argv)
+    if rest and args.command not in ("test", "bench"):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return args, rest
+
+
+def main(argv: Sequence[str]) -> int:
+    args, rest = parse_args(argv)
+    try:
+        match args.command:
+            case "demo":
+                return commands.demo(once=args.once, port=args.port)
+            case "test":
+                return commands.test(native=not args.browser, browser=not args.native, pytest_args=rest)
+            case "build":
+                return commands.build()
+            case "serve":
+                return commands.serve(port=args.port)
+            case "bench":
+                return commands.bench(rest)
+            case _:
+                return commands.lint(fix=args.fix)
+    except SetupError as error:
+        print(f"dev.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

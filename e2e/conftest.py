@@ -1,0 +1,74 @@
+"""Fixtures of the browser tests: the built site on a server, a guarded headless Chromium, Python inside it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from e2e.harness.browser import Guard, guarded_page, launch
+from e2e.harness.python import BrowserPython
+from tools.devkit.chromium import ensure_chromium
+from tools.devkit.server import Server
+from tools.devkit.site import build_site
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the built site, so that a build during the tests changes nothing under their feet."""
+    return shutil.copytree(build_site(Path(sys.executable)), tmp_path_factory.mktemp("site") / "dist")
+
+
+@pytest.fixture(scope="session")
+def site_server(site: Path) -> Iterator[Server]:
+    """Serves the site, `e2e/` (the pages of this folder) and `harness/`. A test may add to `mounts`."""
+    with Server({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def site_url(site_server: Server) -> str:
+    return site_server.url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, launch(playwright, ensure_chromium(Path(sys.executable))) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page_and_guard(browser: Browser, site_url: str) -> Iterator[tuple[Page, Guard]]:
+    with guarded_page(browser, site_url) as pair:
+        yield pair
+
+
+@pytest.fixture
+def page(page_and_guard: tuple[Page, Guard]) -> Page:
+    """A fresh page. Foreign requests and console errors fail the test that made them."""
+    return page_and_guard[0]
+
+
+@pytest.fixture
+def guard(page_and_guard: tuple[Page, Guard]) -> Guard:
+    """The guard of `page`, for tests that expect a complaint."""
+    return page_and_guard[1]
+
+
+@pytest.fixture(scope="session")
+def shared_python(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    with guarded_page(browser, site_url) as (page, guard):
+        yield BrowserPython(page, guard, site_url)
+
+
+@pytest.fixture
+def python_in_browser(shared_python: BrowserPython) -> Iterator[BrowserPython]:
+    """Run Python source in Pyodide, in a worker like the page's, with the built wheel."""
+    yield shared_python
+    shared_python.guard.check()

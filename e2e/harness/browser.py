@@ -1,0 +1,83 @@
+"""A headless Chromium whose pages may talk to the test server and to nobody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Playwright, Route
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-webgpu",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+def launch(playwright: Playwright, executable: Path) -> Browser:
+    return playwright.chromium.launch(executable_path=executable, headless=True, args=FLAGS)
+
+
+@dataclass
+class Guard:
+    """Watches a browser context: requests to other origins are aborted and kept, and so are console errors."""
+
+    origin: str
+    foreign_requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    allowed: list[re.Pattern[str]] = field(default_factory=list)
+
+    def watch(self, context: BrowserContext) -> None:
+        context.route("**/*", self._on_request)
+        context.on("console", self._on_console)
+        context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
+
+    def allow(self, pattern: str) -> None:
+        """Console messages that match are expected by this test."""
+        self.allowed.append(re.compile(pattern))
+
+    def check(self) -> None:
+        """Fail on what was seen since the last check."""
+        foreign, self.foreign_requests = self.foreign_requests, []
+        complaints, self.complaints = self.complaints, []
+        complaints = [text for text in complaints if not any(pattern.search(text) for pattern in self.allowed)]
+        self.allowed.clear()
+        assert not foreign, f"requests outside {self.origin}: {foreign}"
+        assert not complaints, "console:\n" + "\n".join(complaints)
+
+    def _on_request(self, route: Route) -> None:
+        url = route.request.url
+        if url.startswith((self.origin, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.foreign_requests.append(url)
+            route.abort()
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+
+@contextmanager
+def guarded_page(browser: Browser, origin: str) -> Iterator[tuple[Page, Guard]]:
+    """A page in a context of its own; at the end the guard has its last word."""
+    context = browser.new_context()
+    guard = Guard(origin)
+    guard.watch(context)
+    try:
+        yield context.new_page(), guard
+        guard.check()
+    finally:
+        try:
+            context.close()
+        except Error:
+            if browser.is_connected():
+                raise

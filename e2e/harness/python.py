@@ -1,0 +1,36 @@
+"""Python source, run in the browser by a test."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from playwright.sync_api import Page
+
+from e2e.harness import codec
+from e2e.harness.browser import Guard
+
+
+class BrowserPythonError(Exception):
+    """Python in the browser raised; the message is its traceback."""
+
+
+class BrowserPython:
+    """Callable: `python_in_browser(source, **variables)` gives the value of the source's last expression.
+
+    The source runs as a module of its own with top-level `await`, in one worker that lives as long as the test session:
+    what is imported stays imported. Values are what e2e/harness/codec.py carries, NumPy arrays among them.
+    """
+
+    def __init__(self, page: Page, guard: Guard, base_url: str) -> None:
+        self.page = page
+        self.guard = guard
+        page.goto(base_url + "e2e/python.html")
+
+    def __call__(self, source: str, **variables: Any) -> Any:
+        arguments = [textwrap.dedent(source), codec.encode(variables)]
+        answer = self.page.evaluate("([source, data]) => runPython(source, data)", arguments)
+        outcome = codec.decode(answer)
+        if "error" in outcome:
+            raise BrowserPythonError(outcome["error"])
+        return outcome["value"]

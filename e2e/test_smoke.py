@@ -1,0 +1,131 @@
+"""The ground the other browser tests stand on: the guard notices, Python starts, WebGPU computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from e2e.harness.browser import guarded_page
+from e2e.harness.python import BrowserPython, BrowserPythonError
+from tools.devkit.server import Server
+
+FOREIGN = "https://example.com/model.onnx"
+
+
+def ask_worker(page: Page, message: str) -> object:
+    """What pages/fetching_worker.js answers."""
+    script = """message => new Promise(resolve => {
+        const worker = new Worker('fetching_worker.js', {type: 'module'});
+        worker.onmessage = event => resolve(event.data);
+        worker.postMessage(message);
+    })"""
+    return page.evaluate(script, message)
+
+
+@pytest.fixture(scope="module")
+def open_url() -> Iterator[str]:
+    """The test pages without a Content-Security-Policy, which would stop a foreign request before the guard sees it."""
+    with Server({"/": Path(__file__).parent / "pages"}, policy=None) as server:
+        yield server.url
+
+
+def test_guard__page_fetches_other_origin__aborts_and_fails(browser: Browser, open_url: str) -> None:
+    with pytest.raises(AssertionError, match=r"example\.com"), guarded_page(browser, open_url) as (page, _):
+        page.goto(open_url + "blank.html")
+        assert page.evaluate("url => fetch(url).then(() => 'answered', () => 'aborted')", FOREIGN) == "aborted"
+
+
+def test_guard__worker_fetches_other_origin__aborts_and_fails(browser: Browser, open_url: str) -> None:
+    with pytest.raises(AssertionError, match=r"example\.com"), guarded_page(browser, open_url) as (page, _):
+        page.goto(open_url + "blank.html")
+        assert ask_worker(page, FOREIGN) == "aborted"
+
+
+def test_guard__worker_logs_an_error__fails(browser: Browser, open_url: str) -> None:
+    with pytest.raises(AssertionError, match="positive control"), guarded_page(browser, open_url) as (page, _):
+        page.goto(open_url + "blank.html")
+        assert ask_worker(page, "log") == "logged"
+
+
+def test_policy__eval_in_a_worker__is_refused(page: Page, site_url: str) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    assert ask_worker(page, "eval") == "EvalError"
+
+
+def test_policy__page__is_not_cross_origin_isolated(page: Page, site_url: str) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate("crossOriginIsolated") is False
+
+
+def test_python_in_browser__last_expression__comes_back(python_in_browser: BrowserPython) -> None:
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    result = python_in_browser(
+        """
+        import asyncio, sys
+        await asyncio.sleep(0)
+        {"python": sys.version_info[:2], "platform": sys.platform, "doubled": 2 * x}
+        """,
+        x=x,
+    )
+    assert result["python"] == [3, 13]
+    assert result["platform"] == "emscripten"
+    np.testing.assert_array_equal(result["doubled"], 2 * x)
+    assert result["doubled"].dtype == np.int16
+
+
+def test_python_in_browser__exception__raises_with_its_traceback(python_in_browser: BrowserPython) -> None:
+    with pytest.raises(BrowserPythonError, match="ZeroDivisionError"):
+        python_in_browser("1 // 0")
+
+
+def test_wheel__installed_without_micropip__has_the_shaders(python_in_browser: BrowserPython) -> None:
+    result = python_in_browser(
+        """
+        import importlib.metadata, importlib.resources, sys
+        import pyruntime
+        shaders = importlib.resources.files("pyruntime") / "shaders"
+        {
+            "version": importlib.metadata.version("pyruntime"),
+            "shaders": [path.name for path in shaders.iterdir()],
+            "micropip": "micropip" in sys.modules,
+        }
+        """
+    )
+    assert result["version"]
+    assert any(name.endswith(".wgsl") for name in result["shaders"]) or "lib" in result["shaders"]
+    assert not result["micropip"]
+
+
+def test_stack_switching__in_the_worker__is_possible(python_in_browser: BrowserPython) -> None:
+    result = python_in_browser(
+        """
+        import asyncio
+        from pyodide.ffi import can_run_sync, run_sync
+        async def answer():
+            await asyncio.sleep(0)
+            return 42
+        def plain_function():
+            return run_sync(answer())
+        [can_run_sync(), plain_function()]
+        """
+    )
+    assert result == [True, 42]
+
+
+def test_webgpu__adapter_and_device__are_there(python_in_browser: BrowserPython) -> None:
+    result = python_in_browser(
+        """
+        from js import navigator
+        adapter = await navigator.gpu.requestAdapter()
+        device = await adapter.requestDevice()
+        buffers = device.limits.maxStorageBuffersPerShaderStage
+        device.destroy()
+        {"vendor": adapter.info.vendor, "buffers": buffers}
+        """
+    )
+    assert result["vendor"]
+    assert result["buffers"] >= 8

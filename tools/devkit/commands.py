@@ -1,0 +1,93 @@
+"""The commands of dev.py, each the whole way from a clean checkout to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.devkit import chromium, fetch, pins
+from tools.devkit.server import Server
+from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
+from tools.devkit.site import build_site
+from tools.devkit.venv import ensure_venv
+
+
+def build() -> int:
+    build_site(ensure_venv())
+    say(f"the site is in {DIST}")
+    return 0
+
+
+def serve(*, port: int) -> int:
+    build_site(ensure_venv())
+    with Server({"/": DIST}, port=port) as server:
+        say(f"serving {server.url} (Ctrl+C ends)")
+        server.wait()
+    return 0
+
+
+def demo(*, once: bool, port: int) -> int:
+    ensure_venv()
+    browser = chromium.ensure_chromium(python())
+    build_site(python())
+    status = run([python(), "-m", "tools.demo"], env={chromium.VARIABLE: str(browser)})
+    if status or once:
+        return status
+    return serve(port=port)
+
+
+def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
+    """Both suites, also when the first fails: one run shows everything that is wrong."""
+    ensure_venv()
+    statuses = []
+    if native:
+        say("native tests")
+        statuses.append(run([python(), "-m", "pytest", "tests", *pytest_args]))
+    if browser:
+        executable = chromium.ensure_chromium(python())
+        build_site(python())
+        say("browser tests")
+        statuses.append(run([python(), "-m", "pytest", "e2e", *pytest_args], env={chromium.VARIABLE: str(executable)}))
+    return max(statuses)
+
+
+def bench(args: Sequence[str]) -> int:
+    ensure_venv()
+    script = ROOT / "bench" / "run.py"
+    if not script.is_file():
+        raise SetupError("bench/run.py is missing: this is no complete checkout.")
+    browser = chromium.ensure_chromium(python())
+    build_site(python())
+    peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
+    environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
+    return run([python(), script, *args], env=environment)
+
+
+def lint(*, fix: bool) -> int:
+    """Every checker, also after one has failed."""
+    ensure_venv()
+    bin_folder = python().parent
+    if fix:
+        run([bin_folder / "ruff", "check", "--fix", "--quiet"])
+        run([bin_folder / "ruff", "format", "--quiet"])
+    checks: list[tuple[str, list[str | Path]]] = [
+        ("ruff check", [bin_folder / "ruff", "check", "--quiet"]),
+        ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
+        ("mypy --strict", [bin_folder / "mypy"]),
+        ("import-linter", [bin_folder / "lint-imports"]),
+        ("tsc", tsc()),
+    ]
+    failed = []
+    for name, command in checks:
+        status = run(command, quiet=True)
+        say(f"{name}: {'passed' if status == 0 else 'failed'}")
+        if status:
+            failed.append(name)
+    return 1 if failed else 0
+
+
+def tsc() -> list[str | Path]:
+    """TypeScript's compiler as a checker of web/, with WebGPU's types (jsconfig.json names where they are)."""
+    fetch.npm_package(pins.WEBGPU_TYPES)
+    compiler = fetch.npm_package(pins.TYPESCRIPT) / "lib" / "tsc.js"
+    return ["node", compiler, "--project", ROOT / "jsconfig.json", "--pretty", "false"]

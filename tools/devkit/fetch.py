@@ -1,0 +1,87 @@
+"""Downloads by URL and by npm package, each held against its pinned hash before anything uses it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from tools.devkit.pins import NpmPackage
+from tools.devkit.shell import CACHE, SetupError, fingerprint, put_stamp, say, stamped
+
+CONNECT_TIMEOUT_S = 5.0
+
+
+class HashMismatch(Exception):
+    """What came is not what was pinned."""
+
+
+UNAVAILABLE = (OSError, http.client.HTTPException, HashMismatch)
+
+
+def download(url: str, destination: Path, sha256: str) -> None:
+    """Write what `url` answers to `destination`.
+
+    Raises:
+        UNAVAILABLE: no answer within CONNECT_TIMEOUT_S, an HTTP error, or another content than the one pinned.
+    """
+    with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as response:
+        data = response.read()
+    if (found := hashlib.sha256(data).hexdigest()) != sha256:
+        raise HashMismatch(f"{url}: sha256 is {found}, expected {sha256}")
+    destination.write_bytes(data)
+
+
+def npm_package(package: NpmPackage) -> Path:
+    """The folder `.cache/npm/NAME` that holds the wanted members of `package`, fetched once."""
+    folder = CACHE / "npm" / package.name.removeprefix("@").replace("/", "-")
+    stamp, value = folder / ".stamp", fingerprint(package.integrity, *package.members)
+    if stamped(stamp, value):
+        return folder
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SetupError(f"npm is needed to fetch {package.name} {package.version}: install Node.js with npm.")
+    say(f"npm pack {package.name}@{package.version}")
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
+        tarball = pack(npm, package, Path(temporary))
+        shutil.rmtree(folder, ignore_errors=True)
+        extract(tarball, package.members, folder)
+    put_stamp(stamp, value)
+    return folder
+
+
+def pack(npm: str, package: NpmPackage, folder: Path) -> Path:
+    """The tarball of `package`, its integrity checked."""
+    command = [npm, "pack", f"{package.name}@{package.version}", "--pack-destination", str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    tarballs = list(folder.glob("*.tgz"))
+    if done.returncode or len(tarballs) != 1:
+        raise SetupError(f"`{' '.join(command)}` ended with status {done.returncode}:\n{done.stderr.strip()}")
+    algorithm, expected = package.integrity.split("-", 1)
+    found = base64.b64encode(hashlib.new(algorithm, tarballs[0].read_bytes()).digest()).decode()
+    if found != expected:
+        raise SetupError(f"{package.name}@{package.version}: integrity is {algorithm}-{found}, not {package.integrity}")
+    return tarballs[0]
+
+
+def extract(tarball: Path, members: tuple[str, ...], folder: Path) -> None:
+    """Unpack the files that match `members` (paths below the package's root). Links are never followed or made."""
+    with tarfile.open(tarball) as tar:
+        for entry in tar:
+            path = PurePosixPath(*PurePosixPath(entry.name).parts[1:])
+            wanted = entry.isfile() and ".." not in path.parts and any(fnmatchcase(str(path), m) for m in members)
+            source = tar.extractfile(entry) if wanted else None
+            if source is None:
+                continue
+            destination = folder / path
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            with destination.open("wb") as file:
+                shutil.copyfileobj(source, file)

@@ -1,0 +1,69 @@
+"""Exact versions and hashes of everything that is fetched and is not a Python package of requirements-dev.txt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NpmPackage:
+    """A package of the npm registry. `integrity` is its tarball's, `members` the patterns of the files wanted."""
+
+    name: str
+    version: str
+    integrity: str
+    members: tuple[str, ...]
+
+
+PYODIDE_VERSION = "0.29.5"
+PYODIDE_CDN = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
+PYODIDE_FILES = {  # sha256
+    "pyodide.mjs": "510ca14305230018f50c40fb81be673afd68080e70ce7733fcce6600dd6a1714",
+    "pyodide.asm.js": "356c42f69e1695397e9d8670bd3c2e678248cde76e18bdae1731e848537b47d7",
+    "pyodide.asm.wasm": "54309a5a2cfd757b1f0fdbc9093c92503f7b341500110329d932487183912718",
+    "python_stdlib.zip": "831fd1e535084b972f87c6a35275de3d236efd5166f5e77ce89497710635e73c",
+    "pyodide-lock.json": "14d2c2dba101277999e17135e653d8f15389ad1437f53eae213bf0c3cdff723d",
+}
+PYODIDE_NPM = NpmPackage(
+    name="pyodide",
+    version=PYODIDE_VERSION,
+    integrity="sha512-TkYrUv9m8QmfImADKRmpwZulL48E0uUaBSO+dvRQKyAJc0qh9gu7jn8btyHPh3NZm1r2IH2YrJhIr7Q2B9urAw==",
+    members=tuple(PYODIDE_FILES),
+)
+
+NUMPY_VERSION = "2.2.5"
+NUMPY_WHEEL = f"numpy-{NUMPY_VERSION}-cp313-cp313-pyemscripten_2025_0_wasm32.whl"
+NUMPY_SHA256 = "800c98edc0c864dfa49f07005680c699b4b42b84eae1f8cb19d35b3634e7f05c"
+
+# The same NumPy in Pyodide's build for the same ABI, as another package ships it (stored, not compressed).
+# Only this wheel is taken from it: the package's own code has another licence.
+NUMPY_NPM_WHEEL = f"numpy-{NUMPY_VERSION}-cp313-cp313-pyodide_2025_0_wasm32.whl"
+NUMPY_NPM_SHA256 = "125230b4c3ecd08803e5c43f1162e017c0718d9f253146225a705a952b9c16c2"
+NUMPY_NPM = NpmPackage(
+    name="@bentopdf/pymupdf-wasm",
+    version="0.11.16",
+    integrity="sha512-GPxxH2BokrS49fJa17mrt3hTBGRIDlMkLfJwk+tk45+ICTmIzcti7ACXT2JHK3FUJX916OQvnrJQb29ZajN3CA==",
+    members=(f"assets/{NUMPY_NPM_WHEEL}",),
+)
+
+# Checks the JavaScript of web/ against its JSDoc types (lint). Plain JavaScript, no dependencies.
+TYPESCRIPT = NpmPackage(
+    name="typescript",
+    version="5.9.3",
+    integrity="sha512-jl1vZzPDinLr9eUt3J/t7V6FgNEw9QjvBPdysz9KfQDD41fQrC2Y4vKQdiaUpFT4bXlb1RHhLpp8wtm6M5TgSw==",
+    members=("package.json", "lib/tsc.js", "lib/_tsc.js", "lib/lib.*.d.ts", "lib/typescript.js"),
+)
+WEBGPU_TYPES = NpmPackage(
+    name="@webgpu/types",
+    version="0.1.74",
+    integrity="sha512-lgiI4hbuLcI9unnm2cL/tvCaQU45dp0xcLWJh5uB/9MBGvIA4F8XIk7nSiBeg+K4xWGYwgZKn80LmERI5CxoTA==",
+    members=("package.json", "dist/*.d.ts"),
+)
+
+# The peer that bench/ measures against.
+ONNXRUNTIME_WEB = NpmPackage(
+    name="onnxruntime-web",
+    version="1.30.0",
+    integrity="sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ==",
+    members=("package.json", "dist/ort.webgpu.min.mjs", "dist/ort-wasm-simd-threaded.*mjs", "dist/*.asyncify.wasm"),
+)

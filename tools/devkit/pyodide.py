@@ -1,0 +1,103 @@
+"""The vendored runtime: Pyodide's core, NumPy's wheel for it, and a lock file that names only what is there."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+from tools.devkit import pins
+from tools.devkit.fetch import UNAVAILABLE, download, npm_package
+from tools.devkit.shell import CACHE, SetupError, fingerprint, put_stamp, say, sha256, stamped
+
+FOLDER = CACHE / f"pyodide-{pins.PYODIDE_VERSION}"
+LOCK = "pyodide-lock.json"
+
+
+def ensure_pyodide() -> Path:
+    """The folder with everything that `loadPyodide({packages: ["numpy"]})` asks for."""
+    stamp, value = FOLDER / ".stamp", fingerprint(json.dumps(pins.PYODIDE_FILES), pins.NUMPY_SHA256, Path(__file__))
+    if stamped(stamp, value):
+        return FOLDER
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    on_cdn = fetch_core(FOLDER)
+    wheel = fetch_numpy(FOLDER, try_cdn=on_cdn)
+    trim_lock(FOLDER / LOCK, wheel)
+    put_stamp(stamp, value)
+    return FOLDER
+
+
+def fetch_core(folder: Path) -> bool:
+    """Fetch Pyodide itself; whether its CDN answered, else it came from npm."""
+    try:
+        for name, digest in pins.PYODIDE_FILES.items():
+            download(pins.PYODIDE_CDN + name, folder / name, digest)
+        say(f"Pyodide {pins.PYODIDE_VERSION} from {pins.PYODIDE_CDN}")
+        return True
+    except UNAVAILABLE as error:
+        say(f"Pyodide's CDN is of no use here ({error}); npm instead")
+    package = npm_package(pins.PYODIDE_NPM)
+    for name, digest in pins.PYODIDE_FILES.items():
+        if (found := sha256(package / name)) != digest:
+            raise SetupError(f"npm package pyodide, {name}: sha256 is {found}, expected {digest}")
+        shutil.copyfile(package / name, folder / name)
+    say(f"Pyodide {pins.PYODIDE_VERSION} from npm package {pins.PYODIDE_NPM.name}")
+    return False
+
+
+def fetch_numpy(folder: Path, *, try_cdn: bool) -> Path:
+    """Fetch NumPy's wheel: the CDN's own, else the same version as the npm package in `pins` carries it."""
+    if try_cdn:
+        try:
+            download(pins.PYODIDE_CDN + pins.NUMPY_WHEEL, folder / pins.NUMPY_WHEEL, pins.NUMPY_SHA256)
+            say(f"NumPy {pins.NUMPY_VERSION} from {pins.PYODIDE_CDN}")
+            return folder / pins.NUMPY_WHEEL
+        except UNAVAILABLE as error:
+            say(f"NumPy's wheel does not come from the CDN ({error}); npm instead")
+    source = npm_package(pins.NUMPY_NPM) / pins.NUMPY_NPM.members[0]
+    if (found := sha256(source)) != pins.NUMPY_NPM_SHA256:
+        raise SetupError(f"{source.name}: sha256 is {found}, expected {pins.NUMPY_NPM_SHA256}")
+    recompress(source, folder / pins.NUMPY_NPM_WHEEL)
+    say(f"NumPy {pins.NUMPY_VERSION} from npm package {pins.NUMPY_NPM.name} {pins.NUMPY_NPM.version}, recompressed")
+    return folder / pins.NUMPY_NPM_WHEEL
+
+
+def recompress(source: Path, destination: Path) -> None:
+    """Write the wheel `source` deflated, after holding every file against the wheel's RECORD."""
+    with (
+        zipfile.ZipFile(source) as stored,
+        zipfile.ZipFile(destination, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out,
+    ):
+        record_name = next(name for name in stored.namelist() if name.endswith(".dist-info/RECORD"))
+        rows = csv.reader(io.StringIO(stored.read(record_name).decode()))
+        recorded = {path: digest for path, digest, _ in rows}
+        for info in stored.infolist():
+            if info.is_dir():
+                continue
+            data = stored.read(info)
+            if info.filename != record_name and record_digest(data) != recorded.get(info.filename):
+                raise SetupError(f"{source.name}: {info.filename} is not what the wheel's RECORD says")
+            copy = zipfile.ZipInfo(info.filename, info.date_time)
+            copy.external_attr = info.external_attr
+            out.writestr(copy, data, zipfile.ZIP_DEFLATED, 9)
+
+
+def record_digest(data: bytes) -> str:
+    """`sha256=` and the unpadded URL-safe base64 digest (PEP 376, PEP 427)."""
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def trim_lock(lock: Path, wheel: Path) -> None:
+    """Leave only NumPy in the lock file, under the name and hash of the wheel that is beside it."""
+    content = json.loads(lock.read_text())
+    entry = content["packages"]["numpy"]
+    if entry["version"] != pins.NUMPY_VERSION or entry["depends"]:
+        raise SetupError(f"{LOCK} wants NumPy {entry['version']} with {entry['depends']}: bring pins.py up to date.")
+    content["packages"] = {"numpy": entry | {"file_name": wheel.name, "sha256": sha256(wheel)}}
+    lock.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")

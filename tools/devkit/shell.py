@@ -1,0 +1,76 @@
+"""Paths of the checkout, messages, subprocesses and stamps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache"
+DIST = ROOT / "dist"
+VENV = ROOT / ".venv"
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the message says what is missing and what to do."""
+
+
+def say(message: str) -> None:
+    print(f"[dev] {message}", flush=True)
+
+
+def run(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> int:
+    """Exit status of `command`, run in the root of the checkout. `quiet` shows its output only when it fails."""
+    argv = [str(part) for part in command]
+    merged = {**os.environ, **(env or {})}
+    if not quiet:
+        return subprocess.run(argv, cwd=ROOT, env=merged).returncode
+    done = subprocess.run(argv, cwd=ROOT, env=merged, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(f"$ {shlex.join(argv)}\n{done.stdout}", flush=True)
+    return done.returncode
+
+
+def check(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> None:
+    """Like `run`, but a non-zero exit status raises SetupError."""
+    if status := run(command, env=env, quiet=quiet):
+        raise SetupError(f"`{shlex.join(map(str, command))}` ended with status {status}.")
+
+
+def python() -> Path:
+    """The interpreter of the checkout's virtual environment."""
+    return VENV / "bin" / "python"
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(*parts: str | bytes | Path) -> str:
+    """One digest over texts, bytes and the content of files and folders."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Path):
+            files = sorted(p for p in part.rglob("*") if p.is_file()) if part.is_dir() else [part]
+            for file in files:
+                if "__pycache__" not in file.parts:
+                    digest.update(f"{file.relative_to(part)}\0{sha256(file)}\0".encode())
+        else:
+            digest.update(part.encode() if isinstance(part, str) else part)
+            digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def stamped(stamp: Path, value: str) -> bool:
+    """Whether the work that `stamp` stands for was done with this very `value`."""
+    return stamp.is_file() and stamp.read_text() == value
+
+
+def put_stamp(stamp: Path, value: str) -> None:
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(value)

@@ -1,0 +1,74 @@
+"""The static site in `dist/`: page, JavaScript, wheel, vendored Pyodide, models. It needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tomllib
+from pathlib import Path
+
+from tools.devkit.pyodide import ensure_pyodide
+from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
+
+# Outside dist/, which holds the site and nothing else.
+STAMP = CACHE / "site.stamp"
+PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", "shaders")
+STATIC = ("index.html", "web", "models")
+# Everything the project asks of a browser's policy; the server sends it and the tests run under it.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
+    "style-src 'self'; img-src 'self' blob:"
+)
+
+
+def wheel_name() -> str:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return f"pyruntime-{version}-py3-none-any.whl"
+
+
+def build_wheel(python: Path) -> Path:
+    """The wheel of the checkout; the same sources give the same bytes. Built without isolation: no network."""
+    folder, name = CACHE / "wheel", wheel_name()
+    stamp, value = folder / ".stamp", fingerprint(*(ROOT / source for source in PACKAGE_SOURCES))
+    if not stamped(stamp, value):
+        shutil.rmtree(folder, ignore_errors=True)
+        command: list[str | Path] = [python, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+        check(command, env={"SOURCE_DATE_EPOCH": "1580601600"}, quiet=True)
+        put_stamp(stamp, value)
+    return folder / name
+
+
+def build_site(python: Path) -> Path:
+    """`dist/`, built anew where anything it is made of has changed; one build at a time."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build_site_alone(python)
+
+
+def build_site_alone(python: Path) -> Path:
+    runtime, wheel = ensure_pyodide(), build_wheel(python)
+    present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
+    value = fingerprint(
+        *(str(path) for path in present), *present, wheel, (runtime / ".stamp").read_text(), Path(__file__)
+    )
+    if DIST.is_dir() and stamped(STAMP, value):
+        return DIST
+    if not (ROOT / "web").is_dir():
+        raise SetupError("web/ is missing: this is no complete checkout.")
+    staging = CACHE / "dist.new"
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    for path in present:
+        if path.is_dir():
+            shutil.copytree(path, staging / path.name)
+        else:
+            shutil.copyfile(path, staging / path.name)
+    shutil.copyfile(wheel, staging / wheel.name)
+    shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp"))
+    shutil.rmtree(DIST, ignore_errors=True)
+    staging.rename(DIST)
+    put_stamp(STAMP, value)
+    size = sum(file.stat().st_size for file in DIST.rglob("*") if file.is_file())
+    say(f"built dist/ ({size / 1e6:.1f} MB)")
+    return DIST

@@ -1,0 +1,39 @@
+"""The virtual environment `.venv`, with the packages that requirements-dev.txt pins by hash."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from tools.devkit import apt
+from tools.devkit.shell import ROOT, VENV, SetupError, check, fingerprint, put_stamp, python, run, say, stamped
+
+REQUIREMENTS = ROOT / "requirements-dev.txt"
+STAMP = VENV / "pyruntime-dev.stamp"
+
+
+def ensure_venv() -> Path:
+    """The interpreter of an environment that holds the pinned packages; an existing one is brought up to date."""
+    value = fingerprint(REQUIREMENTS)
+    if python().is_file() and stamped(STAMP, value):
+        return python()
+    if not python().is_file():
+        create()
+    say(f"installing the packages of {REQUIREMENTS.name} into .venv")
+    check([python(), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", REQUIREMENTS])
+    put_stamp(STAMP, value)
+    return python()
+
+
+def create() -> None:
+    """Make `.venv`; on Debian, where Python comes without ensurepip, install python3-venv first."""
+    if importlib.util.find_spec("ensurepip") is None:
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        if not apt.install(package, "python3-venv"):
+            raise SetupError(
+                f"this Python has no ensurepip: install {package} (or a Python that has it), then try again."
+            )
+    say(f"making .venv with Python {sys.version.split()[0]}")
+    if run([sys.executable, "-m", "venv", "--clear", VENV]):
+        raise SetupError("`python3 -m venv .venv` failed; its message is above.")

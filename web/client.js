@@ -1,0 +1,100 @@
+// @ts-check
+/** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
+
+import { env, pyodideUrls } from './env.js';
+
+/** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
+/** @typedef {(event: ProgressEvent) => void} ProgressListener */
+/** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onProgress?: ProgressListener}} Pending */
+
+/** An error that happened in the worker. `name` is the Python exception's: InvalidArgument, NotImplemented, ... */
+export class WorkerError extends Error {
+  /** @param {import('./protocol.js').WireError} error */
+  constructor({ name, message, traceback }) {
+    super(message);
+    this.name = name;
+    this.traceback = traceback;
+  }
+}
+
+class Client {
+  /** @type {Map<number, Pending>} */
+  #pending = new Map();
+  #lastId = 0;
+  /** @type {Set<ProgressListener>} */
+  #startListeners = new Set();
+
+  constructor() {
+    this.worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
+    this.worker.addEventListener('message', ({ data }) => this.#receive(data));
+    this.worker.addEventListener('error', ({ message }) => this.#close(new WorkerError({
+      name: 'RuntimeException', message: `pyruntime's worker failed: ${message || 'it could not be loaded'}` })));
+    this.#request('start', { pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl }, [], (event) => {
+      for (const listener of this.#startListeners) listener(event);
+    }).catch((error) => this.#close(error));
+  }
+
+  /**
+   * @param {string} method
+   * @param {unknown} args
+   * @param {Transferable[]} [transfer]
+   * @param {ProgressListener} [onProgress] also hears of the start of Python, when that is still under way
+   * @returns {Promise<any>}
+   */
+  async call(method, args, transfer = [], onProgress) {
+    if (onProgress) this.#startListeners.add(onProgress);
+    try {
+      return await this.#request(method, args, transfer, onProgress);
+    } finally {
+      if (onProgress) this.#startListeners.delete(onProgress);
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {unknown} args
+   * @param {Transferable[]} transfer
+   * @param {ProgressListener} [onProgress]
+   * @returns {Promise<any>}
+   */
+  #request(method, args, transfer, onProgress) {
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      this.#pending.set(id, { resolve, reject, onProgress });
+      this.worker.postMessage({ id, method, arguments: args }, transfer);
+    });
+  }
+
+  /** @param {import('./protocol.js').Answer} message */
+  #receive(message) {
+    const pending = this.#pending.get(message.id);
+    if (!pending) return;
+    if ('progress' in message && message.progress) {
+      pending.onProgress?.(message.progress);
+      return;
+    }
+    this.#pending.delete(message.id);
+    if ('error' in message && message.error) pending.reject(new WorkerError(message.error));
+    else if ('value' in message) pending.resolve(message.value);
+  }
+
+  /**
+   * Give the worker up: what was asked of it fails, and the next call makes another.
+   * @param {Error} error
+   */
+  #close(error) {
+    if (shared === this) shared = undefined;
+    this.worker.terminate();
+    for (const { reject } of this.#pending.values()) reject(error);
+    this.#pending.clear();
+  }
+}
+
+/** @type {Client | undefined} */
+let shared;
+
+/** The one client; its worker is made at the first call, and again when it could not start. */
+export function client() {
+  shared ??= new Client();
+  return shared;
+}

@@ -1,0 +1,27 @@
+// @ts-check
+/**
+ * ONNX models on the browser's GPU: the JavaScript API, shaped like onnxruntime-web.
+ *
+ *   import { InferenceSession, Tensor } from './web/pyruntime.js';
+ *   const session = await InferenceSession.create('model.onnx');
+ *   const { y } = await session.run({ x: new Tensor('float32', data, [1, 3, 224, 224]) });
+ */
+
+import { client } from './client.js';
+
+export { env } from './env.js';
+export { InferenceSession } from './session.js';
+export { Tensor } from './tensor.js';
+
+/**
+ * Start Python before the first session asks for it.
+ * @param {{onProgress?: (event: import('./pyruntime.js').ProgressEvent) => void}} [options]
+ */
+export async function preload({ onProgress } = {}) {
+  await client().call('ready', {}, [], onProgress);
+}
+
+/** The GPU adapter that sessions use, null where there is none. */
+export async function adapterInfo() {
+  return client().call('call', { function: 'adapter_info', arguments: [] });
+}

@@ -1,0 +1,89 @@
+// @ts-check
+/** The dedicated worker that hosts Python and answers the requests of client.js. */
+
+import { fetchBytes, startPython, timed } from './runtime.js';
+
+/** @typedef {import('./runtime.js').Report} Report */
+
+/** Python's `pyruntime.bridge`, there when `start` has been answered. @type {Promise<any> | undefined} */
+let bridge;
+
+/**
+ * The bytes of a model or an external data file. They stay in JavaScript; Python gets the buffer, not a copy.
+ * @param {string | Blob | ArrayBuffer} source
+ * @param {Report} report
+ * @returns {Promise<ArrayBuffer>}
+ */
+async function bytes(source, report) {
+  if (source instanceof ArrayBuffer) return source;
+  if (source instanceof Blob) return source.arrayBuffer();
+  return fetchBytes(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }));
+}
+
+/**
+ * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callPython(function_, ...args) {
+  const answer = await (await bridge).serve(function_, ...args);
+  if (answer.error) throw answer.error;
+  return answer.value;
+}
+
+/** @type {Record<string, (args: any, report: Report) => Promise<any>>} */
+const methods = {
+  /** @param {import('./protocol.js').StartArguments} places */
+  async start(places, report) {
+    bridge = startPython(places, report).then((pyodide) => (
+      timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
+    await bridge;
+  },
+
+  async ready() {
+    await bridge;
+  },
+
+  /** @param {import('./protocol.js').CreateArguments} args */
+  async create({ model, externalData, options }, report) {
+    const [buffer, ...files] = await timed(report, 'model', () => (
+      Promise.all([bytes(model, report), ...externalData.map(({ data }) => bytes(data, report))])));
+    const external = externalData.map(({ path }, index) => [path, files[index]]);
+    return callPython('create', buffer, external, options, report);
+  },
+
+  /** @param {import('./protocol.js').RunArguments} args */
+  async run({ session, feeds, fetches, options }) {
+    return callPython('run', session, feeds, fetches, options);
+  },
+
+  /** @param {import('./protocol.js').ReleaseArguments} args */
+  async release({ session }) {
+    return callPython('release', session);
+  },
+
+  /** @param {import('./protocol.js').CallArguments} args */
+  async call({ function: function_, arguments: args }) {
+    return callPython(function_, ...args);
+  },
+};
+
+/**
+ * Every ArrayBuffer in a reply, to be transferred.
+ * @param {any} value
+ * @returns {ArrayBuffer[]}
+ */
+function buffers(value) {
+  if (value instanceof ArrayBuffer) return [value];
+  return value && typeof value === 'object' ? Object.values(value).flatMap(buffers) : [];
+}
+
+self.addEventListener('message', async ({ data: { id, method, arguments: args } }) => {
+  try {
+    const value = await methods[method](args, (progress) => self.postMessage({ id, progress }));
+    self.postMessage({ id, value }, { transfer: buffers(value) });
+  } catch (thrown) {
+    const { name, message, traceback } = /** @type {any} */ (thrown);
+    self.postMessage({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback } });
+  }
+});
