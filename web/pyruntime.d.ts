@@ -79,6 +79,29 @@ export interface ValueMetadata {
   readonly shape: readonly (number | string)[];
 }
 
+export interface Summary {
+  /** In the order of the model. */
+  readonly nodes: readonly {
+    readonly name: string;
+    readonly op_type: string;
+    readonly domain: string;
+    readonly placement: 'gpu' | 'host';
+    /** Why it runs there; empty on the GPU. */
+    readonly reason: string;
+  }[];
+  /** Bytes on the GPU; null until the sizes of all inputs are known, and where nothing runs on the GPU. */
+  readonly memory: {
+    /** What the activations take. */
+    readonly peak: number;
+    /** The largest sum of live tensors at any step: no plan takes less. */
+    readonly lower_bound: number;
+    readonly total_without_reuse: number;
+    readonly weights: number;
+  } | null;
+  readonly dispatches: number;
+  readonly pipelines: number;
+}
+
 export type Feeds = Readonly<Record<string, Tensor>>;
 export type Fetches = readonly string[] | Readonly<Record<string, Tensor | null>>;
 
@@ -98,7 +121,7 @@ export declare class InferenceSession {
   /** Frees the model's memory, on the GPU too. A second call does nothing. */
   release(): Promise<void>;
   /** What the model is, where each operator runs and why, what memory it takes. */
-  summary(): Promise<Record<string, any>>;
+  summary(): Promise<Summary>;
 }
 
 export interface Env {

@@ -38,6 +38,16 @@ def build_wheel(python: Path) -> Path:
     return folder / name
 
 
+def test_images(python: Path) -> Path:
+    """The digits model's held-out images, as the page shows them."""
+    folder, script = CACHE / "digits", ROOT / "tools" / "digits_data.py"
+    stamp, value = folder / ".stamp", fingerprint(script)
+    if not stamped(stamp, value):
+        check([python, "-m", "tools.digits_data", folder], quiet=True)
+        put_stamp(stamp, value)
+    return folder
+
+
 def build_site(python: Path) -> Path:
     """`dist/`, built anew where anything it is made of has changed; one build at a time."""
     CACHE.mkdir(exist_ok=True)
@@ -47,7 +57,7 @@ def build_site(python: Path) -> Path:
 
 
 def build_site_alone(python: Path) -> Path:
-    runtime, wheel = ensure_pyodide(), build_wheel(python)
+    runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
         *(str(path) for path in present), *present, wheel, (runtime / ".stamp").read_text(), Path(__file__)
@@ -66,6 +76,7 @@ def build_site_alone(python: Path) -> Path:
             shutil.copyfile(path, staging / path.name)
     shutil.copyfile(wheel, staging / wheel.name)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp"))
+    shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.rmtree(DIST, ignore_errors=True)
     staging.rename(DIST)
     put_stamp(STAMP, value)
