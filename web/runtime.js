@@ -81,7 +81,8 @@ export async function startPython({ pyodideUrls, wheelUrl }, report) {
     return loadPyodide({ indexURL, packages: ['numpy'], stdout: () => {} });
   });
   pyodide.setStdout(); // only Pyodide's own messages while it loads are silenced
-  pyodide.unpackArchive(await wheel, 'wheel');
+  const sitePackages = pyodide.pyimport('sysconfig').get_path('purelib');
+  pyodide.unpackArchive(await wheel, 'wheel', { extractDir: sitePackages });
   pyodide.registerJsModule('pyruntime_player', player);
   return pyodide;
 }
