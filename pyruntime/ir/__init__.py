@@ -3,7 +3,8 @@
 from pyruntime.ir.constant import Constant, RawSource
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo, toposort
-from pyruntime.ir.types import Array, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
+from pyruntime.ir.types import Array, Element, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
+from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
 
 __all__ = [
     "Array",
@@ -12,6 +13,7 @@ __all__ = [
     "DeclaredTensor",
     "DeclaredType",
     "Dim",
+    "Element",
     "Graph",
     "HostKind",
     "MapType",
@@ -24,5 +26,10 @@ __all__ = [
     "ValueInfo",
     "ValueNeeded",
     "ValueType",
+    "conform",
+    "declared_element",
+    "element_of",
+    "known",
+    "of_element",
     "toposort",
 ]

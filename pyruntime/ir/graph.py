@@ -18,8 +18,15 @@ Dim = int | str | None
 class Operator(Protocol):
     """What the graph needs of an operator: its names. The operators themselves live in `pyruntime.ops`."""
 
-    op_type: str
-    domain: str
+    @property
+    def op_type(self) -> str:
+        """The ONNX name."""
+        ...
+
+    @property
+    def domain(self) -> str:
+        """The operator set; empty for ai.onnx."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Types of values: what is known of a tensor, sequence, optional or map while a plan is made.
 
 A `TensorType` is concrete: one plan is made for each signature of input shapes. It may also know its
-value; nothing is computed until somebody asks.
+value; nothing is computed until somebody asks. Inside a container a tensor is known by its element type alone,
+because the tensors of a sequence differ in shape: `SequenceType(DType.FLOAT)`, `MapType(DType.INT64, DType.FLOAT)`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Array",
+    "Element",
     "MapType",
     "OptionalType",
     "SequenceType",
@@ -99,9 +101,9 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SequenceType:
-    """A list of values of one kind; lives on the host as a Python list."""
+    """A list of values of one kind; lives on the host as a Python list of carriers."""
 
-    element: ValueType | None = None
+    element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
 
@@ -117,14 +119,14 @@ class SequenceType:
         return self.source()
 
     def __str__(self) -> str:
-        return f"seq({self.element})"
+        return f"seq({_element_string(self.element)})"
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalType:
     """A value or nothing (None); lives on the host."""
 
-    element: ValueType | None = None
+    element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
 
@@ -140,15 +142,15 @@ class OptionalType:
         return self.source()
 
     def __str__(self) -> str:
-        return f"optional({self.element})"
+        return f"optional({_element_string(self.element)})"
 
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """A mapping from integer or string keys to values; lives on the host as a dict."""
+    """A mapping from integer or string keys to values; lives on the host as a dict of Python scalars."""
 
-    key: DType = DType.INT64
-    element: ValueType | None = None
+    key: DType
+    element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
 
@@ -164,7 +166,14 @@ class MapType:
         return self.source()
 
     def __str__(self) -> str:
-        return f"map({self.key.onnx_name},{self.element})"
+        return f"map({self.key.onnx_name},{_element_string(self.element)})"
 
+
+def _element_string(element: Element) -> str:
+    return element.type_string if isinstance(element, DType) else str(element)
+
+
+Element: TypeAlias = DType | SequenceType | OptionalType | MapType
+"""What a container holds."""
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType

@@ -1,0 +1,93 @@
+"""Values that travel with their types: on the host a value is a `ValueType` that knows it.
+
+    x = known(TensorType(DType.FLOAT, (2,)), array)      x.value() is array
+    xs = known(SequenceType(DType.BFLOAT16), [a, b])     a and b are float32 carriers of any shape
+    nothing = known(OptionalType(DType.INT64), None)
+
+An absent optional input is None, which is not a value; an empty optional is a value whose `value()` is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.graph import DeclaredTensor, HostKind
+from pyruntime.ir.types import MapType, OptionalType, SequenceType, TensorType
+
+if TYPE_CHECKING:
+    from pyruntime.ir.graph import DeclaredType
+    from pyruntime.ir.types import Array, Element, ValueType
+
+__all__ = ["conform", "declared_element", "element_of", "known", "of_element"]
+
+
+def known(type: ValueType, value: Any, name: str | None = None) -> ValueType:
+    """`type` with its value, already in carrier form; `name` too where it is given."""
+    return replace(type, source=lambda: value, name=type.name if name is None else name)
+
+
+def element_of(type: ValueType) -> Element:
+    """What a container of values of `type` holds."""
+    return type.dtype if isinstance(type, TensorType) else replace(type, source=None, name="")
+
+
+def of_element(element: Element, value: Any) -> ValueType:
+    """A value taken out of a container of `element`, with its type."""
+    if isinstance(element, DType):
+        return known(TensorType(element, tuple(value.shape)), value)
+    return known(element, value)
+
+
+def declared_element(declared: DeclaredType | None) -> Element | None:
+    """What a container declared to hold `declared` holds; None where the declaration does not say."""
+    if isinstance(declared, DeclaredTensor):
+        return declared.dtype
+    if not isinstance(declared, HostKind):
+        return None
+    inner = declared_element(declared.element)
+    if inner is None or declared.kind not in ("seq", "optional", "map"):
+        return None
+    if declared.kind == "map":
+        return MapType(declared.key or DType.INT64, inner)
+    return SequenceType(inner) if declared.kind == "seq" else OptionalType(inner)
+
+
+def conform(type: ValueType, value: Any) -> Any:
+    """`value` in the carrier of `type`, with every number rounded to what the type can hold.
+
+    Idempotent: infinities and NaN of the 8-bit floats stay what they are.
+
+    Raises:
+        TypeError: a value that is not of this kind (an array where a list is due).
+        ValueError: an array of another shape.
+    """
+    if isinstance(type, TensorType):
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            raise TypeError(f"expected {type}, got a {value.__class__.__name__}")
+        if tuple(shape) != type.shape:
+            raise ValueError(f"expected {type}, got an array of shape {list(shape)}")
+    return _conform(element_of(type), value)
+
+
+def _conform(element: Element, value: Any) -> Any:
+    if isinstance(element, DType):
+        return _tensor(element, value)
+    if isinstance(element, OptionalType):
+        return None if value is None else _conform(element.element, value)
+    kind = Mapping if isinstance(element, MapType) else list
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {element}, got a {value.__class__.__name__}")
+    return value if isinstance(element, MapType) else [_conform(element.element, item) for item in value]
+
+
+def _tensor(dtype: DType, value: Any) -> Array:
+    import numpy as np
+
+    from pyruntime.ir.encoding import round_to
+
+    array = np.asarray(value)
+    return array.astype(object, copy=False) if dtype is DType.STRING else round_to(array, dtype, saturate=False)
