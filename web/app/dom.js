@@ -1,0 +1,72 @@
+// @ts-check
+/**
+ * Makes an element. A property `on` holds listeners, `data` a dataset, any other is an attribute (`true` sets it empty,
+ * `false`, `null` and `undefined` leave it out).
+ *
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...(Node | string | number | null | undefined | false)} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === 'on') {
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    } else if (name === 'data') {
+      Object.assign(element.dataset, value);
+    } else if (value === true) {
+      element.setAttribute(name, '');
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, String(value));
+    }
+  }
+  for (const child of children) {
+    if (child !== null && child !== undefined && child !== false) {
+      element.append(child instanceof Node ? child : String(child));
+    }
+  }
+  return element;
+}
+
+/**
+ * The element with this id, which the page is known to have.
+ *
+ * @template {HTMLElement} [T=HTMLElement]
+ * @param {string} id
+ * @returns {T}
+ */
+export function byId(id) {
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`The page has no element #${id}.`);
+  return /** @type {T} */ (element);
+}
+
+/** A context of a canvas sized to its place on the screen, in device pixels; drawing units are CSS pixels.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @returns {CanvasRenderingContext2D}
+ */
+export function sharpContext(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+  return context;
+}
+
+/** Whether the visitor asked for less motion. */
+export function prefersStillness() {
+  return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+}
+
+/** @param {() => void} listener called when the visitor's system turns light or dark */
+export function onThemeChange(listener) {
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', listener);
+}

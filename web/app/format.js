@@ -1,0 +1,67 @@
+// @ts-check
+/** A number with three significant digits, never in exponential form below 1e6.
+ *
+ * @param {number} value
+ */
+function three(value) {
+  if (value === 0) return '0';
+  if (value >= 99.95) return String(Math.round(value));
+  return value.toPrecision(3).replace(/\.?0+$/, '');
+}
+
+/** '0.84 ms', '12.3 ms', '2.41 s'.
+ *
+ * @param {number} ms
+ */
+export function formatTime(ms) {
+  return ms >= 999.5 ? `${three(ms / 1000)} s` : `${three(ms)} ms`;
+}
+
+/** '512 B', '61.4 KB', '8.4 MB': decimal units, as download sizes are given.
+ *
+ * @param {number} bytes
+ */
+export function formatBytes(bytes) {
+  for (const [limit, unit] of /** @type {[number, string][]} */ ([[1e9, 'GB'], [1e6, 'MB'], [1e3, 'KB']])) {
+    if (bytes >= limit) return `${three(bytes / limit)} ${unit}`;
+  }
+  return `${bytes} B`;
+}
+
+/** 'float32 [N, 3, 224, 224]'; a dimension that is not known is '?'.
+ *
+ * @param {ReadonlyArray<number | string | null>} shape
+ */
+export function formatShape(shape) {
+  return `[${shape.map((dimension) => dimension ?? '?').join(', ')}]`;
+}
+
+/** '1 node', '3 nodes'.
+ *
+ * @param {number} count
+ * @param {string} one
+ * @param {string} [plural] what makes it plural
+ */
+export function formatCount(count, one, plural = 's') {
+  return `${count.toLocaleString('en')} ${count === 1 ? one : one + plural}`;
+}
+
+/** A value of a tensor, short: integers whole, other numbers with four significant digits.
+ *
+ * @param {number | bigint | string} value
+ */
+export function formatValue(value) {
+  if (typeof value !== 'number' || Number.isInteger(value) || !Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+}
+
+/** The middle of the values, NaN for none.
+ *
+ * @param {ReadonlyArray<number>} values
+ */
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
