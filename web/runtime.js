@@ -47,6 +47,15 @@ export async function fetchBytes(url, onProgress) {
 }
 
 /**
+ * How much this worker has fetched from below `url`, in bytes as they were sent.
+ * @param {string} url
+ */
+function bytesFetched(url) {
+  const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
+  return entries.reduce((sum, { name, encodedBodySize }) => sum + (name.startsWith(url) ? encodedBodySize : 0), 0);
+}
+
+/**
  * Pyodide's module from the first of `urls` that has it.
  * @param {string[]} urls
  * @returns {Promise<{loadPyodide: (options: object) => Promise<any>, indexURL: string}>}
@@ -72,13 +81,21 @@ async function importPyodide(urls) {
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
  */
 export async function startPython({ pyodideUrls, wheelUrl }, report) {
-  const wheel = timed(report, 'wheel', () => fetchBytes(wheelUrl));
+  const wheel = timed(report, 'wheel', () => (
+    fetchBytes(wheelUrl, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total }))));
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   wheel.catch(() => {}); // awaited below, when Pyodide is there
   adapter.catch(() => {}); // the device asks again, and says what is wrong
   const pyodide = await timed(report, 'pyodide', async () => {
     const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
-    return loadPyodide({ indexURL, packages: ['numpy'], stdout: () => {} });
+    const count = () => report({ phase: 'pyodide', status: 'progress', loaded: bytesFetched(indexURL) });
+    const timer = setInterval(count, 200);
+    try {
+      return await loadPyodide({ indexURL, packages: ['numpy'], stdout: () => {} });
+    } finally {
+      clearInterval(timer);
+      count();
+    }
   });
   pyodide.setStdout(); // only Pyodide's own messages while it loads are silenced
   const sitePackages = pyodide.pyimport('sysconfig').get_path('purelib');
