@@ -1,0 +1,70 @@
+"""Optionals: a tensor or sequence, or nothing. Source: ONNX operators Optional, OptionalGetElement and HasElement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime import errors
+from pyruntime.ir import (
+    Array,
+    DeclaredType,
+    DType,
+    OptionalType,
+    TensorType,
+    ValueType,
+    declared_element,
+    element_of,
+    of_element,
+)
+from pyruntime.ops.base import LATEST, Op, op
+
+
+@op("Optional", opsets=range(15, LATEST + 1))
+class Optional(Op):
+    """The input as an optional; without input an empty one of `type`."""
+
+    type: DeclaredType | None = None
+
+    def infer(self, x: ValueType | None = None) -> tuple[ValueType, ...]:
+        element = declared_element(self.type) if x is None else element_of(x)
+        if element is None:
+            self.fail("an input or the attribute `type`", "neither")
+        return (OptionalType(element),)
+
+    def evaluate(self, x: Any = None) -> tuple[Any, ...]:
+        return (x,)
+
+
+@op("OptionalHasElement", opsets=range(15, LATEST + 1))
+class OptionalHasElement(Op):
+    """True where there is a value: a bool scalar. Tensors and sequences always have one, an absent input has none."""
+
+    def infer(self, x: ValueType | None = None) -> tuple[ValueType, ...]:
+        return (TensorType(DType.BOOL, ()),)
+
+    def evaluate(self, x: Any = None) -> tuple[Array, ...]:
+        return (np.array(x is not None),)
+
+
+@op("OptionalGetElement", opsets=range(15, LATEST + 1))
+class OptionalGetElement(Op):
+    """The value of an optional; tensors and sequences pass through.
+
+    Raises:
+        RuntimeException: the optional is empty.
+    """
+
+    data_dependent = True
+
+    def infer(self, x: ValueType) -> tuple[ValueType, ...]:
+        if not isinstance(x, OptionalType):
+            return (x,)
+        value = x.value()
+        if value is None:
+            raise errors.RuntimeException(f"{self.op_type}: expected a value, got an empty {x}")
+        return (of_element(x.element, value),)
+
+    def evaluate(self, x: Any) -> tuple[Any, ...]:
+        return (x,)
