@@ -2,7 +2,8 @@
 
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Role, Target, constant, inp, out, scratch
 from pyruntime.kernels.kernel import Binding, Kernel
-from pyruntime.kernels.map import Source, elementwise, gather_map, strided_copy
+from pyruntime.kernels.map import Source, elementwise, gather_map, group_map
+from pyruntime.kernels.movement import Unit, fill, move, strided_copy
 from pyruntime.kernels.storage import bits_type, group, lanes
 from pyruntime.kernels.template import params_of, template
 
@@ -16,13 +17,17 @@ __all__ = [
     "Role",
     "Source",
     "Target",
+    "Unit",
     "bits_type",
     "constant",
     "elementwise",
+    "fill",
     "gather_map",
     "group",
+    "group_map",
     "inp",
     "lanes",
+    "move",
     "out",
     "params_of",
     "scratch",

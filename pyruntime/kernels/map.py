@@ -1,4 +1,4 @@
-"""Generated kernels that compute every output element on its own: elementwise operators and data movement.
+"""Generated kernels that compute every output element on its own.
 
 One invocation makes `group(dtype)` consecutive elements, so types smaller than a word never share a store.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyruntime.ir import DType, TensorType
+from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.indexing import (
     broadcast_shapes,
@@ -20,11 +20,12 @@ from pyruntime.kernels.indexing import (
 )
 from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.params import Fields, declare, pack
-from pyruntime.kernels.storage import bits_type, group
+from pyruntime.kernels.storage import group
 
-__all__ = ["Source", "elementwise", "gather_map", "strided_copy"]
+__all__ = ["Source", "Values", "elementwise", "gather_map", "group_map"]
 
 Scalars = Mapping[str, float | int]
+Values = Mapping[str, float | int | Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,38 @@ class Source:
         return self.operand.type.dtype
 
 
-def _main(count: int) -> str:
-    """The entry point: `element(i)` for each element of the invocation's group."""
-    head = (
+def group_map(
+    target: Target,
+    name: str,
+    y: Operand,
+    sources: Sequence[Source],
+    statements: str,
+    fields: Fields = (),
+    values: Values | None = None,
+    helpers: str = "",
+    flops: int = 0,
+) -> Dispatch:
+    """A kernel whose invocation `g` makes the `group(dtype)` elements from `group(dtype) * g` on.
+
+    Args:
+        statements: WGSL that stores group `g` of y once, e.g. `store4_y(g, a, b, c, d);`.
+        sources, fields, values, helpers: as `gather_map` has them.
+    """
+    dtype = y.type.dtype
+    size, count = y.type.size, group(dtype)
+    all_fields: Fields = (("size", "u32"), *fields)
+    main = (
         f"@compute @workgroup_size({WORKGROUP})\n"
         "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
         f"  let g = global_index(gid, nwg, {WORKGROUP}u);\n"
         f"  if (g * {count}u >= params.size) {{ return; }}\n"
+        f"  {statements.strip()}\n}}"
     )
-    values = ", ".join(f"element(g * {count}u + {k}u)" for k in range(count))
-    return head + f"  store{count}_y(g, {values});\n}}"
+    body = "\n\n".join(filter(None, (declare(all_fields), helpers.strip(), main)))
+    kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
+    params = pack(all_fields, {"size": size, **(values or {})})
+    operands = (*(s.operand for s in sources), y)
+    return Dispatch(kernel, operands, target.grid(-(-size // count)), params, flops=flops)
 
 
 def gather_map(
@@ -64,7 +87,7 @@ def gather_map(
     sources: Sequence[Source],
     element: str,
     fields: Fields = (),
-    values: Mapping[str, float | int | Sequence[int]] | None = None,
+    values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
 ) -> Dispatch:
@@ -79,35 +102,11 @@ def gather_map(
     """
     dtype = y.type.dtype
     count = group(dtype)
-    all_fields: Fields = (("size", "u32"), *fields)
-    body = "\n\n".join(
-        part
-        for part in (
-            declare(all_fields),
-            helpers,
-            f"fn element(i: u32) -> {dtype.compute} {{\n  {element.strip()}\n}}",
-            _main(count),
-        )
-        if part
-    )
-    kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
-    size = y.type.size
-    params = pack(all_fields, {"size": size, **(values or {})})
-    operands = (*(s.operand for s in sources), y)
-    return Dispatch(kernel, operands, target.grid(-(-size // count)), params, flops=flops)
-
-
-def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, strides: Sequence[int]) -> Dispatch:
-    """y[c] = x[base + sum(c[d] * strides[d])]: Transpose, Slice, Expand and kin, for every element type."""
-    bits = bits_type(y.type.dtype)
-    dims, (view,) = collapse(y.type.shape, strides)
-    x = Operand(x.role, x.index, TensorType(bits, x.type.shape), x.data)
-    y = Operand(y.role, y.index, TensorType(bits, y.type.shape), y.data)
-    element = index_code(len(dims), ["x"]) + "\n  return load_x(at_x);"
-    values = index_values(dims, {"x": (base, view)})
-    return gather_map(
-        target, f"{name}_r{len(dims)}", y, [Source("x", x)], element, index_fields(len(dims), ["x"]), values
-    )
+    made = f"fn element(i: u32) -> {dtype.compute} {{\n  {element.strip()}\n}}"
+    elements = ", ".join(f"element(g * {count}u + {k}u)" for k in range(count))
+    functions = "\n\n".join(filter(None, (helpers, made)))
+    store = f"store{count}_y(g, {elements});"
+    return group_map(target, name, y, sources, store, fields, values, functions, flops)
 
 
 def elementwise(
