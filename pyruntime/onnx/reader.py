@@ -1,0 +1,103 @@
+"""A model file as records, and a clear word where the bytes are something else."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from typing import Any
+
+from pyruntime.errors import Fail, InvalidProtobuf
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.onnx.schema import MODEL, TENSOR
+from pyruntime.onnx.source import ByteSource, MemorySource, open_file
+from pyruntime.onnx.tensor import TensorRecord
+from pyruntime.onnx.wire import Limits, Parser
+
+__all__ = ["Limits", "read_model", "read_tensor"]
+
+_HEAD = 512
+# (offset, bytes there, what the file is, what to do). No ONNX model begins like any of these.
+_SIGNATURES = (
+    (0, b"version https://git-lfs.github.com/", "a Git LFS pointer", "run `git lfs pull`, or download the file itself"),
+    (0, b"PK\x03\x04", "a ZIP archive (or a PyTorch checkpoint)", "unpack it, or export the model to ONNX"),
+    (0, b"\x1f\x8b", "a gzip archive", "unpack it"),
+    (0, b"\x89HDF", "an HDF5 file (Keras?)", "export the model to ONNX"),
+    (0, b"\x80\x02", "a Python pickle (a PyTorch checkpoint?)", "export the model to ONNX"),
+    (4, b"TFL3", "a TensorFlow Lite model", "convert it to ONNX"),
+    (4, b"ORTM", "an ORT-format model", "use the .onnx model it was made from"),
+    (8, b'{"', "a safetensors file", "export the model to ONNX"),
+)
+
+
+def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits | None = None) -> ModelRecord:
+    """The records of the model in `source`: a ByteSource, a path, or bytes-like.
+
+    Raises:
+        InvalidProtobuf: the bytes are not an ONNX model, or exceed `limits`.
+        InvalidGraph: an attribute's value is not of its type.
+        InvalidArgument: not something that has bytes. NoSuchFile, Fail: the path cannot be opened.
+    """
+    source, limits = as_source(source), limits or Limits()
+    if source.size > limits.nbytes:
+        raise Fail(f"the model has {source.size} bytes, the limit is {limits.nbytes}; raise `nbytes` if it is trusted")
+    head = bytes(source.window(0, min(_HEAD, source.size))[0][:_HEAD])
+    _refuse_other_formats(head)
+    try:
+        record = Parser(source, limits).parse(MODEL)
+    except InvalidProtobuf as error:
+        if _is_text(head):
+            raise InvalidProtobuf(
+                f"the file is text, not an ONNX model (it begins {_begin(head)}); {_TEXT_HINT}"
+            ) from error
+        raise
+    assert isinstance(record, ModelRecord)
+    return record
+
+
+def read_tensor(source: ByteSource | Any, limits: Limits | None = None) -> TensorRecord:
+    """The record of a serialised TensorProto (a .pb file of ONNX's test data). Raises as `read_model` does."""
+    record = Parser(as_source(source), limits or Limits()).parse(TENSOR)
+    assert isinstance(record, TensorRecord)
+    return record
+
+
+def as_source(data: ByteSource | str | os.PathLike[str] | Any) -> ByteSource:
+    """`data` as a source: itself, the file at a path, or bytes in memory. Raises as `read_model` does."""
+    if isinstance(data, ByteSource):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        return open_file(data)
+    return MemorySource(data)
+
+
+_TEXT_HINT = "check what the address or path gives"
+
+
+def _refuse_other_formats(head: bytes) -> None:
+    if not head:
+        raise InvalidProtobuf("the model is empty (0 bytes): the download or export did not finish")
+    for offset, signature, what, advice in _SIGNATURES:
+        if head[offset : offset + len(signature)] == signature:
+            raise InvalidProtobuf(f"the file is {what}, not an ONNX model; {advice}")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml", b"<error")):
+        raise InvalidProtobuf(
+            f"the file is a web page, not an ONNX model (it begins {_begin(head)}): "
+            "the server answered with a page, perhaps an error or a login; check the address"
+        )
+    if text.startswith(b"<") and b"ir_version" in text:
+        raise InvalidProtobuf("the file is a model in ONNX's text form; save it with onnx.parser and onnx.save first")
+    if text.startswith((b"{", b"<")):
+        raise InvalidProtobuf(f"the file is text, not an ONNX model (it begins {_begin(head)}); {_TEXT_HINT}")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        text, _ = codecs.utf_8_decode(head, "strict", False)  # a character may be cut at the end
+    except UnicodeDecodeError:
+        return False
+    return all(char >= " " or char in "\t\n\r" for char in text)
+
+
+def _begin(head: bytes) -> str:
+    return repr(head[:40].decode("utf-8", "replace"))

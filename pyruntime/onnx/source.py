@@ -1,0 +1,180 @@
+"""Random access to a model's bytes, wherever they are.
+
+A reader asks for windows, a consumer of weights for ranges; nobody needs the whole file. A source whose bytes lie
+outside this process's memory (a JavaScript ArrayBuffer, a file) implements `fetch` alone and inherits a cache of one
+window that grows while reading is sequential and shrinks after a jump: the skeleton of a model whose weights are
+raw_data costs a fraction of a percent of its bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
+
+__all__ = ["Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
+
+Buffer: TypeAlias = bytes | memoryview
+
+_SMALLEST_WINDOW = 512
+_LARGEST_WINDOW = 1 << 16
+
+
+class ByteSource(ABC):
+    """`size` bytes, readable in any order.
+
+    A subclass implements `fetch` and calls `super().__init__(size)`.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._window: Buffer = b""
+        self._base = 0
+        self._ahead = _SMALLEST_WINDOW
+
+    @abstractmethod
+    def fetch(self, offset: int, length: int) -> Buffer:
+        """Bytes [offset, offset + length); the range is within the source."""
+
+    def read(self, offset: int, length: int) -> Buffer:
+        """Bytes [offset, offset + length), not through the window.
+
+        Raises:
+            InvalidArgument: the range is not within the source.
+            Fail: the source no longer has these bytes.
+        """
+        if offset < 0 or length < 0 or length > self.size - offset:
+            raise InvalidArgument(f"cannot read {length} bytes at offset {offset} of a source of {self.size} bytes")
+        data = self.fetch(offset, length)
+        if len(data) != length:
+            raise Fail(
+                f"asked for {length} bytes at offset {offset}, got {len(data)}: the model changed while it was read; "
+                "load it again"
+            )
+        return data
+
+    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
+        """A buffer and the offset of its first byte, so that `buffer[offset - base]` is the byte at `offset`.
+
+        The buffer reaches `minimum` bytes beyond `offset`, or to the end of the source. It is valid until the next
+        call. Raises as `read` does.
+        """
+        minimum = min(minimum, self.size - offset)
+        end = self._base + len(self._window)
+        if not (self._base <= offset and offset + minimum <= end):
+            sequential = self._base <= offset <= end
+            self._ahead = min(2 * self._ahead, _LARGEST_WINDOW) if sequential else _SMALLEST_WINDOW
+            self._window = self.read(offset, min(max(minimum, self._ahead), self.size - offset))
+            self._base = offset
+        return self._window, self._base
+
+
+class MemorySource(ByteSource):
+    """A source over a bytes-like object: nothing is copied, ranges are memoryviews of it.
+
+    Raises:
+        InvalidArgument: the object is not bytes-like, or not contiguous.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data: Buffer
+        if isinstance(data, bytes):
+            self._data = data
+        else:
+            try:
+                view = memoryview(data)
+                self._data = view.cast("B") if view.nbytes else b""
+            except TypeError as error:
+                raise InvalidArgument(
+                    f"expected contiguous bytes, a bytearray, a memoryview or a buffer, got {type(data).__name__}"
+                ) from error
+        super().__init__(len(self._data))
+
+    def fetch(self, offset: int, length: int) -> Buffer:
+        return memoryview(self._data)[offset : offset + length]
+
+    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
+        return self._data, 0
+
+
+class FileSource(ByteSource):
+    """A source over an open file, read in windows; owns the descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        super().__init__(os.fstat(descriptor).st_size)
+
+    def fetch(self, offset: int, length: int) -> Buffer:
+        self._file.seek(offset)
+        parts = bytearray()
+        while len(parts) < length and (part := self._file.read(length - len(parts))):
+            parts += part
+        return bytes(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`length` bytes at `offset` of a source; reading is left to whoever needs the bytes."""
+
+    source: ByteSource
+    offset: int
+    length: int
+
+    def read(self) -> Buffer:
+        """The bytes. Raises as `ByteSource.read` does."""
+        return self.source.read(self.offset, self.length)
+
+
+def open_descriptor(path: str, flags: int = 0) -> int:
+    """A descriptor of a regular file; never blocks on a pipe or device.
+
+    Raises:
+        NoSuchFile: there is no such file.
+        InvalidProtobuf: it is a directory or another thing that holds no bytes.
+        Fail: the system refuses to open it.
+    """
+    flags |= os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError as error:
+        raise NoSuchFile(f"there is no file {path!r}") from error
+    except (OSError, ValueError) as error:
+        raise Fail(f"cannot open {path!r}: {error}") from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise InvalidProtobuf(f"{path!r} is {kind}; name an .onnx file")
+    return descriptor
+
+
+def map_descriptor(descriptor: int) -> ByteSource:
+    """A source over an open file, memory-mapped where the system can; owns the descriptor."""
+    if sys.platform == "emscripten":  # mmap there copies the whole file into the heap
+        return FileSource(descriptor)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            return MemorySource(b"")
+        return MemorySource(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise Fail(f"cannot map the file: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def open_file(path: str | os.PathLike[str]) -> ByteSource:
+    """A source over the file at `path`.
+
+    Raises:
+        NoSuchFile: there is no such file.
+        InvalidProtobuf: it is a directory or another thing that holds no bytes.
+        Fail: the system refuses to open it.
+    """
+    return map_descriptor(open_descriptor(str(Path(path))))

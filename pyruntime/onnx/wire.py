@@ -1,0 +1,416 @@
+"""Protocol Buffers wire format: bytes to records, driven by a table of messages.
+
+A message is a sequence of fields; a field is a tag, `(number << 3) | wire_type` as a varint, and a payload. The
+last of several scalars wins, repeated fields concatenate (packed or not), repeated occurrences of one message field
+merge, unknown fields are skipped. Groups, which ONNX never had, are refused. Bulk data is not read: a `SPAN` and
+typed tensor data (`RUN_*`) become offsets into the file.
+
+Every length is checked against what is left of its message; nesting and the number of messages are limited.
+Source: protobuf.dev, "Encoding"; onnx.proto for the set of field types used here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyruntime.errors import InvalidProtobuf
+from pyruntime.onnx.fields import (
+    BYTES,
+    END_GROUP,
+    FIXED32,
+    FIXED64,
+    FLOAT,
+    INT32,
+    INT64,
+    LENGTH,
+    MANY_BYTES,
+    MANY_FLOAT,
+    MANY_INT64,
+    MANY_MESSAGE,
+    MANY_STRING,
+    MESSAGE,
+    PACKED_FLOAT,
+    PACKED_INT64,
+    PACKED_RUN,
+    RUN_BYTES,
+    SPAN,
+    START_GROUP,
+    STRING,
+    VARINT,
+    Message,
+)
+from pyruntime.onnx.source import Buffer, ByteSource
+
+__all__ = ["Limits", "Parser", "Run", "read_varint"]
+
+_HEADER = 16  # a field's tag and length, or tag and scalar, take at most 5 + 10 bytes
+_WHOLE = 1024  # a longer field is not fetched for its own sake: messages in it are read field by field
+_MASK64 = (1 << 64) - 1
+_FLOAT32 = struct.Struct("<f")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader accepts.
+
+    Attributes:
+        nbytes: size of the model file.
+        messages: nodes, attributes, tensors, types and other messages; bounds memory and time.
+        depth: nesting of messages; a subgraph adds three.
+    """
+
+    nbytes: int = 1 << 40
+    messages: int = 500_000
+    depth: int = 100
+
+
+class Run(NamedTuple):
+    """Part of a repeated field left in the file: payloads back to back (`packed`), or each behind its tag."""
+
+    field: int
+    offset: int
+    length: int
+    packed: bool
+
+
+class _Truncated(Exception):
+    """A field runs past the end of its message, or of the window."""
+
+
+class _Malformed(Exception):
+    """Bytes that no encoder writes; the text says what."""
+
+
+def _varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The unsigned 64-bit integer at `pos`, and the position after it."""
+    value = shift = 0
+    while shift < 70:
+        if pos >= end:
+            raise _Truncated
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _MASK64, pos
+        shift += 7
+    raise _Malformed("an integer of more than 10 bytes")
+
+
+def read_varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The unsigned 64-bit integer at `pos`, and the position after it. Raises InvalidProtobuf."""
+    try:
+        return _varint(buffer, pos, end)
+    except (_Truncated, _Malformed):
+        raise InvalidProtobuf("not a valid ONNX model: data ends within an integer") from None
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
+    """The position after a payload."""
+    if wire_type == VARINT:
+        return _varint(buffer, pos, end)[1]
+    if wire_type == LENGTH:
+        size, pos = _varint(buffer, pos, end)
+    elif wire_type in (FIXED32, FIXED64):
+        size = 4 if wire_type == FIXED32 else 8
+    else:
+        raise _Malformed("a group" if wire_type in (START_GROUP, END_GROUP) else f"wire type {wire_type}")
+    if size > end - pos:
+        raise _Truncated
+    return pos + size
+
+
+def _packed_ints(buffer: Buffer, pos: int, end: int) -> list[int]:
+    values = []
+    try:
+        while pos < end:
+            value, pos = _varint(buffer, pos, end)
+            values.append(_signed(value))
+    except _Truncated:
+        raise _Malformed("a packed integer without its last byte") from None
+    return values
+
+
+def _packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
+    if (end - pos) % 4:
+        raise _Malformed(f"packed floats of {end - pos} bytes")
+    return struct.unpack(f"<{(end - pos) // 4}f", buffer[pos:end])
+
+
+class Parser:
+    """Reads messages of one source into records.
+
+    Raises:
+        InvalidProtobuf: from every method, for any bytes that are not the message.
+    """
+
+    def __init__(self, source: ByteSource, limits: Limits) -> None:
+        self._source = source
+        self._limits = limits
+        self._budget = limits.messages
+        self._base = 0
+
+    def parse(self, message: Message) -> Any:
+        """The record of the message that the whole source is."""
+        values = message.defaults.copy()
+        self._stream(message, values, 0, self._source.size, 0)
+        return self._finish(message, values)
+
+    def _stream(self, message: Message, values: list[Any], pos: int, end: int, depth: int) -> None:
+        """Read [pos, end) of the source, which may be longer than a window, into `values`."""
+        while pos < end:
+            window, base = self._source.window(pos, min(_HEADER, end - pos))
+            self._base = base
+            stop = min(end, base + len(window))
+            pos = base + self._fields(message, values, window, pos - base, stop - base, stop < end, depth)
+            if pos < end:
+                pos = self._long_field(message, values, pos, end, depth)
+
+    def _long_field(self, message: Message, values: list[Any], start: int, end: int, depth: int) -> int:
+        """Read, note or pass over the field at `start`, which reaches beyond the window; or make a window hold it.
+
+        Returns where to go on: after the field, or at it when it is in the window now.
+        """
+        window, base = self._source.window(start, min(_HEADER, end - start))
+        stop = min(end - base, len(window))
+        try:
+            tag, pos = _varint(window, start - base, stop)
+            if tag & 7 != LENGTH:
+                return start
+            size, pos = _varint(window, pos, stop)
+        except (_Truncated, _Malformed):
+            return start  # `_fields` sees the same and reports it
+        pos += base
+        if size > end - pos:
+            raise self._error(message, start, _past_end(size, end - pos))
+        action, slot, extra = message.actions.get(tag, (-1, 0, None))
+        stop = pos + size
+        if action == MANY_MESSAGE and size > _WHOLE:
+            child = self._begin(extra, depth + 1)
+            self._stream(extra, child, pos, stop, depth + 1)
+            _append(values, slot, self._finish(extra, child))
+        elif action == MESSAGE and size > _WHOLE:
+            self._stream(extra[0], self._merge(values, slot, extra, depth + 1), pos, stop, depth + 1)
+        elif action == SPAN:
+            values[slot] = (pos, size)
+        elif action == PACKED_RUN:
+            self._add_run(values, slot, Run(extra, pos, size, True))
+        elif action == RUN_BYTES:
+            self._add_run(values, slot, Run(extra, start, stop - start, False))
+        elif action >= 0:
+            self._source.window(start, stop - start)
+            return start
+        else:
+            self._unknown(message, tag, start)
+        return stop
+
+    def _fields(
+        self, message: Message, values: list[Any], buffer: Buffer, pos: int, end: int, partial: bool, depth: int
+    ) -> int:
+        """Read the fields in buffer[pos:end] into `values`; returns where the last whole one ends.
+
+        That is `end`, unless the buffer is `partial`: less than the message.
+        """
+        actions = message.actions
+        start = pos
+        try:
+            while pos < end:
+                start = pos
+                tag = buffer[pos]
+                pos += 1
+                if tag > 0x7F:
+                    tag, pos = _varint(buffer, start, end)
+                known = actions.get(tag)
+                if known is None:
+                    self._unknown(message, tag, self._base + start)
+                    pos = _skip(buffer, pos, end, tag & 7)
+                    continue
+                action, slot, extra = known
+                if tag & 7 == LENGTH:
+                    if pos >= end:
+                        raise _Truncated
+                    size = buffer[pos]
+                    pos += 1
+                    if size > 0x7F:
+                        size, pos = _varint(buffer, pos - 1, end)
+                    if size > end - pos:
+                        if partial:
+                            return start
+                        raise _Malformed(_past_end(size, end - pos))
+                    stop = pos + size
+                    if action == MANY_MESSAGE:
+                        child = self._begin(extra, depth + 1)
+                        self._fields(extra, child, buffer, pos, stop, False, depth + 1)
+                        _append(values, slot, self._finish(extra, child))
+                    elif action == MANY_STRING:
+                        _append(values, slot, str(buffer[pos:stop], "utf-8"))
+                    elif action == STRING:
+                        values[slot] = str(buffer[pos:stop], "utf-8")
+                    elif action == MESSAGE:
+                        child = self._merge(values, slot, extra, depth + 1)
+                        self._fields(extra[0], child, buffer, pos, stop, False, depth + 1)
+                    elif action == SPAN:
+                        values[slot] = (self._base + pos, size)
+                    else:
+                        self._bulk(values, known, buffer, start, pos, stop)
+                    pos = stop
+                elif action == INT64 or action == MANY_INT64:  # noqa: SIM109 (a tuple would be built for every field)
+                    if pos < end and buffer[pos] < 0x80:
+                        value = buffer[pos]
+                        pos += 1
+                    else:
+                        value, pos = _varint(buffer, pos, end)
+                        value = _signed(value)
+                    if action == INT64:
+                        values[slot] = value
+                    else:
+                        _append(values, slot, value)
+                else:
+                    pos = self._scalar(values, known, buffer, start, pos, end)
+        except _Truncated:
+            if partial:
+                return start
+            raise self._error(message, self._base + start, "a field that the message ends in the middle of") from None
+        except _Malformed as error:
+            raise self._error(message, self._base + start, str(error)) from None
+        except UnicodeDecodeError as error:
+            raise self._error(message, self._base + start, f"text that is not UTF-8 ({error.reason})") from None
+        return pos
+
+    def _bulk(
+        self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, stop: int
+    ) -> None:
+        """Take the rarer length-delimited fields: bytes, packed numbers, tensor data."""
+        action, slot, extra = known
+        if action == BYTES:
+            values[slot] = bytes(buffer[pos:stop])
+        elif action == MANY_BYTES:
+            _append(values, slot, bytes(buffer[pos:stop]))
+        elif action == PACKED_INT64:
+            _extend(values, slot, _packed_ints(buffer, pos, stop))
+        elif action == PACKED_FLOAT:
+            _extend(values, slot, _packed_floats(buffer, pos, stop))
+        elif action == PACKED_RUN:
+            self._add_run(values, slot, Run(extra, self._base + pos, stop - pos, True))
+        else:
+            self._add_run(values, slot, Run(extra, self._base + start, stop - start, False))
+
+    def _scalar(
+        self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, end: int
+    ) -> int:
+        """Take the rarer fields that are not length-delimited; returns the position after the payload."""
+        action, slot, extra = known
+        if action == INT32:
+            value, pos = _varint(buffer, pos, end)
+            values[slot] = (value & 0x7FFFFFFF) - (value & 0x80000000)
+            return pos
+        if action in (FLOAT, MANY_FLOAT):
+            if end - pos < 4:
+                raise _Truncated
+            number = _FLOAT32.unpack_from(buffer, pos)[0]
+            if action == FLOAT:
+                values[slot] = number
+            else:
+                _append(values, slot, number)
+            return pos + 4
+        tag = buffer[start]
+        if tag > 0x7F:
+            raise _Malformed("tensor data behind a tag of more than one byte")
+        pos = start
+        try:
+            while pos < end and buffer[pos] == tag:
+                pos = _skip(buffer, pos + 1, end, tag & 7)
+        except _Truncated:
+            if pos == start:
+                raise
+        self._add_run(values, slot, Run(extra, self._base + start, pos - start, False))
+        return pos
+
+    def _add_run(self, values: list[Any], slot: int, run: Run) -> None:
+        runs = values[slot]
+        if runs is None:
+            values[slot] = [run]
+            return
+        last = runs[-1]
+        if not run.packed and not last.packed and run.field == last.field and last.offset + last.length == run.offset:
+            runs[-1] = last._replace(length=last.length + run.length)
+            return
+        self._spend()
+        runs.append(run)
+
+    def _unknown(self, message: Message, tag: int, offset: int) -> None:
+        """Check the tag of a field that is not read."""
+        number = tag >> 3
+        if number == 0 or tag >> 32:
+            raise self._error(message, offset, f"field number {number}")
+        if number in message.numbers:
+            name = message.numbers[number].attribute
+            raise self._error(message, offset, f"field {number} ({name}) with wire type {tag & 7}")
+
+    def _spend(self) -> None:
+        self._budget -= 1
+        if self._budget < 0:
+            raise InvalidProtobuf(
+                f"the model holds more than {self._limits.messages} messages (nodes, tensors, types ...); "
+                "raise the limit `messages` if it is trusted"
+            )
+
+    def _begin(self, message: Message, depth: int) -> list[Any]:
+        """Values of a message about to be read."""
+        self._spend()
+        if depth > self._limits.depth:
+            raise InvalidProtobuf(
+                f"messages are nested more than {self._limits.depth} deep (at {message.name}); "
+                "raise the limit `depth` if the model is trusted"
+            )
+        return message.defaults.copy()
+
+    def _merge(self, values: list[Any], slot: int, extra: tuple[Message, tuple[int, ...]], depth: int) -> list[Any]:
+        """Values of a message field that an earlier occurrence may have begun."""
+        message, others = extra
+        for other in others:
+            values[other] = None
+        begun: list[Any] | None = values[slot]
+        if begun is None:
+            begun = values[slot] = self._begin(message, depth)
+        return begun
+
+    def _finish(self, message: Message, values: list[Any]) -> Any:
+        """The record of values that are complete."""
+        for slot in message.repeated:
+            many = values[slot]
+            values[slot] = tuple(many) if many else ()
+        for slot, inner in message.messages:
+            if values[slot] is not None:
+                values[slot] = self._finish(inner, values[slot])
+        return message.record(self._source, *values) if message.sourced else message.record(*values)
+
+    def _error(self, message: Message, offset: int, found: str) -> InvalidProtobuf:
+        return InvalidProtobuf(
+            f"not a valid ONNX model: {message.name} has {found} at byte {offset} of {self._source.size}; "
+            "the file is damaged or incomplete"
+        )
+
+
+def _append(values: list[Any], slot: int, value: Any) -> None:
+    many = values[slot]
+    if many is None:
+        values[slot] = [value]
+    else:
+        many.append(value)
+
+
+def _extend(values: list[Any], slot: int, more: Iterable[Any]) -> None:
+    if values[slot] is None:
+        values[slot] = []
+    values[slot].extend(more)
+
+
+def _past_end(size: int, left: int) -> str:
+    return f"a field of {size} bytes where {left} are left"

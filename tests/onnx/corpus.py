@@ -1,0 +1,42 @@
+"""Models of the onnx package: files on disk, and the node tests it generates."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from pathlib import Path
+
+import onnx
+from onnx.backend.test.loader import DATA_DIR, load_model_tests
+
+FILES = sorted(Path(DATA_DIR).glob("**/*.onnx"))
+
+
+def file_id(path: Path) -> str:
+    """A short name of a model file."""
+    return "/".join(path.relative_to(DATA_DIR).parts[:2])
+
+
+@lru_cache(maxsize=1)
+def node_models() -> dict[str, bytes]:
+    """Name to serialised model, for every node test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the generators divide by zero on purpose
+        cases = load_model_tests(kind="node")
+    return {case.name: case.model.SerializeToString() for case in cases if case.model}
+
+
+@lru_cache(maxsize=1)
+def tensor_files() -> list[Path]:
+    """Every TensorProto file among the test data."""
+    return sorted(Path(DATA_DIR).glob("**/*put_*.pb"))
+
+
+def is_tensor(data: bytes) -> bool:
+    """True for a TensorProto; the data files also hold sequences and optionals."""
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(data)
+    except Exception:
+        return False
+    return proto.data_type != 0
