@@ -19,8 +19,8 @@ __all__ = [
     "index_values",
 ]
 
-MAX_RANK = 8
-"""Dimensions left after `collapse` that kernels can index."""
+MAX_RANK = 32
+"""Dimensions left after `collapse` that kernels can index; as many as NumPy 1 has."""
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -80,36 +80,41 @@ def _words(name: str, rank: int) -> list[tuple[str, str]]:
     return [(f"{name}_{k}", "vec4<u32>") for k in range(-(-rank // 4))]
 
 
-def index_fields(rank: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def index_fields(rank: int, names: Sequence[str], dims: str = "dims") -> tuple[tuple[str, str], ...]:
     """The `Params` fields `index_code` reads: dims and, for each view, strides and base."""
-    fields = _words("dims", rank)
+    fields = _words(dims, rank)
     for name in names:
         fields += [*_words(f"{name}_strides", rank), (f"{name}_base", "u32")]
     return tuple(fields)
 
 
-def index_values(dims: Sequence[int], views: dict[str, tuple[int, Sequence[int]]]) -> dict[str, int | list[int]]:
+def index_values(
+    shape: Sequence[int], views: dict[str, tuple[int, Sequence[int]]], dims: str = "dims"
+) -> dict[str, int | list[int]]:
     """Values of `index_fields` for views `name -> (base, strides)`."""
 
     def words(name: str, numbers: Sequence[int]) -> dict[str, int | list[int]]:
         return {f"{name}_{k}": list(numbers[4 * k : 4 * k + 4]) for k in range(-(-len(numbers) // 4))}
 
-    values = words("dims", dims)
+    values = words(dims, shape)
     for name, (base, strides) in views.items():
         values |= words(f"{name}_strides", strides)
         values[f"{name}_base"] = base
     return values
 
 
-def index_code(rank: int, names: Sequence[str], index: str = "i") -> str:
-    """WGSL that splits the linear index `index` into coordinates and sets `at_<name>` for every view."""
+def index_code(rank: int, names: Sequence[str], index: str = "i", dims: str = "dims") -> str:
+    """WGSL that splits the linear index `index` into coordinates and sets `at_<name>` for every view.
+
+    `dims` names the fields that hold the shape, for kernels that split more than one index.
+    """
     if rank > MAX_RANK:
         raise ValueError(f"cannot index {rank} uncollapsed dimensions; {MAX_RANK} at most")
     lines = [f"var rest = {index};"] + [f"var at_{n} = params.{n}_base;" for n in names]
     for d in range(rank - 1, 0, -1):
         word, lane = divmod(d, 4)
-        lines.append(f"let q{d} = rest / params.dims_{word}[{lane}];")
-        lines.append(f"let c{d} = rest - q{d} * params.dims_{word}[{lane}];")
+        lines.append(f"let q{d} = rest / params.{dims}_{word}[{lane}];")
+        lines.append(f"let c{d} = rest - q{d} * params.{dims}_{word}[{lane}];")
         lines += [f"at_{n} += c{d} * params.{n}_strides_{word}[{lane}];" for n in names]
         lines.append(f"rest = q{d};")
     lines += [f"at_{n} += rest * params.{n}_strides_0[0];" for n in names]

@@ -1,0 +1,141 @@
+"""Reduce family, ArgMax, ArgMin on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from e2e.gpu import Gpu
+from pyruntime.ir import Array
+from pyruntime.ops.base import Unsupported
+from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.oracle import node_of
+
+FOLDS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
+FAMILY = {f"Reduce{f}" for f in FOLDS} | {"ArgMax", "ArgMin"}
+TOLERANCE = {"float32": 2e-5, "float16": 1e-3, "bfloat16": 1e-2}
+
+
+def _same(gpu: Gpu, name: str, inputs: list[Array], opset: int = 12, **attributes: Any) -> None:
+    """The GPU's result is the host's, exactly for integers."""
+    op = make_op(node_of(name, inputs, **attributes), {"": opset})
+    (host,), (device,) = run_op(op, list(inputs)), run_op(op, list(inputs), gpu)
+    assert device.shape == host.shape and device.dtype == host.dtype
+    if host.dtype.kind == "f":
+        tolerance = TOLERANCE[inputs[0].dtype.name]
+        np.testing.assert_allclose(device, host, tolerance, tolerance)
+    else:
+        np.testing.assert_array_equal(device, host)
+
+
+def test_reduction__onnx_cases__expected_outputs(gpu: Gpu) -> None:
+    ran = 0
+    for name, case in node_tests().items():
+        node = single_node(case)
+        if node is None or node.op_type not in FAMILY:
+            continue
+        try:
+            check_case(name, gpu)
+            ran += 1
+        except Unsupported as reason:
+            assert "float64" in str(reason)
+    assert ran >= 110
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_reduce__float__as_host(gpu: Gpu, fold: str, dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = (np.random.default_rng(1).random((3, 5, 7)) * 0.5 + 0.75).astype(kind)
+    for axes in ([2], [0], [1], [0, 2], [0, 1, 2]):
+        _same(gpu, f"Reduce{fold}", [x], axes=axes)
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64", "int8", "uint8"])
+def test_reduce__integer__as_host(gpu: Gpu, fold: str, dtype: str) -> None:
+    if fold.startswith("Log") or (dtype.endswith("8") and fold not in ("Max", "Min")):
+        pytest.skip("logarithms of integers run on the host; 8-bit integers have Max and Min only")
+    low = 0 if dtype.startswith("u") else -9
+    x = np.random.default_rng(2).integers(low, 10, (3, 50, 6)).astype(dtype)
+    for axes in ([1], [0, 2], [2]):
+        _same(gpu, f"Reduce{fold}", [x], axes=axes, keepdims=0)
+
+
+@pytest.mark.parametrize("fold", ["Sum", "Mean", "Max", "Min", "Prod", "L1", "SumSquare"])
+def test_reduce__int64_beyond_32_bits__exact(gpu: Gpu, fold: str) -> None:
+    x = np.random.default_rng(3).integers(-(2**44), 2**44, (5, 70))
+    _same(gpu, f"Reduce{fold}", [x], axes=[1])
+
+
+@pytest.mark.parametrize("fold", ["Mean", "L2"])
+def test_reduce__int32_whose_sum_overflows__exact(gpu: Gpu, fold: str) -> None:
+    x = np.random.default_rng(4).integers(2**29, 2**30, (3, 4)).astype(np.int32)
+    _same(gpu, f"Reduce{fold}", [x], axes=[1])
+
+
+@pytest.mark.parametrize("fold", sorted({*FOLDS} - {"L2"}))
+def test_reduce__nan_and_infinity__as_host(gpu: Gpu, fold: str) -> None:
+    inf, nan = np.inf, np.nan
+    rows = [[1, nan, 2], [inf, -inf, 3], [inf, 2, 3], [-inf, -inf, -inf], [-inf, 1, 2]]
+    for width in (3, 40):
+        x = np.array([np.resize(row, width) for row in rows], np.float32)
+        _same(gpu, f"Reduce{fold}", [x], axes=[1])
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+def test_reduce__no_elements__as_host(gpu: Gpu, fold: str) -> None:
+    _same(gpu, f"Reduce{fold}", [np.zeros((2, 0, 3), np.float32)], axes=[1])
+    _same(gpu, f"Reduce{fold}", [np.zeros((2, 0, 3), np.float32)], axes=[2])
+
+
+@pytest.mark.parametrize("fold", ["Sum", "Mean", "Max", "LogSumExp"])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((2, 70001), [1]), ((2, 70000), [1]), ((900, 80), [0]), ((3, 300, 64), [1])]
+)
+def test_reduce__long__as_host(gpu: Gpu, fold: str, shape: tuple[int, ...], axes: list[int]) -> None:
+    x = np.random.default_rng(5).random(shape).astype(np.float32)
+    _same(gpu, f"Reduce{fold}", [x], axes=axes)
+
+
+@pytest.mark.parametrize("fold", ["Max", "Min"])
+def test_reduce__bool__as_host(gpu: Gpu, fold: str) -> None:
+    x = np.random.default_rng(6).random((5, 33, 3)) > 0.9
+    for axis in (0, 1, 2):
+        _same(gpu, f"Reduce{fold}", [x, np.array([axis])], opset=20)
+    _same(gpu, f"Reduce{fold}", [np.zeros((3, 0), bool), np.array([1])], opset=20)
+
+
+@pytest.mark.parametrize("fold", ["Sum", "LogSum", "L2", "SumSquare"])
+def test_reduce__no_axes_noop__elementwise(gpu: Gpu, fold: str) -> None:
+    x = np.random.default_rng(7).random((3, 5)).astype(np.float32)
+    _same(gpu, f"Reduce{fold}", [x, np.array([], np.int64)], opset=18, noop_with_empty_axes=1)
+
+
+def test_reduce_sum__scalar__itself(gpu: Gpu) -> None:
+    _same(gpu, "ReduceSumSquare", [np.array(3, np.float32)])
+
+
+@pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int32", "int64", "uint64"])
+def test_arg__ties__as_host(gpu: Gpu, name: str, dtype: str) -> None:
+    x = np.random.default_rng(8).integers(0, 4, (3, 70, 5)).astype(dtype)
+    for axis in (0, 1, 2):
+        for last in (0, 1):
+            _same(gpu, name, [x], opset=13, axis=axis, select_last_index=last)
+
+
+def test_arg__nan_and_infinity__as_host(gpu: Gpu) -> None:
+    x = np.array([[1, np.nan, np.inf, np.nan], [-np.inf] * 4, [np.inf, -np.inf, np.inf, 0]], np.float32)
+    for name in ("ArgMax", "ArgMin"):
+        for last in (0, 1):
+            for data in (x, np.tile(x, 12)):
+                _same(gpu, name, [data], opset=13, axis=1, select_last_index=last)
+
+
+def test_arg_max__long_row__as_host(gpu: Gpu) -> None:
+    x = np.random.default_rng(9).random((2, 50257)).astype(np.float32)
+    _same(gpu, "ArgMax", [x], opset=13, axis=1)

@@ -1,0 +1,310 @@
+"""Generated kernels that fold many elements into one: sums, extrema, arg-extrema.
+
+A `Fold` says what is folded, in WGSL; `reduction` chooses how: one invocation an output for short and strided folds,
+one workgroup an output for long ones, and two passes where a few outputs fold very many elements. Sums are blocked: an
+invocation adds at most 64 elements in a row before it adds their sum to its total, so rounding errors grow with about
+64 + n / (64 · lanes) instead of n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyruntime.ir import DType
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
+from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
+from pyruntime.kernels.kernel import Kernel, bindings
+from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.storage import group, lanes
+
+__all__ = ["Fold", "Strategy", "choose", "reduction"]
+
+BLOCK = 64
+"""Elements added in a row before their sum joins the total."""
+
+SHORT = 32
+"""Folds of at most this many elements take one invocation."""
+
+FILL = 16384
+"""Invocations that keep a large device busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """y = finish(combine(... combine(initial, prepare(x0, 0)), prepare(x1, 1) ...), n), in WGSL.
+
+    `combine` must be associative and commutative up to rounding, with `initial` as its neutral element.
+
+    Attributes:
+        name: what the kernels are called.
+        acc: type of the accumulator.
+        initial: an expression.
+        prepare: an expression of the element `x` and its number `k`.
+        combine: an expression of the accumulators `a` and `b`, or statements that end in `return`.
+        finish: an expression of the accumulator `a` and the number of elements `n`, or statements.
+        helpers: structs and functions the others use (those of `shaders/lib` need not be given).
+        state: the tensor type that holds an accumulator between two passes; None: always one pass.
+        save, restore: `a` as an element of `state`, and back from `x`.
+    """
+
+    name: str
+    acc: str
+    initial: str
+    prepare: str
+    combine: str
+    finish: str = "a"
+    helpers: str = ""
+    state: DType | None = None
+    save: str = "a"
+    restore: str = "x"
+
+    def partial(self) -> Fold:
+        """The first of two passes: accumulators are stored as they are."""
+        return replace(self, name=f"{self.name}_part", finish=self.save)
+
+    def rest(self) -> Fold:
+        """The second pass: elements are stored accumulators."""
+        return replace(self, name=f"{self.name}_rest", prepare=self.restore)
+
+    def functions(self, x: DType, y: DType) -> str:
+        """The fold's WGSL for elements of type `x` and results of type `y`."""
+
+        def body(code: str) -> str:
+            return code if "return" in code else f"return {code};"
+
+        return "\n".join(
+            (
+                *filter(None, (self.helpers,)),
+                f"fn initial() -> {self.acc} {{ {body(self.initial)} }}",
+                f"fn prepare(x: {x.compute}, k: u32) -> {self.acc} {{ {body(self.prepare)} }}",
+                f"fn combine(a: {self.acc}, b: {self.acc}) -> {self.acc} {{ {body(self.combine)} }}",
+                f"fn finish(a: {self.acc}, n: u32) -> {y.compute} {{ {body(self.finish)} }}",
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a fold runs: `lanes` invocations (1: no workgroup memory) for each of `segments` parts of an output."""
+
+    lanes: int
+    segments: int
+
+
+def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes: bool = True) -> Strategy:
+    """The strategy for `outputs` folds of `count` elements each.
+
+    Args:
+        adjacent: the elements of one fold lie next to each other (else those of neighbouring outputs may).
+        two_passes: whether accumulators can be stored between passes.
+    """
+    if count <= SHORT:
+        return Strategy(1, 1)
+    if not adjacent and outputs >= WORKGROUP:
+        most = min(FILL // outputs, count // (4 * SHORT)) if two_passes else 1
+        return Strategy(1, max(1, most))
+    most = min(FILL // (4 * WORKGROUP * outputs), count // 8192) if two_passes else 1
+    wide = min(4 * WORKGROUP, target.limits.invocations, target.limits.workgroup_x)
+    return Strategy(wide if count >= 4 * wide else WORKGROUP, max(1, most))
+
+
+def reduction(
+    target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence[int], passes: int = 0
+) -> tuple[Dispatch, ...]:
+    """y = `fold` of x over `axes`; y's shape without them, kept dimensions of size 1 aside.
+
+    Args:
+        axes: distinct, not negative; none: every element is a fold of its own.
+        passes: number of the first scratch tensor this may use.
+    """
+    shape, strides = x.type.shape, contiguous(x.type.shape)
+    kept = [d for d in range(len(shape)) if d not in axes]
+    outer, (outer_view,) = collapse([shape[d] for d in kept], [strides[d] for d in kept])
+    inner, (inner_view,) = collapse([shape[d] for d in sorted(axes)], [strides[d] for d in sorted(axes)])
+    outputs = count = 1
+    for dim in outer:
+        outputs *= dim
+    for dim in inner:
+        count *= dim
+    flat = len(inner) == 1 and inner_view[0] in (0, 1)
+    plan = choose(max(outputs, 1), count, flat, target, fold.state is not None)
+    view = _View(outer, outer_view, inner, inner_view)
+    if plan.segments == 1:
+        return (_dispatch(target, fold, y, x, view, plan),)
+    assert fold.state is not None
+    middle = scratch(passes, fold.state, outputs, plan.segments)
+    rest = _View((outputs,), (plan.segments,), (plan.segments,), (1,), count)
+    last = choose(outputs, plan.segments, True, target, False)
+    return (
+        _dispatch(target, fold.partial(), middle, x, view, plan),
+        _dispatch(target, fold.rest(), y, middle, rest, last),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """x as outputs times elements: collapsed dimensions and strides of both; `total` counts what a fold stands for."""
+
+    outer: tuple[int, ...]
+    outer_strides: tuple[int, ...]
+    inner: tuple[int, ...]
+    inner_strides: tuple[int, ...]
+    total: int = 0
+
+    @property
+    def outputs(self) -> int:
+        n = 1
+        for dim in self.outer:
+            n *= dim
+        return n
+
+    @property
+    def count(self) -> int:
+        n = 1
+        for dim in self.inner:
+            n *= dim
+        return n
+
+
+def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, plan: Strategy) -> Dispatch:
+    """One pass of a fold."""
+    size = view.outputs * plan.segments
+    segment = -(-view.count // plan.segments)
+    if plan.segments > 1:
+        segment = -(-segment // 4) * 4
+    vector = (
+        plan.lanes > 1
+        and view.inner_strides == (1,)
+        and x.type.dtype.bits in (8, 16, 32)
+        and all(s % 4 == 0 for s in view.outer_strides)
+        and view.count % 4 == 0
+    )
+    fields: Fields = (
+        ("size", "u32"),
+        ("segments", "u32"),
+        ("segment", "u32"),
+        ("count", "u32"),
+        ("total", "u32"),
+        *index_fields(len(view.outer), ["x"]),
+        *index_fields(len(view.inner), ["k"], "inner"),
+    )
+    values = {
+        "size": size,
+        "segments": plan.segments,
+        "segment": segment,
+        "count": view.count,
+        "total": view.total or view.count,
+        **index_values(view.outer, {"x": (0, view.outer_strides)}),
+        **index_values(view.inner, {"k": (0, view.inner_strides)}, "inner"),
+    }
+    body = "\n\n".join(
+        (
+            declare(fields),
+            fold.functions(x.type.dtype, y.type.dtype),
+            _where(len(view.outer), len(view.inner), vector),
+            _fold_vectors(fold.acc) if vector else _fold_scalars(fold.acc),
+            _workgroup_main(fold.acc, plan.lanes) if plan.lanes > 1 else _invocation_main(y.type.dtype),
+        )
+    )
+    name = f"{fold.name}_{'rows' if plan.lanes > 1 else 'each'}{plan.lanes}_r{len(view.outer)}{len(view.inner)}"
+    kernel = Kernel(name, body, bindings({"x": x.type.dtype}, {"y": y.type.dtype}))
+    per = 1 if plan.lanes > 1 or lanes(y.type.dtype) == 1 else group(y.type.dtype)
+    grid = target.fold(max(1, size)) if plan.lanes > 1 else target.grid(-(-size // per))
+    return Dispatch(kernel, (x, y), grid, pack(fields, values), flops=x.type.size)
+
+
+def _where(outer_rank: int, inner_rank: int, vector: bool) -> str:
+    """`start(o)`: where output o's elements begin; `place(k)`: how far from there element k is."""
+    start = f"fn start(o: u32) -> u32 {{\n  {index_code(outer_rank, ['x'], 'o')}\n  return at_x;\n}}"
+    if vector:
+        return start
+    if inner_rank == 1:
+        return f"{start}\n\nfn place(k: u32) -> u32 {{ return k * params.k_strides_0[0]; }}"
+    return f"{start}\n\nfn place(k: u32) -> u32 {{\n  {index_code(inner_rank, ['k'], 'k', 'inner')}\n  return at_k;\n}}"
+
+
+def _fold_scalars(acc: str) -> str:
+    return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
+  let o = i / params.segments;
+  let s = i - o * params.segments;
+  let base = start(o);
+  let last = min((s + 1u) * params.segment, params.count);
+  var total = initial();
+  var k = s * params.segment + lane;
+  while (k < last) {{
+    var part = initial();
+    for (var n = 0u; n < {BLOCK}u; n++) {{
+      if (k >= last) {{ break; }}
+      part = combine(part, prepare(load_x(base + place(k)), k));
+      k += lanes;
+    }}
+    total = combine(total, part);
+  }}
+  return total;
+}}"""
+
+
+def _fold_vectors(acc: str) -> str:
+    four = "\n".join(f"      part = combine(part, prepare(v[{c}], k + {c}u));" for c in range(4))
+    return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
+  let o = i / params.segments;
+  let s = i - o * params.segments;
+  let base = start(o);
+  let last = min((s + 1u) * params.segment, params.count);
+  var total = initial();
+  var k = s * params.segment + 4u * lane;
+  while (k < last) {{
+    var part = initial();
+    for (var n = 0u; n < {BLOCK // 4}u; n++) {{
+      if (k >= last) {{ break; }}
+      let v = load4_x((base + k) >> 2u);
+{four}
+      k += 4u * lanes;
+    }}
+    total = combine(total, part);
+  }}
+  return total;
+}}"""
+
+
+def _invocation_main(y: DType) -> str:
+    """One invocation an output, or the outputs that share a word of a smaller type."""
+    count = 1 if lanes(y) == 1 else group(y)
+    store = f"store{count if count > 1 else ''}_y"
+    values = ", ".join(f"finish(fold(g * {count}u + {k}u, 0u, 1u), params.total)" for k in range(count))
+    return f"""@compute @workgroup_size({WORKGROUP})
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {{
+  let g = global_index(gid, nwg, {WORKGROUP}u);
+  if (g * {count}u >= params.size) {{ return; }}
+  {store}(g, {values});
+}}"""
+
+
+def _workgroup_main(acc: str, wide: int) -> str:
+    """One workgroup an output: every lane folds its share, the shares are folded in a tree."""
+    levels = []
+    step = wide // 2
+    while step:
+        levels.append(f"  if (lane < {step}u) {{ parts[lane] = combine(parts[lane], parts[lane + {step}u]); }}")
+        levels.append("  workgroupBarrier();")
+        step //= 2
+    return "\n".join(
+        (
+            f"var<workgroup> parts: array<{acc}, {wide}>;",
+            "",
+            f"@compute @workgroup_size({wide})",
+            "fn main(",
+            "  @builtin(workgroup_id) wid: vec3<u32>,",
+            "  @builtin(num_workgroups) nwg: vec3<u32>,",
+            "  @builtin(local_invocation_index) lane: u32,",
+            ") {",
+            "  let i = workgroup_index(wid, nwg);",
+            "  if (i >= params.size) { return; }",
+            f"  parts[lane] = fold(i, lane, {wide}u);",
+            "  workgroupBarrier();",
+            *levels,
+            "  if (lane == 0u) { store_y(i, finish(parts[0], params.total)); }",
+            "}",
+        )
+    )

@@ -1,0 +1,69 @@
+"""onnxruntime's CPU provider as an independent oracle for single operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+from pyruntime.ir import Array, DType
+from tests.harness import carrier, make_op, run_op
+
+__all__ = ["check_against_ort", "node_of", "ort_run"]
+
+TOLERANCE = {DType.FLOAT: (1e-4, 1e-5), DType.FLOAT16: (2e-3, 1e-3), DType.BFLOAT16: (2e-2, 1e-2)}
+"""(rtol, atol) by output type; other types exactly, float64 to 1e-9."""
+
+
+def node_of(op_type: str, inputs: Sequence[Array | None], outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+    """A NodeProto that reads x0, x1, ... and writes y0, y1, ..."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    return helper.make_node(op_type, names, [f"y{i}" for i in range(outputs)], domain=domain, **attributes)
+
+
+def ort_run(
+    op_type: str, inputs: Sequence[Array | None], opset: int = 21, outputs: int = 1, domain: str = "", **attributes: Any
+) -> list[Array]:
+    """The outputs onnxruntime computes for one node."""
+    node = node_of(op_type, inputs, outputs, domain, **attributes)
+    feed = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
+    declared = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in feed.items()
+    ]
+    made = [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)]
+    graph = helper.make_graph([node], "one", declared, made)
+    imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    result: list[Array] = session.run(None, feed)
+    return result
+
+
+def check_against_ort(
+    op_type: str,
+    inputs: Sequence[Array | None],
+    gpu: Any = None,
+    opset: int = 21,
+    outputs: int = 1,
+    tolerance: tuple[float, float] | None = None,
+    **attributes: Any,
+) -> None:
+    """Compare one node, on NumPy or on `gpu`, with onnxruntime: types, shapes and values."""
+    expected = ort_run(op_type, inputs, opset, outputs, **attributes)
+    op = make_op(node_of(op_type, inputs, outputs, **attributes), {"": opset})
+    got = run_op(op, list(inputs), gpu)
+    assert len(got) >= outputs
+    for mine, theirs in zip(got, expected, strict=False):
+        dtype, value = carrier(theirs)
+        assert mine.dtype == value.dtype, f"type {mine.dtype}, onnxruntime says {value.dtype}"
+        assert mine.shape == value.shape, f"shape {mine.shape}, onnxruntime says {value.shape}"
+        if dtype.is_float:
+            rtol, atol = tolerance or TOLERANCE.get(dtype, (1e-9, 1e-12))
+            np.testing.assert_allclose(mine, value, rtol, atol)
+        else:
+            np.testing.assert_array_equal(mine, value)
