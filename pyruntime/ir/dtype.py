@@ -48,6 +48,8 @@ class DType(Enum):
     FLOAT8E8M0 = (24, 8, "float32", "f32")
     UINT2 = (25, 2, "uint8", "u32")
     INT2 = (26, 2, "int8", "i32")
+    FLOAT6E2M3 = (27, 6, "float32", "")
+    FLOAT6E3M2 = (28, 6, "float32", "")
 
     def __init__(self, code: int, bits: int, carrier: str, compute: str) -> None:
         self.code = code
@@ -142,6 +144,8 @@ _BY_NUMPY = {
     "float8_e5m2fnuz": DType.FLOAT8E5M2FNUZ,
     "float8_e8m0fnu": DType.FLOAT8E8M0,
     "float4_e2m1fn": DType.FLOAT4E2M1,
+    "float6_e2m3fn": DType.FLOAT6E2M3,
+    "float6_e3m2fn": DType.FLOAT6E3M2,
     "int4": DType.INT4,
     "uint4": DType.UINT4,
     "int2": DType.INT2,

@@ -1,7 +1,7 @@
 """raw_data bytes to NumPy carriers and back, for every ONNX element type.
 
 `decode(encode(x)) == round(x)`, where rounding is to nearest, ties to even, as each type's definition says.
-Types NumPy lacks travel in a carrier: bfloat16 and the 8- and 4-bit floats as float32, 4- and 2-bit integers
+Types NumPy lacks travel in a carrier: bfloat16 and the 8-, 6- and 4-bit floats as float32, 4- and 2-bit integers
 as int8 or uint8. Source: onnx.proto3 (TensorProto.raw_data); ONNX "Float stored in 8 bits", "Float stored in 4
 bits", "4 bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specification; OCP Microscaling Formats.
 """
@@ -51,6 +51,8 @@ _MINIFLOATS = {
     DType.FLOAT8E5M2: _Minifloat(5, 2, 15, 57344.0, infinity=0x7C, nan=0x7F),
     DType.FLOAT8E5M2FNUZ: _Minifloat(5, 2, 16, 57344.0, nan_only_negative_zero=True),
     DType.FLOAT4E2M1: _Minifloat(2, 1, 1, 6.0),
+    DType.FLOAT6E2M3: _Minifloat(2, 3, 1, 7.5),
+    DType.FLOAT6E3M2: _Minifloat(3, 2, 3, 28.0),
     DType.FLOAT8E8M0: _Minifloat(8, 0, 127, 2.0**127, nan=0xFF, signed=False),
 }
 
@@ -80,9 +82,9 @@ def _table(dtype: DType) -> Array:
 def _encode_minifloat(x: Array, dtype: DType, saturate: bool) -> Array:
     """Bit patterns (uint8) of the nearest values, ties to even mantissa.
 
-    Out of range: with `saturate` the largest finite value; without it infinity where the type has one, else NaN.
-    NaN where the type has none (float4) becomes the largest value's negative counterpart's positive, as ONNX's
-    reference does: 6.0.
+    Out of range: with `saturate` the largest finite value; without it infinity where the type has one, else NaN, else
+    (float4, float6) the largest finite value. Where the type has no NaN, NaN becomes a zero of the opposite sign, as in
+    ONNX's reference.
     """
     form = _MINIFLOATS[dtype]
     table = _table(dtype)
@@ -113,7 +115,8 @@ def _encode_minifloat(x: Array, dtype: DType, saturate: bool) -> Array:
     else:
         overflow = form.infinity if form.infinity is not None else form.nan if form.nan is not None else top
         bits = np.where(over, overflow, body) | sign
-        bits = np.where(nan, (form.nan if form.nan is not None else top) | (sign if form.signed else 0), bits)
+        no_nan = sign ^ (1 << (form.bits - 1))
+        bits = np.where(nan, no_nan if form.nan is None else form.nan | sign, bits)
     return np.asarray(bits, np.uint8)
 
 
@@ -125,6 +128,9 @@ def _encode_bfloat16(x: Array) -> Array:
 
 def _pack(values: Array, bits: int) -> Array:
     """Elements of `bits` bits into bytes, first element in the low bits; the last byte is zero-padded."""
+    if 8 % bits:
+        stream = np.unpackbits(values.reshape(-1, 1), axis=1, count=bits, bitorder="little")
+        return np.packbits(stream.reshape(-1), bitorder="little")
     per_byte = 8 // bits
     flat = values.reshape(-1).astype(np.uint8) & ((1 << bits) - 1)
     flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
@@ -133,6 +139,9 @@ def _pack(values: Array, bits: int) -> Array:
 
 
 def _unpack(raw: Array, bits: int, size: int) -> Array:
+    if 8 % bits:
+        stream = np.unpackbits(raw, count=size * bits, bitorder="little").reshape(size, bits)
+        return np.packbits(stream, axis=1, bitorder="little").reshape(-1)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     return ((raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)[:size]
 
@@ -164,11 +173,12 @@ def decode(raw: bytes | bytearray | memoryview | Array, dtype: DType, shape: tup
     return bits.reshape(shape)
 
 
-def encode(array: Array, dtype: DType, saturate: bool = True) -> Array:
+def encode(array: Array, dtype: DType, saturate: bool = False) -> Array:
     """A carrier as raw_data: a flat uint8 array, little endian.
 
     Integers wrap; `saturate` concerns the 8-bit floats alone: out-of-range values become the largest finite value
-    (True) or infinity/NaN (False), as ONNX Cast defines.
+    (True) or infinity/NaN (False), as ONNX Cast defines. Values a type holds already, infinity included, keep their
+    bits only without it.
     """
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.exact_carrier:
@@ -181,7 +191,7 @@ def encode(array: Array, dtype: DType, saturate: bool = True) -> Array:
     return _pack(flat.astype(np.int64).astype(np.uint8), dtype.bits)
 
 
-def round_to(array: Array, dtype: DType, saturate: bool = True) -> Array:
+def round_to(array: Array, dtype: DType, saturate: bool = False) -> Array:
     """`array` with every element rounded to what `dtype` can hold, still in its carrier."""
     if dtype.exact_carrier:
         return array.astype(dtype.numpy, copy=False)
