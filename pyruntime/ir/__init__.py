@@ -3,6 +3,8 @@
 from pyruntime.ir.constant import Constant, RawSource
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo, toposort
+from pyruntime.ir.host import HostTensor
+from pyruntime.ir.typed import TypedGraph
 from pyruntime.ir.types import Array, Element, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
 from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
 
@@ -16,6 +18,7 @@ __all__ = [
     "Element",
     "Graph",
     "HostKind",
+    "HostTensor",
     "MapType",
     "Node",
     "Operator",
@@ -23,6 +26,7 @@ __all__ = [
     "RawSource",
     "SequenceType",
     "TensorType",
+    "TypedGraph",
     "ValueInfo",
     "ValueNeeded",
     "ValueType",

@@ -58,7 +58,7 @@ class Constant:
             constant = Constant(TensorType(dtype, shape), _Bytes(b""))
             constant._array = array
             return constant
-        constant = Constant(TensorType(dtype, shape), _Bytes(memoryview(encode(array, dtype))))
+        constant = Constant(TensorType(dtype, shape), _Bytes(encode(array, dtype).data))
         constant._array = round_to(array, dtype)
         return constant
 

@@ -132,7 +132,7 @@ _FLOATS = frozenset(d for d in DType if d.name.startswith(("FLOAT", "BFLOAT", "D
 _SIGNED = frozenset((DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.INT4, DType.INT2))
 _UNSIGNED = frozenset((DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.UINT4, DType.UINT2))
 _ENCODED = frozenset(
-    d for d in DType if d.bits < 8 and d is not DType.STRING or d.name.startswith(("FLOAT8", "BFLOAT"))
+    d for d in DType if (d.bits < 8 and d is not DType.STRING) or d.name.startswith(("FLOAT8", "BFLOAT"))
 )
 _BY_CODE = {d.code: d for d in DType}
 _BY_NUMPY = {

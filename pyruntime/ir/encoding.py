@@ -8,9 +8,8 @@ bits", "4 bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specificat
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +56,7 @@ _MINIFLOATS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(dtype: DType) -> Array:
     """The float32 value of every bit pattern of a minifloat."""
     form = _MINIFLOATS[dtype]
@@ -135,7 +134,8 @@ def _pack(values: Array, bits: int) -> Array:
     flat = values.reshape(-1).astype(np.uint8) & ((1 << bits) - 1)
     flat = np.concatenate([flat, np.zeros(-len(flat) % per_byte, np.uint8)]).reshape(-1, per_byte)
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
-    return np.bitwise_or.reduce(flat << shifts, axis=1).astype(np.uint8)
+    packed: Array = np.bitwise_or.reduce(flat << shifts, axis=1).astype(np.uint8)
+    return packed
 
 
 def _unpack(raw: Array, bits: int, size: int) -> Array:
@@ -143,7 +143,8 @@ def _unpack(raw: Array, bits: int, size: int) -> Array:
         stream = np.unpackbits(raw, count=size * bits, bitorder="little").reshape(size, bits)
         return np.packbits(stream, axis=1, bitorder="little").reshape(-1)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
-    return ((raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)[:size]
+    elements: Array = ((raw[:, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)[:size]
+    return elements
 
 
 def decode(raw: bytes | bytearray | memoryview | Array, dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,255 @@
+"""JavaScript arrays to sessions: what `web/worker.js` calls.
+
+`serve(function, *arguments)` awaits one of the functions below and answers `{value}` or `{error: {name, message,
+traceback}}`, as JavaScript objects. A tensor is `{type, dims, data}`: onnxruntime-web's name of the element type, the
+dimensions, and an ArrayBuffer of raw little-endian elements (an array of strings for type `string`). The bytes of
+models and tensors stay in JavaScript; what the GPU needs of them goes there without passing through Python's memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import js
+import numpy as np
+from pyodide.ffi import jsnull, to_js
+
+from pyruntime.device.executable import HostValue
+from pyruntime.device.pyodide import JsBytes
+from pyruntime.errors import InvalidArgument, NotImplemented
+from pyruntime.ir import DType, HostTensor, TensorType
+from pyruntime.session import (
+    GraphOptimizationLevel,
+    InferenceSession,
+    NodeArg,
+    RunOptions,
+    SessionOptions,
+    adapter,
+)
+
+__all__ = ["adapter_info", "create", "release", "run", "serve", "summary"]
+
+JsObject: TypeAlias = Any
+"""An object of JavaScript, as Pyodide hands it to Python."""
+
+# Where onnxruntime-web's name of an element type differs from ONNX's.
+_ONNX_NAMES = {"float32": "float", "float64": "double"}
+_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
+_PROVIDERS = {
+    "webgpu": "WebGpuExecutionProvider",
+    "wasm": "CPUExecutionProvider",
+    "cpu": "CPUExecutionProvider",
+}
+_OPTIMIZATION = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+
+_sessions: dict[int, InferenceSession] = {}
+_handles = itertools.count(1)
+
+
+async def serve(function: str, *arguments: Any) -> JsObject:
+    """`{value}`: what `function` of this module returns; `{error}`: the exception that it raised."""
+    try:
+        return _to_js({"value": await _FUNCTIONS[function](*arguments)})
+    except Exception as error:
+        return _to_js(
+            {
+                "error": {
+                    "name": type(error).__name__,
+                    "message": str(error),
+                    "traceback": "".join(traceback.format_exception(error)),
+                }
+            }
+        )
+
+
+async def create(model: JsObject, external: JsObject, options: JsObject, report: JsObject) -> dict[str, Any]:
+    """A session over `model`, an ArrayBuffer.
+
+    Args:
+        model: the model file's bytes.
+        external: `[path, ArrayBuffer]` of each file that the model names as external data.
+        options: onnxruntime-web's session options, those that are data.
+        report: function that is called with `{phase, status, ms?}` as loading goes on.
+
+    Returns:
+        `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`.
+    """
+    plain = options.to_py()
+    session = await InferenceSession.create(
+        model,
+        _session_options(plain, [(path, buffer) for path, buffer in external]),
+        _providers(plain.get("executionProviders")),
+        progress=_progress(report),
+    )
+    handle = next(_handles)
+    _sessions[handle] = session
+    return {
+        "handle": handle,
+        "inputs": [_metadata(value) for value in session.get_inputs()],
+        "outputs": [_metadata(value) for value in session.get_outputs()],
+    }
+
+
+async def run(handle: int, feeds: JsObject, fetches: JsObject, options: JsObject) -> dict[str, Any]:
+    """Outputs by name: those that `fetches` names, or all where it is null."""
+    session = _session(handle)
+    tensors = {name: _from_wire(name, wire) for name, wire in js.Object.entries(feeds)}
+    names = list(fetches) if fetches else None
+    outputs = await session._run_buffers(tensors, names, _run_options(options.to_py()))
+    return {name: _to_wire(name, value) for name, value in outputs.items()}
+
+
+async def release(handle: int) -> None:
+    """Free everything of the session, on the GPU too."""
+    session = _sessions.pop(handle, None)
+    if session is not None:
+        session.release()
+
+
+async def summary(handle: int) -> dict[str, Any]:
+    """Where each node runs and why, and the memory plan: interface Summary of `web/pyruntime.d.ts`."""
+    return _session(handle).summary()
+
+
+async def adapter_info() -> dict[str, str] | None:
+    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
+    return await adapter()
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (create, run, release, summary, adapter_info)
+}
+
+
+def _session(handle: int) -> InferenceSession:
+    try:
+        return _sessions[handle]
+    except KeyError:
+        raise InvalidArgument(f"session {handle} is released; create another") from None
+
+
+def _from_wire(name: str, wire: JsObject) -> HostTensor:
+    """The tensor of input `name`; its bytes stay in the ArrayBuffer."""
+    try:
+        dtype = DType.from_name(_ONNX_NAMES.get(wire.type, wire.type))
+    except KeyError:
+        raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
+    kind = TensorType(dtype, tuple(int(dim) for dim in wire.dims))
+    if dtype is not DType.STRING:
+        return HostTensor(kind, JsBytes(wire.data))
+    array = np.empty(kind.size, object)
+    array[:] = list(wire.data)
+    return HostTensor(kind, None, array.reshape(kind.shape))
+
+
+def _to_wire(name: str, value: HostValue) -> dict[str, Any]:
+    if not isinstance(value, HostTensor):
+        raise NotImplemented(f"output '{name}' is {value}: JavaScript's API has tensors only; fetch the other outputs")
+    return {"type": _js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape), "data": _data(value)}
+
+
+def _data(tensor: HostTensor) -> JsObject:
+    """The raw elements as an ArrayBuffer of their own, strings as a list."""
+    if tensor.type.dtype is DType.STRING:
+        return tensor.array().ravel().tolist()
+    raw = tensor.bytes()
+    if not isinstance(raw, JsBytes):
+        data = raw if isinstance(raw, memoryview) else memoryview(raw.read(0, tensor.type.nbytes))
+        return to_js(data.cast("B")).buffer if data.nbytes else js.ArrayBuffer.new(0)
+    if raw.offset == 0 and raw.size == int(raw.buffer.byteLength):
+        return raw.buffer
+    return raw.buffer.slice(raw.offset, raw.offset + raw.size)
+
+
+def _js_name(onnx_name: str) -> str:
+    return _JS_NAMES.get(onnx_name, onnx_name)
+
+
+def _metadata(value: NodeArg) -> dict[str, Any]:
+    """ValueMetadata of `web/pyruntime.d.ts`. `type` is `tensor(NAME)`, or another kind's as ONNX writes it."""
+    is_tensor = value.type.startswith("tensor(")
+    type_ = _js_name(value.type.removeprefix("tensor(").removesuffix(")")) if is_tensor else value.type
+    shape = ["" if dim is None else dim for dim in value.shape] if is_tensor else []
+    return {"name": value.name, "isTensor": is_tensor, "type": type_, "shape": shape}
+
+
+def _providers(wanted: Sequence[Any] | None) -> list[str] | None:
+    """Python's names of `executionProviders`, each `'webgpu'` or `{name: 'webgpu'}`."""
+    if not wanted:
+        return None
+    names = [str(item["name"] if isinstance(item, Mapping) else item) for item in wanted]
+    unknown = [name for name in names if name not in _PROVIDERS]
+    if unknown:
+        raise InvalidArgument(f"executionProviders: expected some of {', '.join(_PROVIDERS)}, got {', '.join(unknown)}")
+    return list(dict.fromkeys(_PROVIDERS[name] for name in names))
+
+
+def _session_options(plain: Mapping[str, Any], external: Sequence[tuple[str, JsObject]]) -> SessionOptions:
+    options = SessionOptions()
+    if (level := plain.get("graphOptimizationLevel")) is not None:
+        if level not in _OPTIMIZATION:
+            raise InvalidArgument(f"graphOptimizationLevel: expected one of {', '.join(_OPTIMIZATION)}, got {level!r}")
+        options.graph_optimization_level = getattr(GraphOptimizationLevel, _OPTIMIZATION[level])
+    if "enableProfiling" in plain:
+        options.enable_profiling = bool(plain["enableProfiling"])
+    if "logId" in plain:
+        options.logid = str(plain["logId"])
+    if "logSeverityLevel" in plain:
+        options.log_severity_level = int(plain["logSeverityLevel"])
+    for name, size in plain.get("freeDimensionOverrides", {}).items():
+        options.add_free_dimension_override_by_name(name, int(size))
+    for key, value in _flatten(plain.get("extra", {})):
+        options.add_session_config_entry(key, value)
+    if external:
+        paths, buffers = zip(*external, strict=True)
+        lengths = [int(buffer.byteLength) for buffer in buffers]
+        options.add_external_initializers_from_files_in_memory(list(paths), list(buffers), lengths)
+    return options
+
+
+def _run_options(plain: Mapping[str, Any]) -> RunOptions:
+    options = RunOptions()
+    if "tag" in plain:
+        options.logid = str(plain["tag"])
+    if "logSeverityLevel" in plain:
+        options.log_severity_level = int(plain["logSeverityLevel"])
+    for key, value in _flatten(plain.get("extra", {})):
+        options.add_run_config_entry(key, value)
+    return options
+
+
+def _flatten(entries: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """`{"session": {"a": 1}}` -> `[("session.a", "1")]`."""
+    flat: list[tuple[str, str]] = []
+    for key, value in entries.items():
+        if isinstance(value, Mapping):
+            flat += _flatten(value, f"{prefix}{key}.")
+        else:
+            flat.append((f"{prefix}{key}", str(int(value) if isinstance(value, bool) else value)))
+    return flat
+
+
+def _progress(report: JsObject) -> Callable[[dict[str, Any]], None]:
+    return lambda event: report(_to_js(event))
+
+
+def _to_js(value: object) -> JsObject:
+    return to_js(_nulls(value), dict_converter=js.Object.fromEntries)
+
+
+def _nulls(value: object) -> object:
+    """`value` with JavaScript's null for None, which would become undefined."""
+    if isinstance(value, dict):
+        return {key: _nulls(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_nulls(item) for item in value]
+    return jsnull if value is None else value

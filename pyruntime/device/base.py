@@ -1,0 +1,141 @@
+"""What a device is: buffers, pipelines, recordings.
+
+Implementations: `pyodide` (WebGPU), `null` (records, for tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from pyruntime.ir import RawSource
+from pyruntime.kernels import Target
+
+__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Raw", "Read", "Slice", "Write"]
+
+Raw: TypeAlias = bytes | memoryview | RawSource
+"""Bytes on the host; a RawSource may lie outside Python's memory and then goes to the GPU from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterInfo:
+    """WebGPU's GPUAdapterInfo."""
+
+    vendor: str = ""
+    architecture: str = ""
+    device: str = ""
+    description: str = ""
+
+    def __str__(self) -> str:
+        return self.description or " ".join(filter(None, (self.vendor, self.architecture, self.device))) or "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`nbytes` at `offset` of the buffer numbered `buffer`."""
+
+    buffer: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups."""
+
+    source: str
+    storage: tuple[Slice, ...]
+    uniform: Slice | None
+    grid: tuple[int, int, int]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Host bytes to be written before a recording runs; `nbytes` is the tensor's, without padding."""
+
+    target: Slice
+    data: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A slice to be read back after a recording ran."""
+
+    source: Slice
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is allocated on the device, in bytes.
+
+    Attributes:
+        live: bytes by buffer number. peak: the most there ever was. pipelines: how many were compiled.
+    """
+
+    live: dict[int, int] = field(default_factory=dict)
+    peak: int = 0
+    pipelines: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes allocated now."""
+        return sum(self.live.values())
+
+    def add(self, buffer: int, nbytes: int) -> None:
+        """Note an allocation."""
+        self.live[buffer] = nbytes
+        self.peak = max(self.peak, self.total)
+
+
+class Device(Protocol):
+    """A GPU. Buffers and recordings are numbers; a number is never used again."""
+
+    info: AdapterInfo
+    target: Target
+    ledger: Ledger
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        """Buffers of these sizes in bytes, for storage and copies.
+
+        Raises:
+            OutOfMemory: the device refused; none of them is kept.
+        """
+        ...
+
+    def free(self, buffers: Sequence[int]) -> None:
+        """Destroy buffers; numbers not known are ignored."""
+        ...
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        """Write `target.nbytes` bytes of `data` from `offset`; done before anything submitted later."""
+        ...
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """Have a pipeline for each WGSL source; those there are kept, the others made at the same time.
+
+        Raises:
+            EngineError: a shader does not compile; with the compiler's message, line and source.
+        """
+        ...
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        """A command list that `submit` replays."""
+        ...
+
+    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+        """Write, run the recording in one pass and one submit, read back; the slices' bytes in order of `reads`.
+
+        Raises:
+            EngineError: validation or internal error. DeviceLost: the device is gone.
+        """
+        ...
+
+    def drop(self, recording: int) -> None:
+        """Forget a recording."""
+        ...
+
+    def close(self) -> None:
+        """Free everything and give the device back."""
+        ...

@@ -1,0 +1,71 @@
+"""A device without a GPU: it records every call and answers zeros. For tests of plans and of the protocol's use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Raw, Read, Slice, Write
+from pyruntime.kernels import Target
+
+__all__ = ["NullDevice"]
+
+
+class NullDevice:
+    """Implements `Device`.
+
+    Attributes:
+        calls: (method, what) in order.
+    """
+
+    def __init__(self, target: Target | None = None) -> None:
+        self.info = AdapterInfo("null", "", "", "no GPU: records commands")
+        self.target = target or Target()
+        self.ledger = Ledger()
+        self.calls: list[tuple[str, object]] = []
+        self.recordings: dict[int, list[Bound]] = {}
+        self._numbers = count(1)
+        self._compiled: set[str] = set()
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        made = [next(self._numbers) for _ in sizes]
+        for buffer, size in zip(made, sizes, strict=True):
+            self.ledger.add(buffer, size)
+            self.calls.append(("allocate", (label, size)))
+        return made
+
+    def free(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            self.ledger.live.pop(buffer, None)
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        self._inside(target)
+        self.calls.append(("write", target))
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        fresh = set(sources) - self._compiled
+        self._compiled |= fresh
+        self.ledger.pipelines += len(fresh)
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        for command in commands:
+            for part in command.storage:
+                self._inside(part)
+        number = next(self._numbers)
+        self.recordings[number] = list(commands)
+        return number
+
+    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+        self.calls.append(("submit", (recording, len(writes), len(reads))))
+        return [bytes(r.source.nbytes) for r in reads]
+
+    def drop(self, recording: int) -> None:
+        self.recordings.pop(recording, None)
+
+    def close(self) -> None:
+        self.ledger.live.clear()
+
+    def _inside(self, part: Slice) -> None:
+        """Raises IndexError where a slice is not within a live buffer."""
+        if part.offset + part.nbytes > self.ledger.live.get(part.buffer, -1):
+            raise IndexError(f"{part} is outside its buffer of {self.ledger.live.get(part.buffer)} bytes")

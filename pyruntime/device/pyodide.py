@@ -1,0 +1,363 @@
+"""WebGPU through Pyodide's foreign-function interface. Beside `bridge.py` the only module that imports `js`.
+
+Submissions are replayed by `web/player.js` in one call where the page provides it (JavaScript module
+`pyruntime_player`), and call by call from Python otherwise, or when asked.
+Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from typing import Any
+
+import js
+from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
+
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Raw, Read, Slice, Write
+from pyruntime.errors import DeviceLost, EngineError, EPFail, NoSuchFile, OutOfMemory
+from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.source import ByteSource
+
+__all__ = ["JsBytes", "WebGpuDevice", "can_run_sync", "fetch_bytes", "open_device", "read_bytes", "run_sync"]
+
+JsObject = Any
+
+_LIMITS = {
+    "storage_buffers": "maxStorageBuffersPerShaderStage",
+    "binding_bytes": "maxStorageBufferBindingSize",
+    "buffer_bytes": "maxBufferSize",
+    "uniform_bytes": "maxUniformBufferBindingSize",
+    "workgroups": "maxComputeWorkgroupsPerDimension",
+    "invocations": "maxComputeInvocationsPerWorkgroup",
+    "workgroup_x": "maxComputeWorkgroupSizeX",
+    "workgroup_bytes": "maxComputeWorkgroupStorageSize",
+}
+_FEATURES = ("subgroups", "shader-f16", "timestamp-query")
+
+
+class JsBytes(ByteSource):
+    """Bytes of a JavaScript ArrayBuffer, outside the WebAssembly heap: parts are copied into Python when read."""
+
+    def __init__(self, buffer: JsObject, offset: int = 0, size: int | None = None) -> None:
+        super().__init__(int(buffer.byteLength) - offset if size is None else size)
+        self.buffer, self.offset = buffer, offset
+        self._view = js.Uint8Array.new(buffer, offset, self.size)
+
+    def fetch(self, offset: int, length: int) -> memoryview:
+        data: memoryview = self._view.subarray(offset, offset + length).to_py()
+        return data
+
+
+def read_bytes(value: JsObject) -> JsBytes | None:
+    """A JavaScript ArrayBuffer or typed array as bytes; None for anything else."""
+    if js.ArrayBuffer.isView(value):
+        return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
+    if str(js.Object.prototype.toString.call(value)) in ("[object ArrayBuffer]", "[object SharedArrayBuffer]"):
+        return JsBytes(value)
+    return None
+
+
+def _object(value: object) -> JsObject:
+    return to_js(value, dict_converter=js.Object.fromEntries)
+
+
+async def _adapter() -> JsObject:
+    """The high-performance adapter; asked for several times, since it may be null while the GPU process starts."""
+    gpu = getattr(js.navigator, "gpu", None)
+    if gpu is None:
+        raise EPFail(
+            "this browser has no WebGPU (navigator.gpu is missing): use a current Chrome, Edge, Safari or Firefox over "
+            "https or localhost, or the CPUExecutionProvider"
+        )
+    for attempt in range(6):
+        adapter = await gpu.requestAdapter(_object({"powerPreference": "high-performance"}))
+        if adapter:
+            return adapter
+        await asyncio.sleep(0.05 * 2**attempt)
+    raise EPFail("WebGPU found no adapter: check chrome://gpu, or use the CPUExecutionProvider")
+
+
+async def open_device(replay: str = "auto") -> WebGpuDevice:
+    """A device with every limit and useful feature its adapter offers.
+
+    Args:
+        replay: 'player' (web/player.js), 'python' (call by call), or 'auto'.
+
+    Raises:
+        EPFail: no WebGPU, no adapter, or it gives no device.
+    """
+    adapter = await _adapter()
+    limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
+    features = [f for f in _FEATURES if adapter.features.has(f)]
+    try:
+        device = await adapter.requestDevice(_object({"requiredLimits": limits, "requiredFeatures": features}))
+    except JsException as error:
+        raise EPFail(f"the adapter gave no device: {error.message}") from None
+    player = None
+    if replay != "python":
+        try:
+            import pyruntime_player as player  # type: ignore[no-redef]
+        except ImportError:
+            if replay == "player":
+                raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
+    return WebGpuDevice(adapter, device, features, player)
+
+
+class WebGpuDevice:
+    """Implements `Device` on a GPUDevice."""
+
+    def __init__(self, adapter: JsObject, device: JsObject, features: Sequence[str], player: JsObject) -> None:
+        info = adapter.info
+        self.info = AdapterInfo(
+            *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
+        )
+        limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
+        self.target = Target(Limits(**limits), frozenset(features), self.info.vendor.lower())
+        self.ledger = Ledger()
+        self.device = device
+        self.lost: str | None = None
+        self._player = player
+        self._numbers = count(1)
+        self._buffers: dict[int, JsObject] = {}
+        self._pipelines: dict[str, asyncio.Future[JsObject]] = {}
+        self._layouts: dict[tuple[int, bool], tuple[JsObject, JsObject]] = {}
+        self._recordings: dict[int, JsObject] = {}
+        self._watch = create_proxy(self._on_lost)
+        device.lost.then(self._watch)
+
+    def _on_lost(self, info: JsObject) -> None:
+        self.lost = f"{info.reason}: {info.message}"
+
+    def _check(self) -> None:
+        if self.lost is not None:
+            raise DeviceLost(f"the GPU device was lost ({self.lost}); create the session again")
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        """See `Device.allocate`."""
+        self._check()
+        if not sizes:
+            return []
+        usage = js.GPUBufferUsage
+        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
+        self.device.pushErrorScope("validation")
+        self.device.pushErrorScope("out-of-memory")
+        made = []
+        for size in sizes:
+            number = next(self._numbers)
+            self._buffers[number] = self.device.createBuffer(_object({"label": label, "size": size, "usage": flags}))
+            self.ledger.add(number, size)
+            made.append(number)
+        scopes = [self.device.popErrorScope(), self.device.popErrorScope()]
+        error = next(filter(None, [await scope for scope in scopes]), None)
+        if error:
+            held = self.ledger.total
+            self.free(made)
+            raise OutOfMemory(
+                f"the device refused {sum(sizes):,} bytes for {label} ({held - sum(sizes):,} bytes were in use): "
+                f"{error.message}; use smaller inputs, release other sessions, or the CPUExecutionProvider"
+            )
+        return made
+
+    def free(self, buffers: Sequence[int]) -> None:
+        """See `Device.free`."""
+        for number in buffers:
+            buffer = self._buffers.pop(number, None)
+            if buffer is not None:
+                buffer.destroy()
+                self.ledger.live.pop(number, None)
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        """See `Device.write`."""
+        self._check()
+        self._upload(self._write(Write(target, data), offset))
+
+    def _write(self, write: Write, offset: int = 0) -> dict[str, Any]:
+        """What player.js calls a Write."""
+        data: JsObject
+        if isinstance(write.data, JsBytes):
+            data, offset = write.data.buffer, offset + write.data.offset
+        elif isinstance(write.data, bytes | memoryview):
+            data = to_js(memoryview(write.data).cast("B")[offset : offset + write.target.nbytes])
+            offset = 0
+        else:
+            data, offset = to_js(memoryview(write.data.read(offset, write.target.nbytes))), 0
+        target = write.target
+        buffer = self._buffers[target.buffer]
+        return {"buffer": buffer, "offset": target.offset, "data": data, "dataOffset": offset, "nbytes": target.nbytes}
+
+    def _upload(self, write: dict[str, Any]) -> None:
+        """`queue.writeBuffer`, the last word padded to four bytes."""
+        data, start, nbytes = write["data"], write["dataOffset"], write["nbytes"]
+        if js.ArrayBuffer.isView(data):
+            data, start = data.buffer, start + int(data.byteOffset)
+        queue, whole = self.device.queue, nbytes & ~3
+        if whole:
+            queue.writeBuffer(write["buffer"], write["offset"], data, start, whole)
+        if whole != nbytes:
+            tail = js.Uint8Array.new(4)
+            tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
+            queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """See `Device.compile`."""
+        self._check()
+        waiting = []
+        for source in dict.fromkeys(sources):
+            if source not in self._pipelines:
+                self._pipelines[source] = asyncio.ensure_future(self._compile(source))
+            waiting.append(self._pipelines[source])
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        for source, result in zip(dict.fromkeys(sources), results, strict=True):
+            if isinstance(result, BaseException):
+                self._pipelines.pop(source, None)
+                raise result
+
+    async def _compile(self, source: str) -> JsObject:
+        storage = len(re.findall(r"var<storage", source))
+        _, layout = self._layout(storage, "var<uniform>" in source)
+        module = self.device.createShaderModule(_object({"code": source}))
+        descriptor = _object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
+        try:
+            pipeline = await self.device.createComputePipelineAsync(descriptor)
+        except JsException as error:
+            self._check()
+            info = await module.getCompilationInfo()
+            raise EngineError(_compile_message(source, info, error)) from None
+        self.ledger.pipelines += 1
+        return pipeline
+
+    def _layout(self, storage: int, uniform: bool) -> tuple[JsObject, JsObject]:
+        """Bind group and pipeline layout for so many storage buffers, and a uniform one behind them."""
+        key = storage, uniform
+        if key not in self._layouts:
+            kinds = ["storage"] * storage + ["uniform"] * uniform
+            entries = [
+                {"binding": i, "visibility": js.GPUShaderStage.COMPUTE, "buffer": {"type": kind}}
+                for i, kind in enumerate(kinds)
+            ]
+            group = self.device.createBindGroupLayout(_object({"entries": entries}))
+            self._layouts[key] = group, self.device.createPipelineLayout(_object({"bindGroupLayouts": [group]}))
+        return self._layouts[key]
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        """See `Device.record`."""
+        self._check()
+        made = [
+            {"pipeline": self._pipelines[c.source].result(), "group": self._group(c), "grid": list(c.grid)}
+            for c in commands
+        ]
+        number = next(self._numbers)
+        self._recordings[number] = _object(made) if self._player is not None else made
+        return number
+
+    def _group(self, command: Bound) -> JsObject:
+        parts = [*command.storage, *([command.uniform] if command.uniform else [])]
+        entries = [
+            {"binding": i, "resource": {"buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}}
+            for i, p in enumerate(parts)
+        ]
+        layout, _ = self._layout(len(command.storage), command.uniform is not None)
+        return self.device.createBindGroup(_object({"layout": layout, "entries": entries}))
+
+    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+        """See `Device.submit`."""
+        self._check()
+        uploads = [self._write(w) for w in writes]
+        sources = [
+            {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
+            for r in reads
+        ]
+        commands = self._recordings[recording]
+        try:
+            if self._player is not None:
+                answers = await self._player.play(self.device, commands, _object(uploads), _object(sources))
+            else:
+                answers = await self._play(commands, uploads, sources)
+        except Exception as error:
+            self._check()
+            if isinstance(error, EngineError):
+                raise
+            raise EngineError(f"the GPU could not run the model: {getattr(error, 'message', error)}") from None
+        return [JsBytes(a) for a in answers]
+
+    async def _play(
+        self, commands: JsObject, uploads: list[dict[str, Any]], reads: list[dict[str, Any]]
+    ) -> list[JsObject]:
+        """What player.js does, call by call."""
+        device = self.device
+        device.pushErrorScope("validation")
+        for write in uploads:
+            self._upload(write)
+        encoder = device.createCommandEncoder()
+        if commands:
+            compute = encoder.beginComputePass()
+            for command in commands:
+                compute.setPipeline(command["pipeline"])
+                compute.setBindGroup(0, command["group"])
+                compute.dispatchWorkgroups(*command["grid"])
+            compute.end()
+        usage = js.GPUBufferUsage.MAP_READ | js.GPUBufferUsage.COPY_DST
+        staging = []
+        for read in reads:
+            size = (read["nbytes"] + 3) & ~3
+            buffer = device.createBuffer(_object({"label": "staging", "size": size, "usage": usage}))
+            encoder.copyBufferToBuffer(read["buffer"], read["offset"], buffer, 0, size)
+            staging.append(buffer)
+        device.queue.submit(to_js([encoder.finish()]))
+        failed: Awaitable[JsObject] = device.popErrorScope()
+        try:
+            for buffer in staging:
+                await buffer.mapAsync(js.GPUMapMode.READ)
+            if error := await failed:
+                raise EngineError(f"the GPU could not run the model: {error.message}")
+            return [b.getMappedRange().slice(0, r["nbytes"]) for b, r in zip(staging, reads, strict=True)]
+        finally:
+            for buffer in staging:
+                buffer.destroy()
+
+    def drop(self, recording: int) -> None:
+        """See `Device.drop`."""
+        self._recordings.pop(recording, None)
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self.free(list(self._buffers))
+        self._recordings.clear()
+        self.device.destroy()
+        self._watch.destroy()
+
+
+def _compile_message(source: str, info: JsObject, error: JsException) -> str:
+    """The compiler's message with the line it means and a caret under the column."""
+    lines = source.splitlines()
+    for message in info.messages:
+        if str(message.type) == "error":
+            number, column = int(message.lineNum), int(message.linePos)
+            line = lines[number - 1] if 0 < number <= len(lines) else ""
+            caret = " " * (column - 1) + "^"
+            return f"{lines[0].lstrip('/ ')}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{source}"
+    return f"{lines[0].lstrip('/ ')}: the pipeline could not be made: {error.message}\n\n{source}"
+
+
+async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes:
+    """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
+
+    Raises:
+        NoSuchFile: the server does not answer with success.
+    """
+    try:
+        response = await js.fetch(url)
+    except JsException as error:
+        raise NoSuchFile(f"Load model from {url!r} failed: {error.message}") from None
+    if not response.ok:
+        raise NoSuchFile(f"Load model from {url!r} failed: HTTP status {response.status} {response.statusText}")
+    total = int(response.headers.get("Content-Length") or 0)
+    reader, parts, loaded = response.body.getReader(), js.Array.new(), 0
+    while not (step := await reader.read()).done:
+        parts.push(step.value)
+        loaded += int(step.value.byteLength)
+        report(loaded, total)
+    return JsBytes(await js.Blob.new(parts).arrayBuffer())

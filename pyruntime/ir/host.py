@@ -1,0 +1,61 @@
+"""Tensors on the host, while a model runs: as a NumPy array, as raw_data, or both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyruntime.ir.constant import RawSource
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from pyruntime.ir.types import Array
+
+__all__ = ["HostTensor"]
+
+
+class HostTensor:
+    """A tensor the host has; each form is made from the other when somebody asks.
+
+    Attributes:
+        type: element type and shape.
+        raw: raw_data where it is there: bytes, or a source of them outside Python's memory (a JavaScript buffer).
+    """
+
+    __slots__ = ("_array", "raw", "type")
+
+    def __init__(
+        self, type: TensorType, raw: bytes | memoryview | RawSource | None = None, array: Array | None = None
+    ) -> None:
+        self.type = TensorType(type.dtype, type.shape)
+        self.raw = raw
+        self._array = array
+
+    @staticmethod
+    def of(array: Array, dtype: DType) -> HostTensor:
+        """The tensor of an array in the carrier of `dtype`."""
+        return HostTensor(TensorType(dtype, tuple(int(d) for d in array.shape)), None, array)
+
+    def bytes(self) -> memoryview | RawSource:
+        """raw_data; strings have none (ValueError)."""
+        if self.raw is None:
+            from pyruntime.ir.encoding import encode
+
+            if self._array is None or self.type.dtype is DType.STRING:
+                raise ValueError(f"{self.type} has no raw_data")
+            self.raw = encode(self._array, self.type.dtype).data
+        return memoryview(self.raw) if isinstance(self.raw, bytes) else self.raw
+
+    def array(self) -> Array:
+        """The value in its NumPy carrier."""
+        if self._array is None:
+            from pyruntime.ir.encoding import decode
+
+            assert self.raw is not None
+            raw = self.raw if isinstance(self.raw, bytes | memoryview) else self.raw.read(0, self.type.nbytes)
+            self._array = decode(raw, self.type.dtype, self.type.shape)
+        return self._array
+
+    def known(self, name: str = "") -> TensorType:
+        """The type, knowing this value."""
+        return TensorType(self.type.dtype, self.type.shape, self.array, name)

@@ -1,0 +1,102 @@
+"""A graph whose every value has a type: what passes rewrite and plans are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyruntime.ir.constant import Constant
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.graph import Node
+from pyruntime.ir.types import Array, TensorType, ValueType
+
+__all__ = ["TypedGraph"]
+
+
+@dataclass(eq=False, slots=True)
+class TypedGraph:
+    """Nodes in topological order, the type of every value, and which values are known.
+
+    Attributes:
+        inputs: values that are there before the first node: fed, or carried from an earlier stage.
+        outputs: values wanted after the last node.
+        constants: values that are constants as they stand.
+        static: values that follow from constants and shapes alone (constants among them); `static_value` computes
+            one when somebody asks.
+        resident: inputs that are on the GPU already.
+    """
+
+    nodes: list[Node]
+    types: dict[str, ValueType]
+    inputs: list[str]
+    outputs: list[str]
+    constants: dict[str, Constant]
+    static: set[str]
+    resident: frozenset[str] = frozenset()
+    _fresh: int = field(default=0)
+
+    def tensor(self, name: str) -> TensorType:
+        """The type of a tensor value. Raises TypeError where `name` is a sequence, optional or map."""
+        kind = self.types[name]
+        if not isinstance(kind, TensorType):
+            raise TypeError(f"'{name}' is {kind}, not a tensor")
+        return kind
+
+    def static_value(self, name: str) -> Array | None:
+        """The value of a static tensor in its carrier, None where `name` is not static."""
+        return self.tensor(name).value() if name in self.static else None
+
+    def producers(self) -> dict[str, Node]:
+        """The node that makes each value."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """The nodes that read each value, each once."""
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                if name:
+                    readers.setdefault(name, []).append(node)
+        return readers
+
+    def fresh(self, hint: str) -> str:
+        """A value name not in use."""
+        while True:
+            self._fresh += 1
+            name = f"{hint}#{self._fresh}"
+            if name not in self.types:
+                return name
+
+    def add_constant(self, array: Array, dtype: DType, hint: str) -> str:
+        """A new constant value; returns its name."""
+        name = self.fresh(hint)
+        constant = Constant.from_array(array, dtype)
+        self.constants[name] = constant
+        self.types[name] = TensorType(dtype, constant.type.shape, constant.numpy, name)
+        self.static.add(name)
+        return name
+
+    def remove(self, nodes: Iterable[Node]) -> None:
+        """Drop nodes; the caller has made sure nobody reads their outputs."""
+        gone = {id(n) for n in nodes}
+        self.nodes = [n for n in self.nodes if id(n) not in gone]
+
+    def verify(self) -> None:
+        """Check the invariants passes must keep.
+
+        Raises:
+            AssertionError: a value read before it is made, made twice, or without type.
+        """
+        have = {*self.inputs, *self.constants, *self.static}
+        made: set[str] = set()
+        for node in self.nodes:
+            for name in node.inputs:
+                assert not name or name in have, f"{node} reads '{name}' before it is made"
+            for name in node.outputs:
+                if name:
+                    assert name not in made, f"'{name}' is made twice"
+                    assert name in self.types, f"'{name}' has no type"
+                    made.add(name)
+                    have.add(name)
+        for name in self.outputs:
+            assert name in have, f"output '{name}' is never made"

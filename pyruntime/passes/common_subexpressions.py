@@ -1,0 +1,40 @@
+"""Common subexpressions: equal operators on the same inputs are computed once.
+
+requires: topological order.
+ensures: no two pure nodes with equal operator and inputs, unless an output is a graph output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Merge duplicates; True where there were any."""
+    renamed: dict[str, str] = {}
+    first: dict[tuple[object, tuple[str, ...]], Node] = {}
+    kept: list[Node] = []
+    wanted = set(graph.outputs)
+    for node in graph.nodes:
+        inputs = tuple(renamed.get(n, n) for n in node.inputs)
+        if inputs != node.inputs:
+            node = replace(node, inputs=inputs)
+        op = node.op
+        assert isinstance(op, Op)
+        if not op.pure or wanted.intersection(node.outputs):
+            kept.append(node)
+            continue
+        twin = first.setdefault((op, inputs), node)
+        if twin is node:
+            kept.append(node)
+        else:
+            renamed.update({a: b for a, b in zip(node.outputs, twin.outputs, strict=True) if a})
+    changed = len(kept) < len(graph.nodes)
+    graph.nodes = kept
+    return changed

@@ -1,0 +1,24 @@
+"""The order passes run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyruntime.ir import TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.passes import common_subexpressions, dead_code
+
+__all__ = ["PASSES", "optimize"]
+
+Pass = Callable[[TypedGraph, Target], bool]
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("dead_code", dead_code.run),
+    ("common_subexpressions", common_subexpressions.run),
+)
+"""Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
+
+
+def optimize(graph: TypedGraph, target: Target) -> list[str]:
+    """Run all passes on `graph`, in place; returns the names of those that changed it."""
+    return [name for name, run in PASSES if name not in target.disabled and run(graph, target)]

@@ -1,0 +1,317 @@
+"""From a placed graph to a Plan: segments, memory, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyruntime.ir import Constant, TensorType, TypedGraph, ValueType
+from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.plan.lifetimes import Lifetimes, Step
+from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
+from pyruntime.plan.placement import Placed, place
+from pyruntime.plan.plan import Assignment, Command, GpuSegment, HostStep, Plan, Region, Space, Transfer
+from pyruntime.plan.schedule import schedule
+
+__all__ = ["build_plan"]
+
+
+def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str] = ()) -> Plan:
+    """Plan one stage.
+
+    Args:
+        graph: typed, after passes; `graph.resident` names the inputs that are on the GPU already.
+        resident_outputs: outputs to leave on the GPU, in external tensors.
+    """
+    running, idle = place(graph, target)
+    builder = _Builder(graph, target, set(resident_outputs))
+    return builder.build(schedule(running, [*graph.inputs, *graph.constants]), idle)
+
+
+@dataclass(slots=True)
+class _Segment:
+    uploads: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    downloads: list[str] = field(default_factory=list)
+    start: int = 0
+
+
+class _Builder:
+    def __init__(self, graph: TypedGraph, target: Target, resident_outputs: set[str]) -> None:
+        self.graph, self.target = graph, target
+        self.constants = dict(graph.constants)
+        external = [*sorted(graph.resident), *sorted(resident_outputs - graph.resident)]
+        self.external = {name: i for i, name in enumerate(external)}
+        self.resident_outputs = resident_outputs
+        self.on_host = {n for n in graph.inputs if n not in graph.resident}
+        self.on_gpu: set[str] = {*graph.resident}
+        self.lifetimes = Lifetimes({*self.constants, *self.external})
+        self.types: dict[str, TensorType] = {}
+        self.segments: list[_Segment | HostStep] = []
+        self.assignments: list[Assignment] = []
+        self.time = 0
+
+    def build(self, ordered: Sequence[Placed], idle: Sequence[Placed]) -> Plan:
+        host_reads = {n for p in ordered if p.where in ("host", "forward") for n in p.reads}
+        wanted = {n for n in self.graph.outputs if n not in self.resident_outputs}
+        for placed in ordered:
+            self._assign(placed)
+            if placed.where in ("host", "forward"):
+                self._host(placed)
+            elif placed.alias is not None:
+                self._view(placed, host_reads | wanted)
+            else:
+                self._gpu(placed, host_reads | wanted)
+        for name in self.graph.outputs:
+            self._finish(name)
+        self._close()
+        for placed in idle:
+            self._assign(placed)
+        return self._emit()
+
+    def _assign(self, placed: Placed) -> None:
+        op = placed.node.op
+        where = "none" if placed.where == "forward" else placed.where
+        self.assignments.append(
+            Assignment(placed.node.name, op.op_type, op.domain, where, placed.reason, placed.kernels)
+        )
+
+    def _segment(self) -> _Segment:
+        """The GPU segment being filled."""
+        if not self.segments or isinstance(self.segments[-1], HostStep):
+            self.segments.append(_Segment(start=self.time))
+        last = self.segments[-1]
+        assert isinstance(last, _Segment)
+        return last
+
+    def _close(self) -> None:
+        """End the open segment: its downloads happen one step after its last dispatch."""
+        if self.segments and isinstance(self.segments[-1], _Segment):
+            for name in self.segments[-1].downloads:
+                self.lifetimes.use(name, self.time)
+            self.time += 1
+
+    def _to_gpu(self, name: str) -> None:
+        """Make sure the GPU has `name`."""
+        if name in self.on_gpu or name in self.constants or name in self.external:
+            return
+        segment = self._segment()
+        segment.uploads.append(name)
+        self.lifetimes.define(name, self.graph.tensor(name).nbytes, segment.start)
+        self.on_gpu.add(name)
+
+    def _to_host(self, name: str) -> None:
+        """Make sure the host has `name` before its next step."""
+        if name in self.on_host or name in self.constants or name in self.graph.static:
+            return
+        segment = next(s for s in reversed(self.segments) if isinstance(s, _Segment)) if self.segments else None
+        if segment is None:
+            segment = self._segment()
+        segment.downloads.append(name)
+        self.on_host.add(name)
+
+    def _host(self, placed: Placed) -> None:
+        if self.segments and isinstance(self.segments[-1], HostStep):
+            late = [n for n in placed.reads if n in self.on_gpu and n not in self.on_host]
+            if late:
+                self._segment()
+        for name in placed.reads:
+            self._to_host(name)
+        self._close()
+        self.segments.append(HostStep(placed.node, placed.types, placed.outputs))
+        self.on_host.update(n for n in placed.node.outputs if n)
+
+    def _view(self, placed: Placed, host_wants: set[str]) -> None:
+        source, result = placed.reads[0], placed.node.outputs[0]
+        self._to_gpu(source)
+        if result in self.external:
+            self._copy(source, result, len(self.assignments) - 1)
+        elif source in self.constants:
+            self.constants[result] = _retyped(self.constants[source], self.graph.tensor(result))
+            self.lifetimes.fixed.add(result)
+        elif source in self.external:
+            self.external[result] = self.external[source]
+            self.lifetimes.fixed.add(result)
+        else:
+            self.lifetimes.alias(result, source)
+        self.on_gpu.add(result)
+        if result in host_wants:
+            self._segment()
+            self._to_host(result)
+
+    def _copy(self, source: str, result: str, node: int) -> None:
+        kind = self.graph.tensor(result)
+        operands = Operand(Role.OUTPUT, 0, kind), Operand(Role.INPUT, 0, self.graph.tensor(source))
+        flat = replace(kind, shape=(kind.size,))
+        y, x = (replace(o, type=flat) for o in operands)
+        copy = strided_copy(self.target, "copy", y, x, 0, contiguous(flat.shape))
+        self._dispatch(copy, [source, result], node)
+
+    def _gpu(self, placed: Placed, host_wants: set[str]) -> None:
+        for name in placed.reads:
+            self._to_gpu(name)
+        self._segment()
+        node = len(self.assignments) - 1
+        for dispatch in placed.dispatches:
+            values = [self._value(placed, o, node) for o in dispatch.operands]
+            self._dispatch(dispatch, values, node)
+        for name in placed.node.outputs:
+            if not name or name in self.external:
+                continue
+            self.lifetimes.define(name, self.graph.tensor(name).nbytes, max(self.time - 1, 0))
+            self.on_gpu.add(name)
+            if name in host_wants:
+                self._to_host(name)
+        self.on_gpu.update(n for n in placed.node.outputs if n)
+
+    def _value(self, placed: Placed, operand: Operand, node: int) -> str:
+        """The name of the value an operand is; scratch and the operator's own constants get names here."""
+        if operand.role is Role.INPUT:
+            return placed.node.inputs[operand.index]
+        if operand.role is Role.OUTPUT and operand.index < len(placed.node.outputs):
+            name = placed.node.outputs[operand.index]
+            if name:
+                return name
+        name = f"{node}:{operand.role.value}{operand.index}"
+        if operand.role is Role.CONSTANT and name not in self.constants:
+            assert operand.data is not None
+            self.constants[name] = operand.data
+            self.lifetimes.fixed.add(name)
+        return name
+
+    def _dispatch(self, dispatch: Dispatch, values: list[str], node: int) -> None:
+        values = self._separate(dispatch, values, node)
+        segment = self._segment()
+        for name, operand, binding in zip(values, dispatch.operands, dispatch.kernel.bindings, strict=True):
+            if binding.write:
+                self.lifetimes.define(name, operand.type.nbytes, self.time)
+            self.lifetimes.use(name, self.time)
+        segment.steps.append(Step(dispatch, tuple(values), self.time, node))
+        self.time += 1
+
+    def _separate(self, dispatch: Dispatch, values: list[str], node: int) -> list[str]:
+        """Copy an operand that is bound twice by a kernel whose two arrays cannot be one."""
+        roots = [self.lifetimes.root(v) for v in values]
+        for i, root in enumerate(roots):
+            first = roots.index(root)
+            if first != i and not dispatch.kernel.can_share(first, i) and not dispatch.kernel.bindings[i].write:
+                kind = dispatch.operands[i].type
+                name = f"{node}:copy{i}@{self.time}"
+                flat = replace(kind, shape=(kind.size,), source=None)
+                y, x = Operand(Role.SCRATCH, 0, flat), Operand(Role.INPUT, 0, flat)
+                copy = strided_copy(self.target, "copy", y, x, 0, (1,))
+                self._dispatch(copy, [values[i], name], node)
+                values = [*values[:i], name, *values[i + 1 :]]
+                roots[i] = name
+        return values
+
+    def _finish(self, name: str) -> None:
+        """A graph output: on the host at the end, or left on the GPU."""
+        if name in self.resident_outputs:
+            if name not in self.on_gpu:
+                self._to_gpu(name)
+        elif name not in self.on_host and name in self.on_gpu:
+            self._segment()
+            self._to_host(name)
+
+    def _emit(self) -> Plan:
+        steps = [s for segment in self.segments if isinstance(segment, _Segment) for s in segment.steps]
+        unshared = self.lifetimes.storages()
+        without = sum(round_up(s.nbytes) for s in unshared.values())
+        self.lifetimes.share_in_place(steps)
+        storages = self.lifetimes.storages()
+        arenas = pack(list(storages.values()), self.target.limits.buffer_bytes) if storages else []
+        emitter = _Emitter(self, storages)
+        segments = [s if isinstance(s, HostStep) else emitter.segment(s) for s in self.segments]
+        weights = sum(round_up(c.nbytes) for c in emitter.constants)
+        ordered = tuple(sorted(storages.values(), key=lambda s: (s.arena, s.offset, s.first)))
+        report = MemoryReport(sum(arenas), lower_bound(ordered), without, weights, ordered, self.time)
+        static = {
+            n: (self.graph.types[n], self.graph.types[n].value())
+            for n in self.graph.outputs
+            if n in self.graph.static and n not in self.on_host
+        }
+        names = [n for n, i in sorted(self.external.items(), key=lambda e: e[1]) if n in self.graph.types]
+        external = [emitter.transfer(n) for n in dict.fromkeys(names)]
+        params = bytes(emitter.params)
+        return Plan(
+            segments,
+            list(emitter.shaders),
+            emitter.constants,
+            arenas,
+            params,
+            report,
+            self.assignments,
+            static,
+            external,
+        )
+
+
+class _Emitter:
+    """Turns steps into commands: regions for values, numbers for shaders, offsets for parameters."""
+
+    def __init__(self, builder: _Builder, storages: dict[str, Storage]) -> None:
+        self.builder, self.storages = builder, storages
+        self.shaders: dict[str, int] = {}
+        self.constants: list[Constant] = []
+        self.params = bytearray()
+        self._constant_number: dict[tuple[int, int, int], int] = {}
+        self._params_at: dict[bytes, int] = {}
+
+    def segment(self, segment: _Segment) -> GpuSegment:
+        """The segment's transfers and commands."""
+        return GpuSegment(
+            [self.transfer(n) for n in segment.uploads],
+            [self.command(s) for s in segment.steps],
+            [self.transfer(n) for n in segment.downloads],
+        )
+
+    def transfer(self, name: str) -> Transfer:
+        """Value `name` and where it is."""
+        kind = self.builder.graph.tensor(name)
+        return Transfer(name, TensorType(kind.dtype, kind.shape), self.region(name, kind.nbytes))
+
+    def region(self, name: str, nbytes: int) -> Region:
+        """Where value `name` is; `nbytes` is rounded up to what was reserved."""
+        builder = self.builder
+        if name in builder.constants:
+            return Region(Space.WEIGHTS, self._number(builder.constants[name]), 0, round_up(nbytes))
+        if name in builder.external:
+            return Region(Space.EXTERNAL, builder.external[name], 0, round_up(nbytes))
+        storage = self.storages[builder.lifetimes.root(name)]
+        return Region(Space.ARENA, storage.arena, storage.offset, round_up(nbytes))
+
+    def _number(self, constant: Constant) -> int:
+        key = id(constant.source), constant.offset, constant.nbytes
+        if key not in self._constant_number:
+            self._constant_number[key] = len(self.constants)
+            self.constants.append(constant)
+        return self._constant_number[key]
+
+    def command(self, step: Step) -> Command:
+        """The dispatch with operands that are one region bound once."""
+        dispatch, regions, shared = step.dispatch, list[Region](), list[int]()
+        first: dict[tuple[Space, int, int], int] = {}
+        for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
+            region = self.region(name, operand.type.nbytes)
+            key = region.space, region.index, region.offset
+            shared.append(first.setdefault(key, i))
+            if shared[i] == i:
+                regions.append(region)
+        source = dispatch.kernel.wgsl(tuple(shared))
+        shader = self.shaders.setdefault(source, len(self.shaders))
+        params = self._params(dispatch.params) if dispatch.kernel.has_params else None
+        return Command(shader, tuple(regions), params, dispatch.grid, dispatch.kernel.name, step.node, dispatch.flops)
+
+    def _params(self, data: bytes) -> tuple[int, int]:
+        if data not in self._params_at:
+            self._params_at[data] = len(self.params)
+            self.params += data + bytes(-len(data) % ALIGNMENT)
+        return self._params_at[data], len(data)
+
+
+def _retyped(constant: Constant, kind: ValueType) -> Constant:
+    """The same bytes with another shape."""
+    assert isinstance(kind, TensorType)
+    return Constant(TensorType(kind.dtype, kind.shape), constant.source, constant.offset)

@@ -1,0 +1,145 @@
+"""Placement: which nodes run, where, and why.
+
+Nodes are visited from the outputs backwards, so only what is needed is lowered: a Reshape binds no shape input, hence
+nothing that computes the shape remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ir.encoding import round_to
+from pyruntime.kernels import Dispatch, Role, Target
+from pyruntime.kernels.legalize import legalize
+from pyruntime.ops.base import Op, Unsupported
+
+__all__ = ["Placed", "place"]
+
+
+@dataclass(slots=True)
+class Placed:
+    """A node and where it runs.
+
+    Attributes:
+        where: 'gpu', 'host', 'forward' (a view taken on the host, which costs nothing) or 'none' (folded, unneeded, or
+            a view on the GPU of the input numbered `alias`).
+        reads: the values it needs at run time.
+    """
+
+    node: Node
+    where: str
+    reason: str
+    dispatches: tuple[Dispatch, ...] = ()
+    alias: int | None = None
+    reads: tuple[str, ...] = ()
+    types: tuple[ValueType | None, ...] = ()
+    outputs: tuple[ValueType, ...] = ()
+    kernels: tuple[str, ...] = field(default=())
+
+
+def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]]:
+    """Place every node of `graph`.
+
+    Returns:
+        The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
+    """
+    needed = set(graph.outputs)
+    running: list[Placed] = []
+    idle: list[Placed] = []
+    for node in reversed(graph.nodes):
+        outputs = [n for n in node.outputs if n]
+        wanted = [n for n in outputs if n in needed]
+        if not wanted:
+            idle.append(Placed(node, "none", "nothing needs its value while running"))
+            continue
+        if all(n in graph.static for n in wanted):
+            fold(graph, wanted)
+            idle.append(Placed(node, "none", "its value follows from constants and shapes: folded"))
+            continue
+        placed = _place(graph, node, target)
+        needed.update(placed.reads)
+        running.append(placed)
+    fold(graph, [n for n in graph.outputs if n in graph.static])
+    running.reverse()
+    return _settle_views(graph, running), idle[::-1]
+
+
+def fold(graph: TypedGraph, names: Iterable[str]) -> None:
+    """Make constants of static tensor values."""
+    for name in names:
+        kind = graph.types[name]
+        if name not in graph.constants and isinstance(kind, TensorType):
+            graph.constants[name] = Constant.from_array(round_to(kind.value(), kind.dtype), kind.dtype)
+
+
+def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
+    op = node.op
+    assert isinstance(op, Op)
+    types = tuple(graph.types[n] if n else None for n in node.inputs)
+    outputs = tuple(graph.types[n] for n in node.outputs if n)
+    everything = tuple(n for n in node.inputs if n)
+
+    def host(reason: str) -> Placed:
+        return Placed(node, "host", reason, reads=everything, types=types, outputs=outputs)
+
+    if not all(isinstance(t, TensorType) for t in (*filter(None, types), *outputs)):
+        return host("sequences, optionals and maps live on the host")
+    foreign = [t for t in (*filter(None, types), *outputs) if isinstance(t, TensorType) and not t.dtype.compute]
+    if foreign:
+        return host(f"{foreign[0].dtype.onnx_name} tensors live on the host")
+    alias = op.alias(*types)
+    if alias is not None:
+        return Placed(
+            node, "none", "a view of its input", alias=alias, reads=(node.inputs[alias],), types=types, outputs=outputs
+        )
+    if not type(op).has_kernel():
+        return host(f"{op.op_type} has no GPU kernel")
+    try:
+        dispatches = legalize(target, op.lower(target, *types))
+    except Unsupported as reason:
+        return host(str(reason))
+    except ValueNeeded as missing:
+        return host(f"its kernel depends on the value of '{missing.name}', which is computed while running")
+    dispatches = tuple(d for d in dispatches if not d.is_empty)
+    too_large = _over_limit(dispatches, target)
+    if too_large:
+        return host(too_large)
+    reads = dict.fromkeys(node.inputs[o.index] for d in dispatches for o in d.operands if o.role is Role.INPUT)
+    kernels = tuple(d.kernel.name for d in dispatches)
+    return Placed(node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels)
+
+
+def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
+    """Why the device cannot run these, or nothing."""
+    limits = target.limits
+    for dispatch in dispatches:
+        name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
+        if bound > limits.storage_buffers:
+            return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
+        largest = max(o.type.nbytes for o in dispatch.operands)
+        if largest > limits.binding_bytes:
+            return f"a tensor of {largest:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
+        if max(dispatch.grid) > limits.workgroups:
+            return f"{name} needs {dispatch.grid} workgroups; the device takes {limits.workgroups} a dimension"
+    return ""
+
+
+def _settle_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:
+    """A view whose source only the host has and whose value only the host wants is taken on the host, at no cost."""
+    on_gpu = {n for p in running if p.where == "gpu" for n in p.node.outputs}
+    gpu_reads = {n for p in running if p.where == "gpu" for n in p.reads}
+    for placed in reversed(running):
+        if placed.alias is not None and placed.node.outputs[0] in gpu_reads:
+            gpu_reads.add(placed.reads[0])
+    for placed in running:
+        if placed.alias is None:
+            continue
+        source, result = placed.reads[0], placed.node.outputs[0]
+        if source in on_gpu or source in graph.resident or result in gpu_reads:
+            on_gpu.add(result)
+        else:
+            placed.where, placed.alias = "forward", None
+            placed.reads = tuple(n for n in placed.node.inputs if n)
+    return running

@@ -1,0 +1,127 @@
+"""The plan: everything an inference does, as data. It can be printed, tested without a GPU and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyruntime.ir import Constant, Node, TensorType, ValueType
+from pyruntime.plan.memory import MemoryReport
+
+__all__ = ["Assignment", "Command", "GpuSegment", "HostStep", "Plan", "Region", "Space", "Transfer"]
+
+
+class Space(Enum):
+    """Which GPU memory a region is in."""
+
+    ARENA = "arena"
+    WEIGHTS = "weights"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`nbytes` at `offset` of arena `index`, of constant `index`, or of external tensor `index`."""
+
+    space: Space
+    index: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One dispatch with everything resolved but the buffers.
+
+    Attributes:
+        shader: index into `Plan.shaders`.
+        regions: in binding order; operands that share memory are bound once.
+        params: (offset, nbytes) in `Plan.params`, None where the kernel has none.
+        node: index into `Plan.assignments` of the node it belongs to.
+    """
+
+    shader: int
+    regions: tuple[Region, ...]
+    params: tuple[int, int] | None
+    grid: tuple[int, int, int]
+    kernel: str
+    node: int
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A value that crosses between host and GPU."""
+
+    name: str
+    type: TensorType
+    region: Region
+
+
+@dataclass(slots=True)
+class GpuSegment:
+    """Uploads, dispatches in one pass and one submit, downloads."""
+
+    uploads: list[Transfer] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    downloads: list[Transfer] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A node evaluated with NumPy."""
+
+    node: Node
+    inputs: tuple[ValueType | None, ...]
+    outputs: tuple[ValueType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where a node runs and why.
+
+    Attributes:
+        placement: 'gpu', 'host', or 'none' for nodes that cost nothing (views, folded values).
+    """
+
+    name: str
+    op_type: str
+    domain: str
+    placement: str
+    reason: str
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """One stage of a model for one signature of input shapes.
+
+    Attributes:
+        steps: GPU segments and host steps in order.
+        shaders: distinct WGSL sources.
+        constants: constants the commands bind; `Region.index` of WEIGHTS regions counts them.
+        arenas: bytes of each activation arena.
+        params: packed uniform structs of all commands.
+        host_values: outputs that are known without running anything.
+        external: tensors that stay on the GPU between stages; `Region.index` of EXTERNAL regions counts them.
+    """
+
+    steps: list[GpuSegment | HostStep]
+    shaders: list[str]
+    constants: list[Constant]
+    arenas: list[int]
+    params: bytes
+    memory: MemoryReport
+    assignments: list[Assignment]
+    host_values: dict[str, tuple[ValueType, object]]
+    external: list[Transfer] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[Command]:
+        """All dispatches in order."""
+        return [c for s in self.steps if isinstance(s, GpuSegment) for c in s.commands]
+
+    @property
+    def host_steps(self) -> list[HostStep]:
+        """All nodes that run on NumPy."""
+        return [s for s in self.steps if isinstance(s, HostStep)]

@@ -1,0 +1,197 @@
+"""Type inference along the graph, with values folded where they are known.
+
+A value is *static* where it follows from constants and shapes; *fed* where it came with this run (small graph inputs,
+values read back at the end of an earlier stage). Operators read values through `TensorType.value()`. Reading a fed
+value is recorded as a guard: the plan holds for other runs only while that value is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pyruntime.errors import InvalidGraph, OrtError
+from pyruntime.ir import Graph, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ops.base import LATEST, Op
+from pyruntime.ops.interpreter import execute, located
+from pyruntime.ops.registry import op_class
+
+__all__ = ["Boundary", "Guards", "Typing", "infer_node"]
+
+FED_LIMIT = 1024
+"""Fed values of more elements are not folded through operators: only an operator that asks for them gets them."""
+
+
+class Guards:
+    """Fed values and which of them planning has looked at."""
+
+    def __init__(self, fed: Mapping[str, Callable[[], Any]]) -> None:
+        self._fed = fed
+        self.read: dict[str, Any] = {}
+
+    def source(self, name: str) -> Callable[[], Any]:
+        """A value source that records that `name` was read."""
+
+        def read() -> Any:
+            if name not in self.read:
+                self.read[name] = self._fed[name]()
+            return self.read[name]
+
+        return read
+
+    def hold(self, values: Mapping[str, Callable[[], Any]]) -> bool:
+        """True where every value planning looked at is the same in `values`."""
+        return all(_same(value, values[name]()) for name, value in self.read.items())
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return (
+            a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+            if a.dtype != object
+            else bool(np.array_equal(a, b))
+        )
+    return a is b
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Where a stage ends: `needed` must be on the host before planning can go on.
+
+    `node`, where given, is the data-dependent node that then runs on the host; its outputs begin the next stage.
+    """
+
+    needed: tuple[str, ...]
+    node: Node | None = None
+
+
+def infer_node(node: Node, inputs: Sequence[ValueType | None]) -> tuple[ValueType, ...]:
+    """Output types of one node; errors name it.
+
+    Raises:
+        ValueNeeded: a value the operator asks for is not known.
+        InvalidGraph: the inputs do not fit, or a required one is absent.
+    """
+    op = node.op
+    assert isinstance(op, Op)
+    with located(node, inputs):
+        try:
+            return op.infer(*inputs)
+        except (ValueNeeded, OrtError):
+            raise
+        except Exception as error:
+            raise InvalidGraph(
+                f"inputs ({', '.join(str(t) if t else 'absent' for t in inputs)}) do not fit "
+                f"{op.domain or 'ai.onnx'}.{op.op_type}: {type(error).__name__}: {error}"
+            ) from error
+
+
+class Typing:
+    """Infers the remaining nodes one after another, up to the end or to a boundary."""
+
+    def __init__(self, types: dict[str, ValueType], static: set[str], guards: Guards) -> None:
+        self.types = types
+        self.static = static
+        self.guards = guards
+        self.done: list[Node] = []
+
+    def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
+        """Infer `nodes` in order; If is replaced by the branch its condition takes.
+
+        Returns:
+            The nodes not reached, and the boundary that stopped it (None at the end).
+        """
+        pending = list(reversed(nodes))
+        while pending:
+            node = pending.pop()
+            try:
+                if node.op.op_type == "If" and node.op.domain == "":
+                    pending.extend(reversed(self._branch(node)))
+                    continue
+                boundary = self._node(node)
+            except ValueNeeded as needed:
+                boundary = Boundary((needed.name,))
+            if boundary:
+                rest = pending[::-1]
+                return (rest if boundary.node else [node, *rest]), boundary
+            self.done.append(node)
+        return [], None
+
+    def _node(self, node: Node) -> Boundary | None:
+        op = node.op
+        assert isinstance(op, Op)
+        names = [n for n in node.inputs if n]
+        inputs = [self.types[n] if n else None for n in node.inputs]
+        all_static = all(n in self.static for n in names)
+        if op.data_dependent and not all_static:
+            return Boundary(tuple(dict.fromkeys(n for n in names if n not in self.static)), node)
+        outputs = infer_node(node, inputs)
+        static = op.pure and (all_static or op.op_type in ("Shape", "Size"))
+        small = all(isinstance(t, TensorType) and t.size <= FED_LIMIT for t in (*filter(None, inputs), *outputs))
+        known = op.pure and all(t is None or t.is_known for t in inputs) and (static or small)
+        thunk = _Fold(node, inputs) if known else None
+        for i, (name, kind) in enumerate(zip(node.outputs, outputs, strict=False)):
+            if not name:
+                continue
+            source = kind.source or (thunk.output(i) if thunk else None)
+            if not (static or known):
+                source = None
+            self.types[name] = replace(kind, source=source, name=name)
+            if static and source is not None:
+                self.static.add(name)
+        missing = [n for n in node.outputs[len(outputs) :] if n]
+        if missing:
+            raise InvalidGraph(
+                f"node {node.label}: {op.op_type} has {len(outputs)} outputs; '{missing[0]}' is none of them"
+            )
+        return None
+
+    def _branch(self, node: Node) -> list[Node]:
+        """The nodes of the branch that `node` (If) takes, writing the If's own outputs."""
+        condition = self.types[node.inputs[0]]
+        op: Any = node.op
+        taken = bool(np.asarray(condition.value()).reshape(-1)[0])
+        body: Graph = op.then_branch if taken else op.else_branch
+        prefix = f"{node.name or node.outputs[0]}/{'then' if taken else 'else'}/"
+        inner = body.renamed({n: n for n in body.captures}, prefix)
+        for name, constant in inner.constants.items():
+            self.types[name] = replace(constant.type, source=constant.numpy, name=name)
+            self.static.add(name)
+        identity = op_class("Identity", "", LATEST)
+        ends = [
+            Node(identity(), (value.name,), (name,), f"{prefix}{name}")
+            for value, name in zip(inner.outputs, node.outputs, strict=True)
+            if name
+        ]
+        return [*inner.nodes, *ends]
+
+    def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Any]) -> TypedGraph:
+        """The nodes inferred so far as a graph that gives `outputs`."""
+        return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static)
+
+
+class _Fold:
+    """A node whose inputs are known, evaluated when one of its outputs is asked for."""
+
+    __slots__ = ("inputs", "node", "results")
+
+    def __init__(self, node: Node, inputs: list[ValueType | None]) -> None:
+        self.node, self.inputs = node, inputs
+        self.results: tuple[ValueType | None, ...] | None = None
+
+    def output(self, index: int) -> Callable[[], Any]:
+        """The value source of output `index`."""
+
+        def read() -> Any:
+            if self.results is None:
+                op = self.node.op
+                assert isinstance(op, Op)
+                with located(self.node, self.inputs), np.errstate(all="ignore"):
+                    self.results = execute(op, *self.inputs)
+            result = self.results[index]
+            return None if result is None else result.value()
+
+        return read

@@ -1,0 +1,80 @@
+"""Where this Python runs: in a browser with a GPU, or under CPython; and waiting for coroutines there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from pyruntime.device.base import Device
+from pyruntime.errors import EPFail, RuntimeException
+
+__all__ = ["CPU", "WEBGPU", "adapter", "available_providers", "device", "in_browser", "wait_for"]
+
+WEBGPU = "WebGpuExecutionProvider"
+CPU = "CPUExecutionProvider"
+
+in_browser = sys.platform == "emscripten"
+
+T = TypeVar("T")
+
+_devices: dict[str, Device] = {}
+
+
+def available_providers() -> list[str]:
+    """Execution providers of this environment, the preferred one first."""
+    return [WEBGPU, CPU] if in_browser else [CPU]
+
+
+async def device(replay: str = "auto") -> Device:
+    """The GPU device all sessions share, opened when first asked for, and again after it was lost.
+
+    Raises:
+        EPFail: there is no WebGPU here.
+    """
+    if not in_browser:
+        raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
+    from pyruntime.device.pyodide import open_device
+
+    held = _devices.get(replay)
+    if held is None or getattr(held, "lost", None) is not None:
+        _devices[replay] = held = await open_device(replay)
+    return held
+
+
+async def adapter() -> dict[str, str] | None:
+    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
+    try:
+        info = (await device()).info
+    except EPFail:
+        return None
+    return {k: getattr(info, k) for k in ("vendor", "architecture", "device", "description")}
+
+
+def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
+    """The result of a coroutine, synchronously.
+
+    Args:
+        awaitable: how to write the call with `await`, for the error.
+
+    Raises:
+        RuntimeException: this browser, or this call from JavaScript, cannot switch stacks.
+    """
+    if in_browser:
+        from pyruntime.device.pyodide import can_run_sync, run_sync
+
+        if not can_run_sync():
+            work.close()
+            raise RuntimeException(
+                "a synchronous call cannot wait here: the browser has no WebAssembly stack switching (JSPI), or Python "
+                f"was called synchronously from JavaScript; use `{awaitable}`"
+            )
+        result: T = run_sync(work)
+        return result
+    try:
+        work.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    work.close()
+    raise RuntimeException(f"this call has to wait for something; use `{awaitable}`")

@@ -1,0 +1,311 @@
+"""InferenceSession: onnxruntime's class, on the GPU where there is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from pyruntime.device.executable import HostValue, host_value
+from pyruntime.errors import EPFail, Fail, InvalidArgument
+from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo
+from pyruntime.kernels import Target
+from pyruntime.onnx.importer import ImportedModel, import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.ops.interpreter import RunContext, interpret
+from pyruntime.session.environment import CPU, WEBGPU, available_providers, device, wait_for
+from pyruntime.session.feeds import check_names, from_user, to_user
+from pyruntime.session.loading import Progress, model_source, source_of
+from pyruntime.session.metadata import ModelMetadata, NodeArg
+from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
+from pyruntime.session.program import Program
+from pyruntime.session.report import summarize
+
+__all__ = ["InferenceSession"]
+
+
+def _silent(event: Mapping[str, Any]) -> None:
+    pass
+
+
+class InferenceSession:
+    """A model ready to run.
+
+    Args:
+        path_or_bytes: path, URL (in a browser), bytes-like, JavaScript ArrayBuffer or typed array, onnx.ModelProto.
+        sess_options: see `SessionOptions`.
+        providers: names in order of preference; default: WebGPU where there is a browser, then NumPy.
+        provider_options: accepted for compatibility.
+
+    Raises:
+        NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented: the model cannot be loaded.
+        EPFail: a provider was asked for that is not there.
+        RuntimeException: the browser cannot wait synchronously; use `await InferenceSession.create(...)`.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._begin(sess_options, providers, provider_options)
+        work = self._load(path_or_bytes, kwargs.get("progress") or _silent)
+        wait_for(work, "await InferenceSession.create(...)")
+
+    @classmethod
+    async def create(
+        cls,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> InferenceSession:
+        """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
+        session = cls.__new__(cls)
+        session._begin(sess_options, providers, provider_options)
+        await session._load(path_or_bytes, progress or _silent)
+        return session
+
+    def _begin(
+        self,
+        options: SessionOptions | None,
+        providers: Sequence[Any] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        self._options = options or SessionOptions()
+        self._providers = _chosen(providers)
+        self._provider_options: dict[str, dict[str, Any]] = {p: {} for p in self._providers}
+        for name, chosen in zip(self._providers, provider_options or (), strict=False):
+            self._provider_options[name] = dict(chosen)
+        self._program: Program | None = None
+        self._released = False
+        self._timings: dict[str, float] = {}
+        self._warnings: list[str] = []
+
+    async def _load(self, model: Any, progress: Progress) -> None:
+        began = time.perf_counter()
+        source, folder = await model_source(model, progress)
+        files = {name: source_of(data) for name, data in self._options.external_files.items()}
+        with _Phase("parse", progress, self._timings):
+            self._model: ImportedModel = import_model(read_model(source), files, folder)
+        self._replace_initializers()
+        if WEBGPU in self._providers:
+            with _Phase("adapter", progress, self._timings):
+                opened = await self._open_device()
+        else:
+            opened = None
+        if opened is not None:
+            with _Phase("shaders", progress, self._timings):
+                await self._prepare()
+        self._timings["create_ms"] = (time.perf_counter() - began) * 1000
+
+    async def _open_device(self) -> Program | None:
+        config = self._options.config
+        try:
+            gpu = await device(config("pyruntime.replay", "auto"))
+        except EPFail as error:
+            if CPU not in self._providers:
+                raise
+            self._warnings.append(f"{error}; the model runs on {CPU}")
+            self._providers = [p for p in self._providers if p != WEBGPU]
+            return None
+        disabled = frozenset(filter(None, config("pyruntime.disable").split(",")))
+        refuse = config("session.disable_cpu_ep_fallback") == "1"
+        optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._program = Program(self._model.graph, gpu, refuse, disabled, optimize)
+        return self._program
+
+    async def _prepare(self) -> None:
+        """Plan and compile now where the declared shapes are complete: the first run then has nothing to wait for."""
+        assert self._program is not None
+        types: dict[str, TensorType] = {}
+        for value in self._model.graph.inputs:
+            kind = self._resolved(value)
+            if kind is None:
+                return
+            types[value.name] = kind
+        await self._program.prepare(types, [v.name for v in self._model.graph.outputs])
+
+    def _resolved(self, value: ValueInfo) -> TensorType | None:
+        """The declared type with free dimension overrides; None where a dimension stays open."""
+        kind = value.type
+        if not isinstance(kind, DeclaredTensor) or kind.shape is None:
+            return None
+        dims = [self._options.free_dimension_overrides.get(d) if isinstance(d, str) else d for d in kind.shape]
+        if any(d is None for d in dims):
+            return None
+        return TensorType(kind.dtype, tuple(int(d) for d in dims if d is not None))
+
+    def _replace_initializers(self) -> None:
+        from pyruntime.ir import Constant
+
+        for name, value in self._options.initializers.items():
+            own = self._model.graph.constants.get(name)
+            if own is None:
+                raise InvalidArgument(f"add_initializer: the model has no initializer '{name}'")
+            array = value.numpy() if hasattr(value, "numpy") else value
+            made = Constant.from_array(array, own.type.dtype)
+            if made.type.shape != own.type.shape:
+                raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
+            self._model.graph.constants[name] = made
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """The outputs named, or all, as NumPy arrays (lists for sequences, dicts for maps).
+
+        Raises:
+            MissingInput (a ValueError), InvalidArgument: the feed does not fit the model.
+            RuntimeException: an operator failed, or this place cannot wait: use `await session.run_async(...)`.
+        """
+        return wait_for(self.run_async(output_names, input_feed, run_options), "await session.run_async(...)")
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+        user_data: Any = None,
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """Awaitable `run`."""
+        if callable(run_options):
+            raise InvalidArgument(
+                "run_async has no callback here: write `outputs = await session.run_async(names, feed)`"
+            )
+        return self._run_user(output_names, input_feed, run_options)
+
+    async def _run_user(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None
+    ) -> list[Any]:
+        names = self._output_names(output_names)
+        values = await self._run_values(input_feed, names, run_options)
+        return [to_user(values[n]) for n in names]
+
+    async def _run_buffers(
+        self, feeds: Mapping[str, HostTensor], outputs: Sequence[str] | None = None, options: RunOptions | None = None
+    ) -> dict[str, HostValue]:
+        """`run` on raw buffers, for the JavaScript API."""
+        return await self._run_values(feeds, self._output_names(outputs), options)
+
+    def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
+        every = [v.name for v in self._model.graph.outputs]
+        names = list(wanted) if wanted else every
+        unknown = [n for n in names if n not in every]
+        if unknown:
+            raise InvalidArgument(f"Invalid output name: '{unknown[0]}'; the model's outputs are {every}")
+        return names
+
+    async def _run_values(
+        self, feeds: Mapping[str, Any], names: list[str], options: RunOptions | None
+    ) -> dict[str, HostValue]:
+        if self._released:
+            raise Fail("the session is released; create it again")
+        graph = self._model.graph
+        check_names(feeds, graph.inputs, graph.overridable)
+        declared = {v.name: v for v in (*graph.overridable, *graph.inputs)}
+        overrides = self._options.free_dimension_overrides
+        values = {n: from_user(v, declared[n], overrides) for n, v in feeds.items()}
+        began = time.perf_counter()
+
+        def check() -> None:
+            if options is not None and options.terminate:
+                raise Fail("the run was ended by RunOptions.terminate")
+
+        check()
+        result = await self._execute(values, names, check)
+        self._timings["run_ms"] = (time.perf_counter() - began) * 1000
+        return result
+
+    async def _execute(
+        self, values: dict[str, HostValue], names: list[str], check: Callable[[], None]
+    ) -> dict[str, HostValue]:
+        for value in self._model.graph.inputs:
+            if value.name not in values:
+                values[value.name] = from_user(None, value, {})
+        if self._program is not None:
+            return await self._program.run(values, names, check)
+        feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in values.items()}
+        results = interpret(self._model.graph, feeds, names, RunContext(check=check))
+        return {n: host_value(v) for n, v in results.items()}
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Inputs that must be fed."""
+        return [NodeArg.of(v) for v in self._model.graph.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Outputs, with the types and shapes the model declares."""
+        return [NodeArg.of(v) for v in self._model.graph.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Initializers that are inputs too and may be fed."""
+        return [NodeArg.of(v) for v in self._model.graph.overridable]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        m = self._model.metadata
+        return ModelMetadata(
+            m.producer_name, m.graph_name, m.domain, m.description, m.graph_description, m.version, dict(m.custom)
+        )
+
+    def get_session_options(self) -> SessionOptions:
+        """The options the session was made with."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """The providers in use, in order."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, Any]]:
+        """Options by provider."""
+        return self._provider_options
+
+    def summary(self) -> dict[str, Any]:
+        """Adapter, inputs, outputs, nodes with placement and reason, memory: plain data for pages and programs."""
+        return summarize(self)
+
+    @property
+    def target(self) -> Target | None:
+        """The device kernels are generated for; None on NumPy."""
+        return self._program.target if self._program else None
+
+    def release(self) -> None:
+        """Free everything of the session, on the GPU too. Running afterwards raises Fail."""
+        self._released = True
+        if self._program is not None:
+            self._program.release()
+
+
+def _chosen(providers: Sequence[Any] | None) -> list[str]:
+    """Provider names; unknown ones refused, those of other platforms skipped where another one remains."""
+    available = available_providers()
+    if providers is None:
+        return available
+    names = [p if isinstance(p, str) else p[0] for p in providers]
+    chosen = [n for n in dict.fromkeys(names) if n in available]
+    if not names:
+        return available
+    if not chosen:
+        raise EPFail(f"none of the providers {names} is available here; available: {available}")
+    return chosen
+
+
+class _Phase:
+    """Reports begin and end of a phase, and keeps its time in ms."""
+
+    def __init__(self, name: str, progress: Progress, timings: dict[str, float]) -> None:
+        self.name, self.progress, self.timings = name, progress, timings
+
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+        self.progress({"phase": self.name, "status": "begin"})
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        ms = (time.perf_counter() - self.began) * 1000
+        self.timings[f"{self.name}_ms"] = ms
+        if kind is None:
+            self.progress({"phase": self.name, "status": "end", "ms": ms})

@@ -1,0 +1,98 @@
+"""What a session tells about itself, as plain data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyruntime.ops.base import Op
+from pyruntime.plan.plan import Assignment
+from pyruntime.session.environment import CPU
+
+if TYPE_CHECKING:
+    from pyruntime.session.inference import InferenceSession
+    from pyruntime.session.program import Program, Stage
+
+__all__ = ["assignments", "summarize"]
+
+
+def _stages(program: Program | None) -> list[Stage]:
+    """The stages of the signature planned last."""
+    chain: list[Stage] = []
+    options = program.roots if program else []
+    while options:
+        chain.append(options[-1])
+        options = options[-1].next
+    return chain
+
+
+def assignments(session: InferenceSession) -> list[Assignment]:
+    """Where each node runs and why, in the model's order; before anything is planned, where it could run."""
+    if session._program is None:
+        reason = f"the session runs on {CPU}"
+        return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in session._model.graph.nodes]
+    stages = _stages(session._program)
+    made = [a for stage in stages for a in stage.executable.plan.assignments]
+    made += [
+        Assignment(
+            s.boundary.node.name,
+            s.boundary.node.op.op_type,
+            s.boundary.node.op.domain,
+            "host",
+            "its output shape depends on values",
+        )
+        for s in stages
+        if s.boundary and s.boundary.node
+    ]
+    if not stages or stages[-1].rest:
+        rest = stages[-1].rest if stages else session._model.graph.nodes
+        for node in rest:
+            has = isinstance(node.op, Op) and type(node.op).has_kernel()
+            reason = (
+                "has a GPU kernel; planned when shapes are known" if has else f"{node.op.op_type} has no GPU kernel"
+            )
+            made.append(Assignment(node.name, node.op.op_type, node.op.domain, "gpu" if has else "host", reason))
+    order = {n.name: i for i, n in enumerate(session._model.graph.nodes)}
+    return sorted(made, key=lambda a: order.get(a.name, len(order)))
+
+
+def summarize(session: InferenceSession) -> dict[str, Any]:
+    """See `InferenceSession.summary`. Memory in bytes, times in ms; `memory` is None until something is planned."""
+    program = session._program
+    stages = _stages(program)
+    plans = [s.executable.plan for s in stages]
+    memory = None
+    if plans:
+        memory = {
+            "peak": sum(p.memory.peak for p in plans),
+            "lower_bound": sum(p.memory.lower_bound for p in plans),
+            "total_without_reuse": sum(p.memory.total_without_reuse for p in plans),
+            "weights": sum(p.memory.weights for p in plans),
+        }
+    info = program.device.info if program else None
+    adapter = {k: getattr(info, k) for k in ("vendor", "architecture", "device", "description")} if info else None
+    return {
+        "adapter": adapter,
+        "providers": session.get_providers(),
+        "inputs": [_arg(a) for a in session.get_inputs()],
+        "outputs": [_arg(a) for a in session.get_outputs()],
+        "nodes": [
+            {
+                "name": a.name,
+                "op_type": a.op_type,
+                "domain": a.domain,
+                "placement": "host" if a.placement == "host" else "gpu",
+                "reason": "" if a.placement == "gpu" else a.reason,
+                "kernels": list(a.kernels),
+            }
+            for a in assignments(session)
+        ],
+        "memory": memory,
+        "dispatches": sum(len(p.commands) for p in plans),
+        "pipelines": len({s for p in plans for s in p.shaders}),
+        "timings": dict(session._timings),
+        "warnings": list(session._warnings),
+    }
+
+
+def _arg(arg: Any) -> dict[str, Any]:
+    return {"name": arg.name, "type": arg.type, "shape": arg.shape}

@@ -1,0 +1,149 @@
+// @ts-check
+/**
+ * Replays a recorded command list: uploads, one compute pass, one submit, one readback, in one call from Python.
+ *
+ * Everything up to the submit is synchronous, so overlapping runs of one session are queued whole, one after another.
+ */
+
+/**
+ * @typedef {object} Command
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBindGroup} group
+ * @property {[number, number, number]} grid
+ *
+ * @typedef {object} Write
+ * @property {GPUBuffer} buffer
+ * @property {number} offset
+ * @property {ArrayBuffer | Uint8Array} data
+ * @property {number} dataOffset
+ * @property {number} nbytes
+ *
+ * @typedef {object} Read
+ * @property {GPUBuffer} buffer
+ * @property {number} offset
+ * @property {number} nbytes
+ */
+
+/** Dispatches in one submit; the GPU starts on the first while the rest are encoded. */
+const CHUNK = 96;
+
+/** Staging buffers not in use, by size. @type {WeakMap<GPUDevice, Map<number, GPUBuffer[]>>} */
+const pools = new WeakMap();
+
+/** Powers of two, so that a few staging buffers serve all outputs. @param {number} nbytes */
+function sizeClass(nbytes) {
+  return Math.max(256, 2 ** Math.ceil(Math.log2(nbytes)));
+}
+
+/** @param {GPUDevice} device @param {number} nbytes */
+function takeStaging(device, nbytes) {
+  const size = sizeClass(nbytes);
+  const free = pools.get(device)?.get(size)?.pop();
+  return free ?? device.createBuffer({ label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+}
+
+/** @param {GPUDevice} device @param {GPUBuffer} buffer */
+function giveStaging(device, buffer) {
+  if (!pools.has(device)) pools.set(device, new Map());
+  const pool = /** @type {Map<number, GPUBuffer[]>} */ (pools.get(device));
+  const free = pool.get(buffer.size) ?? [];
+  pool.set(buffer.size, free);
+  if (free.length < 4) free.push(buffer);
+  else buffer.destroy();
+}
+
+/**
+ * Queue a write of any length: WebGPU takes multiples of four bytes, so the last word is padded.
+ * @param {GPUDevice} device
+ * @param {Write} write
+ */
+export function upload(device, { buffer, offset, data, dataOffset, nbytes }) {
+  const source = data instanceof ArrayBuffer ? data : data.buffer;
+  const start = data instanceof ArrayBuffer ? dataOffset : data.byteOffset + dataOffset;
+  const whole = nbytes & ~3;
+  if (whole) device.queue.writeBuffer(buffer, offset, source, start, whole);
+  if (whole !== nbytes) {
+    const tail = new Uint8Array(4);
+    tail.set(new Uint8Array(source, start + whole, nbytes - whole));
+    device.queue.writeBuffer(buffer, offset + whole, tail);
+  }
+}
+
+/**
+ * @param {GPUCommandEncoder} encoder
+ * @param {Command[]} commands
+ */
+function encode(encoder, commands) {
+  const pass = encoder.beginComputePass();
+  let current;
+  for (const { pipeline, group, grid } of commands) {
+    if (pipeline !== current) pass.setPipeline(pipeline);
+    current = pipeline;
+    pass.setBindGroup(0, group);
+    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
+  }
+  pass.end();
+}
+
+/**
+ * Wait for `mapped` while keeping the GPU process awake: it polls slowly when nothing talks to it.
+ * @param {GPUDevice} device
+ * @param {Promise<unknown>} mapped
+ */
+async function settle(device, mapped) {
+  let done = false;
+  const watched = mapped.finally(() => { done = true; });
+  watched.catch(() => {});
+  const deadline = performance.now() + 50;
+  while (!done && performance.now() < deadline) {
+    device.pushErrorScope('validation');
+    await device.popErrorScope();
+  }
+  await watched;
+}
+
+/**
+ * Run a recording.
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {Write[]} writes
+ * @param {Read[]} reads
+ * @returns {Promise<ArrayBuffer[]>} the bytes of each read
+ */
+export async function play(device, commands, writes, reads) {
+  device.pushErrorScope('internal');
+  device.pushErrorScope('out-of-memory');
+  device.pushErrorScope('validation');
+  let length = 0;
+  const places = reads.map(({ nbytes }) => {
+    const place = length;
+    length += (nbytes + 7) & ~7;
+    return place;
+  });
+  const staging = length ? takeStaging(device, length) : null;
+  for (const write of writes) upload(device, write);
+  for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
+    const encoder = device.createCommandEncoder();
+    if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
+    if (staging && first + CHUNK >= commands.length) {
+      reads.forEach(({ buffer, offset, nbytes }, i) => {
+        encoder.copyBufferToBuffer(buffer, offset, staging, places[i], (nbytes + 3) & ~3);
+      });
+    }
+    device.queue.submit([encoder.finish()]);
+  }
+  const scopes = [device.popErrorScope(), device.popErrorScope(), device.popErrorScope()];
+  try {
+    if (staging) await settle(device, staging.mapAsync(GPUMapMode.READ, 0, length));
+    for (const error of await Promise.all(scopes)) if (error) throw error;
+    if (!staging) return [];
+    const mapped = staging.getMappedRange(0, length);
+    const results = reads.map(({ nbytes }, i) => mapped.slice(places[i], places[i] + nbytes));
+    staging.unmap();
+    giveStaging(device, staging);
+    return results;
+  } catch (error) {
+    staging?.destroy();
+    throw error;
+  }
+}
