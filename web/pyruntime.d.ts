@@ -3,15 +3,19 @@
 export type TensorType =
   | 'float32' | 'float16' | 'float64' | 'bfloat16'
   | 'bool' | 'string'
-  | 'int4' | 'int8' | 'int16' | 'int32' | 'int64'
-  | 'uint4' | 'uint8' | 'uint16' | 'uint32' | 'uint64';
+  | 'int2' | 'int4' | 'int8' | 'int16' | 'int32' | 'int64'
+  | 'uint2' | 'uint4' | 'uint8' | 'uint16' | 'uint32' | 'uint64'
+  | 'float4e2m1' | 'float8e4m3fn' | 'float8e4m3fnuz' | 'float8e5m2' | 'float8e5m2fnuz' | 'float8e8m0';
 
 export type TypedArray =
   | Float32Array | Float64Array
   | Int8Array | Int16Array | Int32Array | BigInt64Array
   | Uint8Array | Uint16Array | Uint32Array | BigUint64Array;
 
-/** float16 is a Float16Array where the browser has it, else the bits in a Uint16Array; bool is a Uint8Array. */
+/**
+ * float16 is a Float16Array where the browser has it, else the bits in a Uint16Array; bool is a Uint8Array; types that
+ * JavaScript has no array for are raw bits (Uint16Array for bfloat16, else Uint8Array, packed below 8 bits).
+ */
 export type TensorData = TypedArray | string[];
 
 export declare class Tensor {
@@ -88,6 +92,7 @@ export interface Summary {
     readonly placement: 'gpu' | 'host';
     /** Why it runs there; empty on the GPU. */
     readonly reason: string;
+    readonly kernels: readonly string[];
   }[];
   /** Bytes on the GPU; null until the sizes of all inputs are known, and where nothing runs on the GPU. */
   readonly memory: {
@@ -100,6 +105,13 @@ export interface Summary {
   } | null;
   readonly dispatches: number;
   readonly pipelines: number;
+  /** The GPU; null on the CPU. */
+  readonly adapter: AdapterInfo | null;
+  /** Python's names of the execution providers in use. */
+  readonly providers: readonly string[];
+  /** Milliseconds, by what took them. */
+  readonly timings: Readonly<Record<string, number>>;
+  readonly warnings: readonly string[];
 }
 
 export type Feeds = Readonly<Record<string, Tensor>>;

@@ -24,11 +24,24 @@ const ARRAYS = {
   uint32: Uint32Array,
   int64: /** @type {any} */ (BigInt64Array),
   uint64: /** @type {any} */ (BigUint64Array),
-  // Raw bytes, the first element in the low bits.
+  // Raw bits; elements of 4 and 2 bits are packed into bytes, the first in the low bits.
   bfloat16: Uint16Array,
+  float8e4m3fn: Uint8Array,
+  float8e4m3fnuz: Uint8Array,
+  float8e5m2: Uint8Array,
+  float8e5m2fnuz: Uint8Array,
+  float8e8m0: Uint8Array,
+  float4e2m1: Uint8Array,
   int4: Uint8Array,
   uint4: Uint8Array,
+  int2: Uint8Array,
+  uint2: Uint8Array,
 };
+
+/** Elements in a byte, of the types that have more than one. @type {Record<string, number>} */
+const PACKED = { float4e2m1: 2, int4: 2, uint4: 2, int2: 4, uint2: 4 };
+
+const RAW = /^bfloat16$|^float[48]e|int[24]$/;
 
 /** Tensor type of each typed array that names one by itself. */
 const TYPES = /** @type {Map<Function, TensorType>} */ (new Map(/** @type {[Function, TensorType][]} */ ([
@@ -51,15 +64,6 @@ export function sizeOf(dims) {
     size *= dim;
   }
   return size;
-}
-
-/**
- * Length of the array that holds `size` elements: 4-bit types are two to a byte.
- * @param {TensorType} type
- * @param {number} size
- */
-function arrayLength(type, size) {
-  return type === 'int4' || type === 'uint4' ? Math.ceil(size / 2) : size;
 }
 
 /**
@@ -93,7 +97,7 @@ function convert(type, data) {
   if (data instanceof ArrayType) return data;
   if (Array.isArray(data)) {
     if (type === 'float16' && !Float16) throw new TypeError('this browser has no Float16Array: pass a Uint16Array of bits');
-    if (type === 'bfloat16' || type.endsWith('int4')) throw new TypeError(`a ${type} tensor needs its raw bits, not numbers`);
+    if (RAW.test(type)) throw new TypeError(`a ${type} tensor needs its raw bits, not numbers`);
     if (type === 'int64' || type === 'uint64') return new ArrayType(data.map(BigInt));
     return new ArrayType(data.map(Number));
   }
@@ -124,7 +128,7 @@ export class Tensor {
     /** @type {readonly number[]} */
     this.dims = Object.freeze([...(dims ?? [data.length])]);
     this.size = sizeOf(this.dims);
-    if (arrayLength(this.type, this.size) !== data.length) {
+    if (Math.ceil(this.size / (PACKED[this.type] ?? 1)) !== data.length) {
       throw new RangeError(`a ${this.type} tensor of [${this.dims}] has ${this.size} elements, got ${data.length}`);
     }
     this.#data = data;

@@ -69,13 +69,17 @@ const methods = {
 };
 
 /**
- * Every ArrayBuffer in a reply, to be transferred.
+ * Every ArrayBuffer in a reply, to be transferred; each once, also where two outputs share it.
  * @param {any} value
  * @returns {ArrayBuffer[]}
  */
 function buffers(value) {
-  if (value instanceof ArrayBuffer) return [value];
-  return value && typeof value === 'object' ? Object.values(value).flatMap(buffers) : [];
+  /** @type {(value: any) => ArrayBuffer[]} */
+  const all = (item) => {
+    if (item instanceof ArrayBuffer) return [item];
+    return item && typeof item === 'object' ? Object.values(item).flatMap(all) : [];
+  };
+  return [...new Set(all(value))];
 }
 
 self.addEventListener('message', async ({ data: { id, method, arguments: args } }) => {
