@@ -21,7 +21,16 @@ def ensure_venv() -> Path:
     if not python().is_file():
         create()
     say(f"installing the packages of {REQUIREMENTS.name} into .venv")
-    command = [python(), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", REQUIREMENTS]
+    command: list[str | Path] = [
+        python(),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+        "--requirement",
+        REQUIREMENTS,
+    ]
     check(command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     put_stamp(STAMP, value)
     return python()
