@@ -26,8 +26,14 @@ def node_of(op_type: str, inputs: Sequence[Array | None], outputs: int = 1, doma
 
 
 def ort_run(
-    op_type: str, inputs: Sequence[Array | None], opset: int = 21, outputs: int = 1, domain: str = "", **attributes: Any
-) -> list[Array]:
+    op_type: str,
+    inputs: Sequence[Array | None],
+    opset: int = 21,
+    outputs: int = 1,
+    domain: str = "",
+    domain_opset: int = 1,
+    **attributes: Any,
+) -> list[Any]:
     """The outputs onnxruntime computes for one node."""
     node = node_of(op_type, inputs, outputs, domain, **attributes)
     feed = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
@@ -37,10 +43,10 @@ def ort_run(
     ]
     made = [onnx.ValueInfoProto(name=f"y{i}") for i in range(outputs)]
     graph = helper.make_graph([node], "one", declared, made)
-    imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    imports = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, domain_opset)] if domain else [])]
     model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    result: list[Array] = session.run(None, feed)
+    result: list[Any] = session.run(None, feed)
     return result
 
 
@@ -51,11 +57,13 @@ def check_against_ort(
     opset: int = 21,
     outputs: int = 1,
     tolerance: tuple[float, float] | None = None,
+    domain: str = "",
+    domain_opset: int = 1,
     **attributes: Any,
 ) -> None:
     """Compare one node, on NumPy or on `gpu`, with onnxruntime: types, shapes and values."""
-    expected = ort_run(op_type, inputs, opset, outputs, **attributes)
-    op = make_op(node_of(op_type, inputs, outputs, **attributes), {"": opset})
+    expected = ort_run(op_type, inputs, opset, outputs, domain, domain_opset, **attributes)
+    op = make_op(node_of(op_type, inputs, outputs, domain, **attributes), {domain: domain_opset, "": opset})
     got = run_op(op, list(inputs), gpu)
     assert len(got) >= outputs
     for mine, theirs in zip(got, expected, strict=False):

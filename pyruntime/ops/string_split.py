@@ -1,0 +1,38 @@
+"""StringSplit: every string cut at a delimiter. Source: ONNX operator StringSplit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
+from pyruntime.ops.base import LATEST, Op, op
+
+
+@op("StringSplit", opsets=range(20, LATEST + 1))
+class StringSplit(Op):
+    """y[..., k]: part k of x[...], "" beyond the last; z: int64, how many parts.
+
+    Without delimiter, at runs of white space, none of it left at the ends. At most `maxsplit` cuts, from the left.
+    """
+
+    data_dependent = True
+    delimiter: str | None = None
+    maxsplit: int | None = None
+
+    def infer(self, x: TensorType) -> tuple[ValueType, ...]:
+        if x.dtype is not DType.STRING:
+            self.fail("a string tensor", x)
+        y, z = self.evaluate(x.value())
+        return of_element(DType.STRING, y), of_element(DType.INT64, z)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        parts = [self._split(text) for text in x.reshape(-1)]
+        counts = np.array([len(p) for p in parts], np.int64)
+        y = np.full((len(parts), max(counts, default=0)), "", object)
+        for row, part in zip(y, parts, strict=True):
+            row[: len(part)] = part
+        return y.reshape(*x.shape, y.shape[1]), counts.reshape(x.shape)
+
+    def _split(self, text: str) -> list[str]:
+        most = -1 if self.maxsplit is None else self.maxsplit
+        return text.split(self.delimiter, most) if self.delimiter else text.strip().split(None, most)

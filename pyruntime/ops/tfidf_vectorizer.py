@@ -1,0 +1,87 @@
+"""TfIdfVectorizer: counts of n-grams, weighted. Source: ONNX operator TfIdfVectorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.base import LATEST, Op, op
+
+_MODES = ("TF", "IDF", "TFIDF")
+
+
+@op("TfIdfVectorizer", opsets=range(9, LATEST + 1))
+class TfIdfVectorizer(Op):
+    """y[c] = sum over n-grams i with ngram_indexes[i] = c of f(count of n-gram i in x).
+
+    f(n) is n for TF, weights[i]·[n > 0] for IDF, weights[i]·n for TFIDF. An n-gram's items lie 1 + s apart in x, for
+    every s up to `max_skip_count` (single items: s = 0). The pool lists the 1-grams, then the 2-grams, ...:
+    `ngram_counts[n - 1]` is where the n-grams begin.
+
+    x: int32, int64 or string, [C] or [N, C]; y: float32, [max(ngram_indexes) + 1] or [N, max(ngram_indexes) + 1].
+    """
+
+    max_gram_length: int
+    max_skip_count: int
+    min_gram_length: int
+    mode: str
+    ngram_counts: tuple[int, ...]
+    ngram_indexes: tuple[int, ...]
+    pool_int64s: tuple[int, ...] | None = None
+    pool_strings: tuple[str, ...] | None = None
+    weights: tuple[float, ...] | None = None
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if (self.pool_strings is None) == (self.pool_int64s is None):
+            self.fail("one of pool_strings and pool_int64s", "both or neither")
+        allowed = (DType.STRING,) if self.pool_strings is not None else (DType.INT32, DType.INT64)
+        if x.dtype not in allowed:
+            self.fail(" or ".join(d.type_string for d in allowed), x)
+        if x.rank not in (1, 2):
+            self.fail("a tensor of rank 1 or 2", x)
+        if self.mode not in _MODES:
+            self.fail(f"mode in {', '.join(_MODES)}", self.mode)
+        if not self.ngram_indexes or min(self.ngram_indexes) < 0:
+            self.fail("ngram_indexes of 0 and more", list(self.ngram_indexes))
+        if self.weights is not None and len(self.weights) != len(self.ngram_indexes):
+            self.fail(f"{len(self.ngram_indexes)} weights", len(self.weights))
+        if not 1 <= self.min_gram_length <= self.max_gram_length or self.max_skip_count < 0:
+            self.fail("1 <= min_gram_length <= max_gram_length", f"{self.min_gram_length}, {self.max_gram_length}")
+        return (TensorType(DType.FLOAT, self._shape(x.shape)),)
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[:-1], max(self.ngram_indexes) + 1)
+
+    def _grams(self) -> Iterator[tuple[tuple[Hashable, ...], int]]:
+        """Every n-gram of the pool with its number."""
+        pool: tuple[Hashable, ...] = self.pool_strings if self.pool_strings is not None else self.pool_int64s or ()
+        number = 0
+        for n, begin in enumerate(self.ngram_counts, 1):
+            end = self.ngram_counts[n] if n < len(self.ngram_counts) else len(pool)
+            for at in range(begin, end - n + 1, n):
+                yield pool[at : at + n], number
+                number += 1
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        numbers = {g: i for g, i in self._grams() if self.min_gram_length <= len(g) <= self.max_gram_length}
+        rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(x.shape[0] if x.ndim == 2 else 1, 0)
+        counts = np.zeros((len(rows), len(self.ngram_indexes)), np.float32)
+        for count, row in zip(counts, rows.tolist(), strict=True):
+            for gram in self._windows(row):
+                if gram in numbers:
+                    count[numbers[gram]] += 1
+        if self.mode == "IDF":
+            counts = np.minimum(counts, 1)
+        if self.mode != "TF" and self.weights is not None:
+            counts = counts * np.array(self.weights, np.float32)
+        y = np.zeros((len(rows), max(self.ngram_indexes) + 1), np.float32)
+        np.add.at(y.T, np.array(self.ngram_indexes), counts.T)
+        return (y.reshape(self._shape(x.shape)),)
+
+    def _windows(self, row: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
+        for n in range(self.min_gram_length, self.max_gram_length + 1):
+            for step in range(1, 2 + (self.max_skip_count if n > 1 else 0)):
+                for begin in range(len(row) - (n - 1) * step):
+                    yield tuple(row[begin : begin + (n - 1) * step + 1 : step])
