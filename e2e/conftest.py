@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from e2e.harness.browser import Guard, guarded_page, launch
+from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
@@ -72,3 +73,23 @@ def python_in_browser(shared_python: BrowserPython) -> Iterator[BrowserPython]:
     """Run Python source in Pyodide, in a worker like the page's, with the built wheel."""
     yield shared_python
     shared_python.guard.check()
+
+
+@pytest.fixture(scope="session")
+def shared_page(browser: Browser, site_url: str) -> Iterator[tuple[Page, Guard]]:
+    with guarded_page(browser, site_url) as (page, guard):
+        page.set_viewport_size(DESKTOP)
+        open_page(page, site_url)
+        yield page, guard
+
+
+@pytest.fixture
+def ready_page(shared_page: tuple[Page, Guard]) -> Iterator[Page]:
+    """The page, loaded, nothing drawn. One for all tests that ask for it, checked by the guard after each."""
+    page, guard = shared_page
+    page.evaluate("scrollTo(0, 0)")
+    if page.locator("#pad-clear").is_enabled():
+        page.locator("#pad-clear").click()
+    expect(page.locator(".bar.best")).to_have_count(0)
+    yield page
+    guard.check()
