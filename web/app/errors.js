@@ -55,12 +55,23 @@ const OTHERWISE = {
 export function explain(thrown, context = {}) {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const explanation = { ...(EXPLANATIONS[kindOf(error)] ?? OTHERWISE), ...context };
-  const traceback = /** @type {{traceback?: string}} */ (error).traceback;
+  const { message, traceback } = withoutTraceback(error);
   return h('div', { class: 'error' },
     h('p', { class: 'error-title' }, explanation.title),
-    h('p', { class: 'error-message' }, h('code', {}, error.name), ` ${error.message}`),
+    h('p', { class: 'error-message' }, h('code', {}, error.name), ` ${message}`),
     h('p', { class: 'error-next' }, explanation.next),
     traceback ? h('details', {}, h('summary', {}, 'Traceback'), h('pre', { tabindex: 0 }, traceback)) : null);
+}
+
+/**
+ * The message, and apart from it the traceback; an error of Python's that nobody expected has both in its message.
+ *
+ * @param {Error & {traceback?: string}} error
+ */
+function withoutTraceback({ message, traceback }) {
+  if (!message.startsWith('Traceback ')) return { message, traceback };
+  const lines = message.trimEnd().split('\n');
+  return { message: lines[lines.length - 1], traceback: message };
 }
 
 /** @param {Error} error */

@@ -48,6 +48,8 @@ async function startDigits() {
   const phases = new PhaseList(byId('phases'), ['pyodide', 'wheel', 'adapter', 'import', 'model', 'run']);
   const fail = (/** @type {unknown} */ error) => {
     phases.stop();
+    byId('loading-title').textContent = 'Stopped';
+    byId('answer-sure').textContent = '';
     byId('notice').replaceChildren(explain(error, { title: 'The demo did not start.', next: 'Reload the page to try again.' }));
   };
   const digits = new Digits({ onTime: (ms) => read('inference-time', formatTime(ms), 'median round trip'), onError: fail });
