@@ -12,6 +12,9 @@ import { makeSampleButtons, paint } from './samples.js';
 const MODELS = new URL('../../models/', import.meta.url);
 const TIMES_KEPT = 31;
 
+/** The model behind the demo. */
+export const DIGITS_MODEL = new URL('digits.onnx', MODELS);
+
 /** A 3, written on the pad when everything is ready and nobody has drawn yet. @type {Point[][]} */
 const WRITTEN = [[...Array(48).keys()].map((i) => {
   const t = i / 47;
@@ -153,13 +156,11 @@ export async function predict(session, image) {
  * @param {(event: import('../pyruntime.js').ProgressEvent) => void} onProgress
  */
 export async function loadDigits(onProgress) {
-  const session = await InferenceSession.create(new URL('digits.onnx', MODELS), { onProgress });
+  // One image at a time: with its size known, shaders are compiled here and not in the first run.
+  const session = await InferenceSession.create(DIGITS_MODEL, { onProgress, freeDimensionOverrides: { N: 1 } });
   onProgress({ phase: 'run', status: 'begin' });
   const begin = performance.now();
   await predict(session, new Float32Array(SIZE * SIZE));
   onProgress({ phase: 'run', status: 'end', ms: performance.now() - begin });
   return session;
 }
-
-/** The model behind the demo. */
-export const DIGITS_MODEL = new URL('digits.onnx', MODELS);

@@ -45,7 +45,7 @@ async function showAdapter() {
 }
 
 async function startDigits() {
-  const phases = new PhaseList(byId('phases'), ['pyodide', 'wheel', 'adapter', 'import', 'model', 'run']);
+  const phases = new PhaseList(byId('phases'), true);
   const fail = (/** @type {unknown} */ error) => {
     phases.stop();
     byId('loading-title').textContent = 'Stopped';
@@ -58,6 +58,7 @@ async function startDigits() {
     const { memory } = await session.summary();
     if (memory) read('peak-memory', formatBytes(memory.peak), `and ${formatBytes(memory.weights)} of weights`);
     else read('peak-memory', 'none');
+    phases.finish();
     byId('loading-title').textContent = 'Loaded';
     digits.start(session);
   } catch (error) {

@@ -4,66 +4,88 @@ import { formatBytes, formatTime } from './format.js';
 
 /** @typedef {import('../pyruntime.js').ProgressEvent} ProgressEvent */
 
-/** What the runtime's phases are called here, in the order in which they are shown. @type {Record<string, string>} */
-const NAMES = {
-  pyodide: 'Python, NumPy',
-  wheel: 'pyruntime',
-  adapter: 'GPU adapter',
-  import: 'Import',
-  model: 'Model',
-  plan: 'Plan',
-  shaders: 'Shaders',
-  run: 'First inference',
-};
+/**
+ * The lines of the list in their order. Each gathers some of the runtime's phases and is done when the last is.
+ * @type {{title: string, phases: string[]}[]}
+ */
+const LINES = [
+  { title: 'Python, NumPy', phases: ['pyodide'] },
+  { title: 'pyruntime', phases: ['wheel', 'import'] },
+  { title: 'GPU adapter', phases: ['adapter'] },
+  { title: 'Model', phases: ['model', 'parse'] },
+  { title: 'Shaders', phases: ['shaders'] },
+  { title: 'First inference', phases: ['run'] },
+];
 
-/** A list of what is being loaded: each phase with its bytes and its time, growing as the phases report. */
-export class PhaseList {
-  /**
-   * @param {HTMLElement} list an `ol`
-   * @param {string[]} [expected] phases to show from the beginning
-   */
-  constructor(list, expected = []) {
-    this.list = list;
-    /** @type {Map<string, {row: HTMLElement, detail: HTMLElement, bytes: number}>} */
-    this.rows = new Map();
-    for (const phase of expected) this.#add(phase).row.dataset.state = 'waiting';
+class Line {
+  /** @param {string} title @param {string} last the phase that ends it */
+  constructor(title, last) {
+    this.last = last;
+    this.bytes = 0;
+    this.ms = 0;
+    this.detail = h('span', { class: 'phase-detail' });
+    this.row = h('li', { class: 'phase', data: { state: 'waiting' } }, h('span', {}, title), this.detail);
   }
 
   /** @param {ProgressEvent} event */
-  report({ phase, status, ms, loaded, total }) {
-    const entry = this.rows.get(phase) ?? this.#add(phase);
-    if (loaded !== undefined) entry.bytes = loaded;
-    if (status !== 'end') entry.row.dataset.state = 'busy';
-    const bytes = entry.bytes ? formatBytes(entry.bytes) : '';
-    if (status === 'end') {
-      entry.row.dataset.state = 'done';
-      entry.row.style.setProperty('--part', '1');
-      entry.detail.textContent = [bytes, ms === undefined ? '' : formatTime(ms)].filter(Boolean).join(', ');
-    } else if (loaded !== undefined) {
-      const known = total !== undefined && total > 0;
-      if (known) entry.row.style.setProperty('--part', String(Math.min(1, loaded / total)));
-      entry.detail.textContent = known ? `${bytes} of ${formatBytes(total)}` : bytes;
+  report({ phase, status, ms = 0, loaded, total }) {
+    this.ms += ms;
+    if (loaded !== undefined) this.bytes = loaded;
+    if (status === 'end' && phase === this.last) {
+      this.row.dataset.state = 'done';
+      this.detail.textContent = [this.bytes ? formatBytes(this.bytes) : '', formatTime(this.ms)].filter(Boolean).join(', ');
+      return;
+    }
+    this.row.dataset.state = 'busy';
+    if (loaded === undefined) return;
+    const known = total !== undefined && total > 0;
+    if (known) this.row.style.setProperty('--part', String(Math.min(1, loaded / total)));
+    this.detail.textContent = known ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded);
+  }
+}
+
+/** A list of what is being loaded, each line with its bytes and its time. */
+export class PhaseList {
+  /**
+   * @param {HTMLElement} list an `ol`
+   * @param {boolean} [announced] whether all lines are there from the beginning
+   */
+  constructor(list, announced = false) {
+    this.list = list;
+    /** @type {(Line | null)[]} */
+    this.lines = LINES.map(() => null);
+    if (announced) LINES.forEach((_, index) => this.#line(index));
+  }
+
+  /** @param {ProgressEvent} event */
+  report(event) {
+    const index = LINES.findIndex(({ phases }) => phases.includes(event.phase));
+    if (index >= 0) this.#line(index).report(event);
+  }
+
+  /** Everything is loaded: lines that turned out not to be needed go. */
+  finish() {
+    for (const line of this.lines) {
+      if (line?.row.dataset.state === 'waiting') line.row.remove();
     }
   }
 
-  /** Marks what was under way as stopped. */
+  /** Something failed: marks what was under way. */
   stop() {
-    for (const { row } of this.rows.values()) {
-      if (row.dataset.state === 'busy') row.dataset.state = 'stopped';
+    for (const line of this.lines) {
+      if (line?.row.dataset.state === 'busy') line.row.dataset.state = 'stopped';
     }
   }
 
-  /** @param {string} phase */
-  #add(phase) {
-    const detail = h('span', { class: 'phase-detail' });
-    const row = h('li', { class: 'phase', data: { state: 'busy', phase } }, h('span', {}, NAMES[phase] ?? phase), detail);
-    const entry = { row, detail, bytes: 0 };
-    this.rows.set(phase, entry);
-    const order = Object.keys(NAMES);
-    const rank = (/** @type {string} */ name) => (order.includes(name) ? order.indexOf(name) : order.length);
-    const next = [...this.list.children].find((other) => (
-      rank(/** @type {HTMLElement} */ (other).dataset.phase ?? '') > rank(phase)));
-    this.list.insertBefore(row, next ?? null);
-    return entry;
+  /** @param {number} index */
+  #line(index) {
+    const known = this.lines[index];
+    if (known) return known;
+    const { title, phases } = LINES[index];
+    const line = new Line(title, phases[phases.length - 1]);
+    this.lines[index] = line;
+    const next = this.lines.slice(index + 1).find((later) => later !== null);
+    this.list.insertBefore(line.row, next?.row ?? null);
+    return line;
   }
 }
