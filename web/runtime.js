@@ -22,6 +22,11 @@ export async function timed(report, phase, work) {
   return result;
 }
 
+/** The server does not have what a URL names. Python's class of that name means the same. */
+class NoSuchFile extends Error {
+  name = 'NoSuchFile';
+}
+
 /**
  * The response's bytes.
  * @param {string} url
@@ -29,8 +34,12 @@ export async function timed(report, phase, work) {
  * @returns {Promise<ArrayBuffer>}
  */
 export async function fetchBytes(url, onProgress) {
-  const response = await fetch(url);
-  if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
+  const response = await fetch(url).catch((error) => {
+    throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);
+  });
+  if (!response.ok || !response.body) {
+    throw new NoSuchFile(`${url} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
+  }
   if (!onProgress) return response.arrayBuffer();
   // A compressed response's Content-Length counts other bytes than those that arrive.
   const length = response.headers.has('Content-Encoding') ? null : response.headers.get('Content-Length');
