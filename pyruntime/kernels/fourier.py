@@ -1,0 +1,136 @@
+"""Discrete Fourier transforms on the GPU: mixed-radix Stockham passes, for every length.
+
+A transform of N = R_1 · R_2 · ... · R_m is m passes over all rows; a pass of radix R, after passes of product L, gives
+
+    y[o] = sum over r < R of x[j + r·N/R] · w^(r·(o mod L·R)),   w = exp(∓2πi / (L·R)),
+    j = (o div L·R)·L + o mod L
+
+so every invocation makes one element and the order comes out right without a permutation. A prime length is one pass:
+the plain sum. Source: Govindaraju et al., High Performance Discrete Fourier Transforms on Graphics Processors, 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pyruntime.ir import Constant, DType
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["MOST_RADIX", "Rows", "radices", "transform"]
+
+MOST_RADIX = 4096
+"""Longest sum of one pass: a larger prime factor is left to the host."""
+
+_PASS_COST = 20
+"""What a pass costs beyond its sum, in terms of the sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where rows lie: row r begins at (r div inner)·outer_stride + (r mod inner)·inner_stride, in (complex) elements.
+
+    `length` elements of a row are there, `step` apart.
+    """
+
+    inner: int
+    outer_stride: int
+    inner_stride: int
+    step: int
+    length: int
+
+    def steps(self) -> dict[str, int]:
+        """The numbers the kernel's parameters need."""
+        return {"outer": self.outer_stride, "inner": self.inner_stride, "step": self.step, "length": self.length}
+
+
+def _primes(n: int) -> list[int]:
+    found, p = [], 2
+    while p * p <= n:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return [*found, n] if n > 1 else found
+
+
+@lru_cache(maxsize=256)
+def radices(n: int) -> tuple[int, ...]:
+    """Factors of n that make the passes cheapest: the sum of the factors and a constant for each pass is least."""
+    products = {1}
+    for p in _primes(n):
+        products |= {q * p for q in products}
+    best: dict[int, tuple[int, tuple[int, ...]]] = {1: (0, ())}
+    for size in sorted(products - {1}):
+        factors = [r for r in products if r > 1 and size % r == 0]
+        choices = [(best[size // r][0] + r + _PASS_COST, (*best[size // r][1], r)) for r in factors]
+        best[size] = min(choices)
+    return best[n][1] or (1,)
+
+
+@lru_cache(maxsize=32)
+def _twiddles(n: int, inverse: bool) -> Constant:
+    """exp(∓2πi k / n) as (real, imaginary), k = 0 .. n - 1."""
+    angle = (2 if inverse else -2) * np.pi * np.arange(n) / n
+    return Constant.from_array(np.stack([np.cos(angle), np.sin(angle)], -1).astype(np.float32))
+
+
+def transform(
+    target: Target,
+    n: int,
+    rows: int,
+    signal: tuple[Operand, Rows],
+    output: tuple[Operand, Rows],
+    window: Operand | None = None,
+    inverse: bool = False,
+    hermitian: bool = False,
+) -> tuple[Dispatch, ...]:
+    """The transforms of length n of `rows` rows of the signal, zero-padded or cut to n.
+
+    Args:
+        signal, output: operands whose last dimension is 1 (real) or 2 (real, imaginary), and where rows lie in them.
+        window: n factors for the elements of a row.
+        inverse: conjugate twiddles, and 1/n.
+        hermitian: the signal holds the values 0 .. n div 2 of a spectrum whose other half is their conjugate.
+    """
+    (x, source), (y, into) = signal, output
+    factors = radices(n)
+    types = {"signal": x.type.dtype, "output": y.type.dtype}
+    operands = {"signal": x, "output": y, "twiddle": constant(0, _twiddles(n, inverse))}
+    if window is not None:
+        types["window"], operands["window"] = window.type.dtype, window
+    made, done = [], 1
+    for k, radix in enumerate(factors):
+        first, last = k == 0, k == len(factors) - 1
+        operands |= {
+            "source": scratch(k % 2, DType.FLOAT, rows, n, 2),
+            "into": scratch(1 - k % 2, DType.FLOAT, rows, n, 2),
+        }
+        kernel = template(
+            "dft_pass",
+            {name: t for name, t in types.items() if (last if name == "output" else first)},
+            RADIX=radix,
+            FIRST=first,
+            LAST=last,
+            REAL=first and x.type.shape[-1] == 1,
+            HERMITIAN=first and hermitian,
+            WINDOW=first and window is not None,
+            REAL_OUT=last and y.type.shape[-1] == 1,
+        )
+        params = params_of(
+            kernel,
+            n=n,
+            rows=rows,
+            done=done,
+            inner=source.inner,
+            scale=1 / n if inverse else 1.0,
+            **{f"signal_{k}": v for k, v in source.steps().items()},
+            **{f"output_{k}": v for k, v in into.steps().items()},
+        )
+        bound = tuple(operands[b.name] for b in kernel.bindings)
+        made.append(Dispatch(kernel, bound, target.grid(rows * n), params, flops=8 * rows * n * radix))
+        done *= radix
+    return tuple(made)

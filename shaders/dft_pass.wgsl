@@ -1,0 +1,94 @@
+// One Stockham pass of radix RADIX over rows of n complex numbers: see pyruntime/kernels/fourier.py.
+// FIRST reads the signal (through a window, real, or as half of a Hermitian spectrum), LAST writes the output; others use f32 scratch.
+//#tensors signal, window, twiddle, source -> output, into
+//#variants FIRST=1,LAST=1,REAL=1,WINDOW=1 signal=float16 window=float16 output=float16 | FIRST=1,LAST=0,HERMITIAN=1
+//#variants FIRST=0,LAST=1,REAL_OUT=1 | FIRST=0,LAST=0,RADIX=16
+const RADIX: u32 = 4u;
+
+struct Params {
+  n: u32,
+  rows: u32,
+  done: u32,
+  inner: u32,
+  signal_outer: u32,
+  signal_inner: u32,
+  signal_step: u32,
+  signal_length: u32,
+  output_outer: u32,
+  output_inner: u32,
+  output_step: u32,
+  output_length: u32,
+  scale: f32,
+}
+
+//#if FIRST
+fn element(row: u32, at: u32) -> vec2<f32> {
+  var k = at;
+//#if HERMITIAN
+  let mirrored = at > params.n / 2u;
+  if (mirrored) { k = params.n - at; }
+//#endif
+  if (k >= params.signal_length) { return vec2<f32>(0.0, 0.0); }
+  let outer = row / params.inner;
+  let i = outer * params.signal_outer + (row - outer * params.inner) * params.signal_inner + k * params.signal_step;
+//#if REAL
+  var v = vec2<f32>(load_signal(i), 0.0);
+//#else
+  var v = vec2<f32>(load_signal(2u * i), load_signal(2u * i + 1u));
+//#endif
+//#if HERMITIAN
+  if (mirrored) { v.y = -v.y; }
+  if (k == 0u || 2u * k == params.n) { v.y = 0.0; }
+//#endif
+//#if WINDOW
+  v *= load_window(k);
+//#endif
+  return v;
+}
+//#else
+fn element(row: u32, at: u32) -> vec2<f32> {
+  let i = 2u * (row * params.n + at);
+  return vec2<f32>(source[i], source[i + 1u]);
+}
+//#endif
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let g = global_index(gid, nwg, 64u);
+  if (g >= params.rows * params.n) { return; }
+  let row = g / params.n;
+  let o = g - row * params.n;
+//#if LAST
+  if (o >= params.output_length) { return; }
+//#endif
+  let span = params.done * RADIX;
+  let block = o / span;
+  let turn = o - block * span;
+  let j = block * params.done + turn % params.done;
+  let apart = params.n / RADIX;
+  let fine = params.n / span;
+
+  var sum = vec2<f32>(0.0, 0.0);
+  var angle = 0u;
+  for (var r = 0u; r < RADIX; r++) {
+    let w = vec2<f32>(twiddle[2u * angle * fine], twiddle[2u * angle * fine + 1u]);
+    let v = element(row, j + r * apart);
+    sum += vec2<f32>(v.x * w.x - v.y * w.y, v.x * w.y + v.y * w.x);
+    angle += turn;
+    if (angle >= span) { angle -= span; }
+  }
+//#if LAST
+  sum *= params.scale;
+  let outer = row / params.inner;
+  let i = outer * params.output_outer + (row - outer * params.inner) * params.output_inner + o * params.output_step;
+//#if REAL_OUT
+  store_output(i, sum.x);
+//#else
+  store_output(2u * i, sum.x);
+  store_output(2u * i + 1u, sum.y);
+//#endif
+//#else
+  into[2u * g] = sum.x;
+  into[2u * g + 1u] = sum.y;
+//#endif
+}
