@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from pyruntime.device.base import Bound, Device, Read, Slice, Write
@@ -108,8 +108,9 @@ class Executable:
             await asyncio.gather(device.compile(plan.shaders), self._weights.load(plan.constants))
             self._arenas = await device.allocate(plan.arenas, "arena")
             fresh = [t for t in plan.external if t.name not in self.resident]
-            self._own = await device.allocate([round_up(t.type.nbytes) for t in fresh], "resident")
-            self.resident.update(zip((t.name for t in fresh), self._own, strict=True))
+            made = await device.allocate([round_up(t.type.nbytes) for t in fresh], "resident")
+            self._own += made
+            self.resident.update(zip((t.name for t in fresh), made, strict=True))
             self._external = [0] * (1 + max((t.region.index for t in plan.external), default=-1))
             for transfer in plan.external:
                 self._external[transfer.region.index] = self.resident[transfer.name]
@@ -181,6 +182,16 @@ class Executable:
             assert value is not None
             inputs.append(value.known(name) if isinstance(value, HostTensor) else value)
         run_on_host(step.node, inputs, values)
+
+    def own(self, buffers: Iterable[int]) -> None:
+        """Free these buffers too when this executable is released."""
+        self._own += buffers
+
+    def keep_resident(self) -> dict[str, int]:
+        """Free everything but the resident tensors, whose buffers become the caller's."""
+        kept, self._own = dict(self.resident), []
+        self.release()
+        return kept
 
     def release(self) -> None:
         """Free what this executable allocated; weights stay with the session."""

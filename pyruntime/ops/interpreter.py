@@ -124,7 +124,7 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
     """
     types = op.infer(*inputs)
     if all(t is None or t.is_known for t in types):
-        return types
+        return tuple(t and known(t, conform(t, t.value())) for t in types)
     nbytes = sum(t.nbytes for t in types if isinstance(t, TensorType))
     limit = current().limits.node_bytes
     if nbytes > limit:

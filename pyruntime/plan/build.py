@@ -41,8 +41,8 @@ class _Builder:
     def __init__(self, graph: TypedGraph, target: Target, resident_outputs: set[str]) -> None:
         self.graph, self.target = graph, target
         self.constants = dict(graph.constants)
-        external = [*sorted(graph.resident), *sorted(resident_outputs - graph.resident)]
-        self.external = {name: i for i, name in enumerate(external)}
+        self.resident = [*sorted(graph.resident), *sorted(resident_outputs - graph.resident)]
+        self.external = {name: i for i, name in enumerate(self.resident)}
         self.resident_outputs = resident_outputs
         self.on_host = {n for n in graph.inputs if n not in graph.resident}
         self.on_gpu: set[str] = {*graph.resident}
@@ -232,8 +232,7 @@ class _Builder:
             for n in self.graph.outputs
             if n in self.graph.static and n not in self.on_host
         }
-        names = [n for n, i in sorted(self.external.items(), key=lambda e: e[1]) if n in self.graph.types]
-        external = [emitter.transfer(n) for n in dict.fromkeys(names)]
+        external = [emitter.transfer(n) for n in self.resident]
         params = bytes(emitter.params)
         return Plan(
             segments,

@@ -13,6 +13,7 @@ from pyruntime.errors import EPFail
 from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGraph, ValueType, known
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
+from pyruntime.plan.constants import split_static
 from pyruntime.plan.plan import Assignment
 from pyruntime.plan.typing import Boundary, Guards, Typing
 
@@ -170,15 +171,31 @@ class Program:
         graph, resident = self._stage_graph(typing, rest, boundary, on_host, carried, constants, outputs)
         if self.optimize:
             optimize(graph, self.target)
-        plan = build_plan(graph, self.target, resident)
-        if self.refuse_host:
-            _refuse(plan.assignments, boundary)
-        executable = Executable(plan, self.device, self.weights, carried)
-        await executable.prepare()
+        computed = await self._constants(graph)
+        try:
+            plan = build_plan(graph, self.target, resident)
+            if self.refuse_host:
+                _refuse(plan.assignments, boundary)
+            executable = Executable(plan, self.device, self.weights, {**carried, **computed})
+            await executable.prepare()
+        except BaseException:
+            self.device.free(list(computed.values()))
+            raise
+        executable.own(computed.values())
         signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs)
         stage = Stage(signature, guards, executable, boundary, rest, types, static, graph.constants)
         stages.append(stage)
         return stage
+
+    async def _constants(self, graph: TypedGraph) -> dict[str, int]:
+        """Compute the heavy static values of `graph` on the GPU; their buffers by name."""
+        first = split_static(graph, self.target)
+        if first is None:
+            return {}
+        executable = Executable(build_plan(first, self.target, first.outputs), self.device, self.weights, {})
+        await executable.prepare()
+        await executable.run({})
+        return executable.keep_resident()
 
     def _stage_graph(
         self,
@@ -204,6 +221,7 @@ class Program:
             constants,
         )
         graph.resident = frozenset(carried)
+        graph.static = set(graph.static)
         return graph, [n for n in stay if n not in to_host]
 
     def _output(self, name: str, stage: Stage, values: Mapping[str, HostValue]) -> HostValue:

@@ -1,0 +1,104 @@
+"""Runs one conformance case and compares; the same file natively and in the browser."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+
+import pyruntime as ort
+from pyruntime.ir import DType, HostTensor, SequenceType, TensorType
+
+RTOL, ATOL = 1e-3, 1e-5
+
+
+def _value(wire: Any) -> Any:
+    """The value a session is fed: exact types as HostTensor, sequences as lists."""
+    if wire is None:
+        return None
+    if "list" in wire:
+        return [_value(v) for v in wire["list"]]
+    dtype = DType.from_name(wire["dtype"])
+    return HostTensor.of(np.asarray(wire["carrier"]).astype(dtype.numpy), dtype)
+
+
+def _plain(value: Any) -> Any:
+    """Elements of lists as arrays: sequences are fed as onnxruntime takes them."""
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return value.array() if isinstance(value, HostTensor) else value
+
+
+def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: str) -> str:
+    """What is different, or nothing."""
+    if wire is None or got is None:
+        return "" if wire is None and got is None else f"{where}: got {got is not None}, expected {wire is not None}"
+    if "list" in wire:
+        if not isinstance(got, list) or len(got) != len(wire["list"]):
+            return f"{where}: expected a list of {len(wire['list'])}, got {got!r}"
+        inner = kind.element if isinstance(kind, SequenceType) else None
+        found = [_compare(g, inner, w, rtol, atol, f"{where}[{i}]") for i, (g, w) in enumerate(zip(got, wire["list"]))]
+        return next(filter(None, found), "")
+    expected, dtype = np.asarray(wire["carrier"]), DType.from_name(wire["dtype"])
+    actual = kind.dtype if isinstance(kind, TensorType) else kind if isinstance(kind, DType) else dtype
+    if actual is not dtype:
+        return f"{where}: type {actual.onnx_name}, expected {dtype.onnx_name}"
+    if tuple(got.shape) != tuple(expected.shape):
+        return f"{where}: shape {list(got.shape)}, expected {list(expected.shape)}"
+    if got.dtype != expected.dtype and dtype is not DType.STRING:
+        return f"{where}: carrier {got.dtype}, expected {expected.dtype}"
+    if dtype.is_float or got.dtype.kind == "c":
+        close = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+    else:
+        close = np.asarray(got == expected)
+    if bool(np.all(close)):
+        return ""
+    worst = np.argwhere(~close)[0]
+    at = tuple(int(i) for i in worst)
+    return f"{where}{list(at)}: {got[at]!r}, expected {expected[at]!r}; {int((~close).sum())} of {close.size} differ"
+
+
+async def check(case: dict[str, Any], fallback: bool = True, providers: list[str] | None = None) -> str:
+    """What is wrong with one case, or nothing."""
+    options = ort.SessionOptions()
+    if not fallback:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    rtol, atol = max(case["rtol"], RTOL), max(case["atol"], ATOL)
+    session = None
+    try:
+        session = await ort.InferenceSession.create(case["model"], options, providers)
+        names = [o.name for o in session.get_outputs()]
+        for inputs, expected in case["data_sets"]:
+            feed = {
+                name: _plain(v) if isinstance(v, list) else v for name, v in ((n, _value(w)) for n, w in inputs.items())
+            }
+            feed = {n: _fit(session, n, v) for n, v in feed.items()}
+            values = await session._run_values(feed, names, None)
+            for name, wire in zip(names, expected, strict=False):
+                value = values[name]
+                tensor = isinstance(value, HostTensor)
+                got, kind = (value.array(), value.type) if tensor else (value.value(), value)
+                kind = getattr(kind, "element", kind) if not tensor and not isinstance(kind, SequenceType) else kind
+                if wrong := _compare(got, kind, wire, rtol, atol, name):
+                    return wrong
+        return ""
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {str(error)[:300]} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"
+    finally:
+        if session is not None:
+            session.release()
+
+
+def _fit(session: ort.InferenceSession, name: str, value: Any) -> Any:
+    """A tensor given for an optional input is that optional's value."""
+    declared = {v.name: v for v in session._model.graph.inputs}[name]
+    if isinstance(value, HostTensor) and type(declared.type).__name__ == "HostKind":
+        return value.array()
+    return value
+
+
+async def check_all(cases: list[dict[str, Any]], **options: Any) -> dict[str, str]:
+    """Name to what is wrong, for a batch."""
+    return {case["name"]: await check(case, **options) for case in cases}

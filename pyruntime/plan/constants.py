@@ -1,0 +1,79 @@
+"""Large static values, computed on the GPU when a model is loaded.
+
+A static value could be folded on the host, but then its inputs have to come into Python's memory: a transposed weight of
+100 MB would cost twice that, in a browser out of 4 GB. Values above `HEAVY` bytes whose operators have kernels are
+computed once, by a plan of their own, and stay on the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op, Unsupported
+
+__all__ = ["HEAVY", "split_static"]
+
+HEAVY = 64 << 10
+"""Bytes above which a static value is not folded on the host."""
+
+
+def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
+    """Take the nodes that make heavy static values out of `graph`.
+
+    `graph` then reads these values as resident inputs; views of constants stay in it, since they cost nothing.
+
+    Returns:
+        The graph that makes them, to be run once, or None where there are none.
+    """
+    heavy: set[str] = set()
+    makers: list[Node] = []
+    views: list[Node] = []
+    for node in graph.nodes:
+        kind = _kind(graph, node, heavy, target)
+        if kind is None:
+            continue
+        heavy.update(n for n in node.outputs if n)
+        (views if kind == "view" else makers).append(node)
+    if not heavy:
+        return None
+    made = {n for node in makers for n in node.outputs if n}
+    inside = {id(n) for n in makers}
+    outside = [n for n in graph.nodes if id(n) not in inside]
+    read = {n for node in outside for n in node.inputs} | set(graph.outputs)
+    ends = sorted(made & read)
+    graph.static = graph.static - heavy
+    graph.types = {n: (replace(t, source=None) if n in heavy else t) for n, t in graph.types.items()}
+    first = TypedGraph(
+        [n for n in graph.nodes if id(n) in inside or n in views], graph.types, [], ends, graph.constants, graph.static
+    )
+    graph.nodes = outside
+    graph.resident = graph.resident | set(ends)
+    graph.inputs = [*graph.inputs, *ends]
+    return first if makers else None
+
+
+def _kind(graph: TypedGraph, node: Node, heavy: set[str], target: Target) -> str | None:
+    """'view' or 'kernel' for a node that makes a heavy static value on the GPU; None for all others."""
+    outputs = [n for n in node.outputs if n]
+    static = all(n in graph.static and n not in graph.constants for n in outputs)
+    if not outputs or not static or not _dense_and_large(graph, outputs[0]):
+        return None
+    op = node.op
+    assert isinstance(op, Op)
+    types = [graph.types[n] if n else None for n in node.inputs]
+    try:
+        alias = op.alias(*types)
+        if alias is not None:
+            source = node.inputs[alias]
+            return "view" if source in graph.constants or source in heavy else None
+        op.lower(target, *types)
+    except (Unsupported, ValueNeeded):
+        return None
+    return "kernel"
+
+
+def _dense_and_large(graph: TypedGraph, name: str) -> bool:
+    kind = graph.types[name]
+    return isinstance(kind, TensorType) and bool(kind.dtype.compute) and kind.nbytes > HEAVY

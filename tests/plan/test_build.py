@@ -1,0 +1,79 @@
+"""Plans: views cost nothing, elementwise runs in place, host steps split segments, folded values vanish."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Constant, DType, TensorType
+from pyruntime.kernels import Target
+from pyruntime.plan.build import build_plan
+from pyruntime.plan.plan import GpuSegment, HostStep, Space
+from tests.plan.graphs import node, typed_graph
+
+F = DType.FLOAT
+X = {"x": TensorType(F, (8, 8))}
+
+
+def test_plan__chain__is_one_segment_with_one_upload_and_one_download() -> None:
+    plan = build_plan(typed_graph([node("Transpose", ["x"], ["t"]), node("Softmax", ["t"], ["y"])], X, ["y"]), Target())
+    (segment,) = plan.steps
+    assert isinstance(segment, GpuSegment)
+    assert [t.name for t in segment.uploads] == ["x"]
+    assert [t.name for t in segment.downloads] == ["y"]
+    assert [c.kernel.split("_")[0] for c in segment.commands] == ["transpose", "softmax"]
+
+
+def test_plan__reshape__shares_its_inputs_storage() -> None:
+    constants = {"s": Constant.from_array(np.array([64], np.int64))}
+    nodes = [node("Softmax", ["x"], ["a"]), node("Reshape", ["a", "s"], ["b"]), node("Softmax", ["b"], ["y"])]
+    plan = build_plan(typed_graph(nodes, X, ["y"], constants), Target())
+    assert len(plan.commands) == 2
+    assert not plan.constants, "the shape is folded into the plan, not uploaded"
+    assert any({"a", "b"} <= set(s.names) for s in plan.memory.storages)
+
+
+def test_plan__relu_of_a_dying_value__runs_in_place() -> None:
+    nodes = [node("Softmax", ["x"], ["a"]), node("Relu", ["a"], ["y"])]
+    plan = build_plan(typed_graph(nodes, X, ["y"]), Target())
+    assert len(plan.commands[-1].regions) == 1
+    assert plan.memory.total_without_reuse == 3 * 256
+
+
+def test_plan__relu_of_a_value_read_later__does_not_run_in_place() -> None:
+    nodes = [node("Softmax", ["x"], ["a"]), node("Relu", ["a"], ["r"]), node("Add", ["a", "r"], ["y"])]
+    plan = build_plan(typed_graph(nodes, X, ["y"]), Target())
+    assert len(plan.commands[1].regions) == 2
+
+
+def test_plan__same_tensor_twice__is_bound_once() -> None:
+    plan = build_plan(typed_graph([node("Add", ["x", "x"], ["y"])], X, ["y"]), Target())
+    assert len(plan.commands[0].regions) <= 2
+
+
+def test_plan__constant_branch__is_folded() -> None:
+    constants = {"w": Constant.from_array(np.ones((8, 8), np.float32))}
+    nodes = [node("Transpose", ["w"], ["wt"]), node("Add", ["x", "wt"], ["y"])]
+    plan = build_plan(typed_graph(nodes, X, ["y"], constants), Target())
+    assert len(plan.commands) == 1
+    assert [r.space for r in plan.commands[0].regions].count(Space.WEIGHTS) == 1
+
+
+def test_plan__node_without_kernel__becomes_a_host_step_with_its_reason() -> None:
+    double = {"x": TensorType(DType.DOUBLE, (8, 8))}
+    plan = build_plan(typed_graph([node("Softmax", ["x"], ["y"])], double, ["y"]), Target())
+    assert [type(s) for s in plan.steps] == [HostStep]
+    (assignment,) = plan.assignments
+    assert assignment.placement == "host" and "float64" in assignment.reason
+
+
+def test_plan__output_that_is_static__needs_no_step() -> None:
+    plan = build_plan(typed_graph([node("Shape", ["x"], ["y"])], X, ["y"]), Target())
+    assert plan.steps == []
+    assert plan.host_values["y"][1].tolist() == [8, 8]
+
+
+def test_plan__dead_node__does_not_run() -> None:
+    nodes = [node("Softmax", ["x"], ["dead"]), node("Transpose", ["x"], ["y"])]
+    plan = build_plan(typed_graph(nodes, X, ["y"]), Target())
+    assert [c.node for c in plan.commands] == [0]
+    assert {a.placement for a in plan.assignments} == {"gpu", "none"}
