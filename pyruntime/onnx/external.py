@@ -34,14 +34,17 @@ class ExternalData(Protocol):
 
 
 class ExternalFiles:
-    """Files in memory, by the name the model gives them; a leading `./` does not count."""
+    """Files in memory, by the name the model gives them (a leading `./` does not count); else from `otherwise`."""
 
-    def __init__(self, files: Mapping[str, Any]) -> None:
+    def __init__(self, files: Mapping[str, Any], otherwise: ExternalData | None = None) -> None:
         self._files = {_plain(name): data for name, data in files.items()}
+        self._otherwise = otherwise
 
     def resolve(self, location: str) -> ByteSource:
         """See `ExternalData.resolve`. Raises also InvalidArgument: what was given is not bytes-like."""
         data = self._files.get(_plain(location))
+        if data is None and self._otherwise is not None:
+            return self._otherwise.resolve(location)
         if data is None:
             given = ", ".join(map(repr, sorted(self._files))) or "none"
             raise NoSuchFile(f"the model keeps weights in {location!r}, which was not given (given: {given})")

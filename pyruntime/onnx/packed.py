@@ -70,8 +70,8 @@ def _storage(dtype: DType) -> np.dtype[np.generic]:
 def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dtype: DType, label: str) -> memoryview:
     """raw_data of `dtype` from the runs (bytes, packed) of the typed field it is stored in.
 
-    An entry of int32_data holds one element, or one byte of packed 4- or 2-bit ones; a boolean is true where its
-    entry is not zero. Wider entries are taken modulo the element's width.
+    An entry of int32_data holds one element, of 6 bits too, or one byte of packed 4- or 2-bit ones; a boolean is
+    true where its entry is not zero. Wider entries are taken modulo the element's width.
 
     Raises:
         InvalidProtobuf: the bytes are not a sequence of entries.
@@ -92,7 +92,14 @@ def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dty
                 values, tags_seen = values[1 - tags_seen % 2 :: 2], tags_seen + values.size
             stored = values.astype(np.uint32) != 0 if dtype is DType.BOOL else values
             parts.append(stored.astype(_storage(dtype)).view(np.uint8))
-    return np.concatenate([np.zeros(0, np.uint8), *parts]).data
+    raw = np.concatenate([np.zeros(0, np.uint8), *parts])
+    return (_packed6(raw) if dtype.bits == 6 else raw).data
+
+
+def _packed6(values: Array) -> Array:
+    """Elements of 6 bits, one in the low bits of each byte, as a bit stream: the first in the lowest bits."""
+    bits = np.unpackbits(values[:, None], axis=1, count=6, bitorder="little")
+    return np.packbits(bits.reshape(-1), bitorder="little")
 
 
 def split_strings(runs: Iterable[bytes | memoryview]) -> list[bytes]:

@@ -42,7 +42,6 @@ _TYPED_FIELD = dict.fromkeys(DType, INT32_DATA) | {
     DType.UINT64: UINT64_DATA,
     DType.STRING: STRING_DATA,
 }
-_LATER_TYPES = {27: "FLOAT6E2M3", 28: "FLOAT6E3M2"}
 _MAX_RANK = 64  # NumPy's
 _MAX_NBYTES = 1 << 53  # what a JavaScript number counts exactly
 _MAX_DENSE_NBYTES = 1 << 30
@@ -52,20 +51,21 @@ def element_type(code: int, what: str) -> DType:
     """The element type with a TensorProto code; `what` begins the error message.
 
     Raises:
-        NotImplemented: ONNX has the type, this runtime has not. Fail: ONNX has no such type.
+        Fail: ONNX has no such type.
     """
     try:
         return DType.from_code(code)
     except KeyError:
-        if code in _LATER_TYPES:
-            raise NotImplemented(
-                f"{what} has element type {_LATER_TYPES[code]}, which this runtime does not have"
-            ) from None
         raise Fail(f"{what} has element type {code}, which ONNX does not define; export the model again") from None
 
 
+def element_bits(dtype: DType) -> int:
+    """Bits of an element in memory: of a reference for strings."""
+    return dtype.bits or 64
+
+
 def checked_shape(dims: tuple[int, ...], dtype: DType, what: str) -> tuple[int, ...]:
-    """`dims`, where a tensor of them can exist.
+    """`dims`, where NumPy can have an array of them (zeros do not make up for other dimensions that are too large).
 
     Raises:
         Fail: a negative dimension, more than 64 of them, or more than 2^53 bytes.
@@ -74,7 +74,7 @@ def checked_shape(dims: tuple[int, ...], dtype: DType, what: str) -> tuple[int, 
         raise Fail(f"{what} has {len(dims)} dimensions; at most {_MAX_RANK} are supported")
     if any(d < 0 for d in dims):
         raise Fail(f"{what} has shape {list(dims)}; a stored tensor's dimensions are not negative")
-    if 0 not in dims and dtype.nbytes(math.prod(dims)) > _MAX_NBYTES:
+    if math.prod(filter(None, dims)) * element_bits(dtype) > 8 * _MAX_NBYTES:
         raise Fail(f"{what} has shape {list(dims)}, which is more than 2^53 bytes of {dtype.onnx_name}")
     return dims
 
@@ -109,7 +109,7 @@ class TensorRecord:
 
     @property
     def dtype(self) -> DType:
-        """The element type. Raises NotImplemented and Fail as `element_type` does."""
+        """The element type. Raises Fail as `element_type` does."""
         return element_type(self.data_type, self.label)
 
     @property
@@ -185,9 +185,10 @@ class TensorRecord:
 
         if self.dtype is not DType.STRING:
             return decode(self.raw_bytes(external), self.dtype, self.shape)
-        array = np.empty(self.size, object)
+        values = self.strings()
+        array = np.empty(len(values), object)
         try:
-            array[:] = [value.decode() for value in self.strings()]
+            array[:] = [value.decode() for value in values]
         except UnicodeDecodeError as error:
             raise Fail(f"{self.label} has a string that is not UTF-8: {error}") from error
         return array.reshape(self.shape)
@@ -255,7 +256,7 @@ class SparseTensorRecord:
         what = f"sparse tensor {self.name!r}"
         values, indices = self._parts()
         shape = self.shape
-        if values.dtype.nbytes(math.prod(shape)) > _MAX_DENSE_NBYTES:
+        if math.prod(shape) * element_bits(values.dtype) > 8 * _MAX_DENSE_NBYTES:
             raise Fail(f"{what} of shape {list(shape)} has more than {_MAX_DENSE_NBYTES} bytes when dense")
         count = values.size
         if (

@@ -60,11 +60,13 @@ class Limits:
         nbytes: size of the model file.
         messages: nodes, attributes, tensors, types and other messages; bounds memory and time.
         depth: nesting of messages; a subgraph adds three.
+        nodes: nodes of the graph and its subgraphs, once functions are inlined.
     """
 
     nbytes: int = 1 << 40
     messages: int = 500_000
     depth: int = 100
+    nodes: int = 200_000
 
 
 class Run(NamedTuple):

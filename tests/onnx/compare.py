@@ -31,6 +31,8 @@ BITS: dict[int, int] = {
     onnx.TensorProto.UINT4: 4,
     onnx.TensorProto.INT4: 4,
     onnx.TensorProto.FLOAT4E2M1: 4,
+    onnx.TensorProto.FLOAT6E2M3: 6,
+    onnx.TensorProto.FLOAT6E3M2: 6,
     onnx.TensorProto.UINT2: 2,
     onnx.TensorProto.INT2: 2,
 }
@@ -163,11 +165,10 @@ def expected_raw(proto: onnx.TensorProto) -> bytes:
     bits = BITS.get(int(proto.data_type))
     if bits is None:
         return array.tobytes()
-    values = array.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
-    raw = bytearray(-(-values.size * bits // 8))
-    for index, value in enumerate(values.tolist()):
-        raw[index * bits // 8] |= value << (index * bits % 8)
-    return bytes(raw)
+    stream = 0
+    for index, value in enumerate(array.reshape(-1).view(np.uint8).tolist()):
+        stream |= (value & ((1 << bits) - 1)) << (index * bits)
+    return stream.to_bytes(-(-array.size * bits // 8), "little")
 
 
 def compare_tensor(record: TensorRecord, proto: onnx.TensorProto) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NotImplemented, OrtError
+from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import Limits, read_model
 from pyruntime.onnx.records import ModelRecord
 from tests.onnx.compare import compare_model, tensors_of
@@ -71,7 +72,7 @@ def ints_of(values: list[int]) -> TensorProto:
 
 
 def use(data: bytes) -> ModelRecord | None:
-    """Read `data` and every tensor in it; None where this package refuses something in it."""
+    """Read `data` and every tensor in it, import it; None where it cannot be read."""
     record = None
     try:
         record = read_model(data)
@@ -79,6 +80,12 @@ def use(data: bytes) -> ModelRecord | None:
             tensor.to_numpy()
     except OrtError:
         pass
+    if record is not None:
+        try:
+            for constant in import_model(record).graph.constants.values():
+                constant.numpy()
+        except OrtError:
+            pass
     return record
 
 

@@ -1,0 +1,95 @@
+"""Types, tensors and value infos of a model file as the graph's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyruntime.errors import Fail
+from pyruntime.ir import Constant, DeclaredTensor, DeclaredType, Dim, DType, HostKind, TensorType, ValueInfo
+from pyruntime.onnx.external import ExternalData
+from pyruntime.onnx.records import (
+    DimRecord,
+    MapTypeRecord,
+    OpaqueTypeRecord,
+    OptionalTypeRecord,
+    SequenceTypeRecord,
+    SparseTensorTypeRecord,
+    TensorTypeRecord,
+    TypeRecord,
+    ValueInfoRecord,
+)
+from pyruntime.onnx.source import Buffer, ByteSource
+from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord, element_type
+
+__all__ = ["constant", "declared_type", "dense_constant", "value_info"]
+
+
+class _Decoded(ByteSource):
+    """raw_data that is made when somebody asks, and kept."""
+
+    def __init__(self, nbytes: int, decode: Callable[[], Buffer]) -> None:
+        super().__init__(nbytes)
+        self._decode = decode
+        self._raw: memoryview | None = None
+
+    def fetch(self, offset: int, length: int) -> Buffer:
+        if self._raw is None:
+            self._raw = memoryview(self._decode())
+        return self._raw[offset : offset + length]
+
+
+def constant(tensor: TensorRecord, external: ExternalData | None) -> Constant:
+    """The tensor as a constant: a span of the file where it is stored as raw_data, else decoded on demand.
+
+    Raises:
+        Fail, NotImplemented, NoSuchFile: as `TensorRecord.raw_span` does.
+    """
+    if tensor.dtype is DType.STRING:
+        return Constant.from_array(tensor.to_numpy(external), DType.STRING)
+    span = tensor.raw_span(external)
+    kind = TensorType(tensor.dtype, tensor.shape)
+    if span is not None:
+        return Constant(kind, span.source, span.offset)
+    return Constant(kind, _Decoded(tensor.nbytes, lambda: tensor.raw_bytes(external)))
+
+
+def dense_constant(sparse: SparseTensorRecord, external: ExternalData | None) -> Constant:
+    """The dense tensor a sparse one stands for, made on demand. Raises Fail: a shape no tensor has."""
+    if sparse.dtype is DType.STRING:
+        return Constant.from_array(sparse.to_numpy(external), DType.STRING)
+    kind = TensorType(sparse.dtype, sparse.shape)
+    return Constant(kind, _Decoded(kind.nbytes, lambda: sparse.to_tensor(external).raw_bytes()))
+
+
+def _dim(dim: DimRecord) -> Dim:
+    return None if dim == "" or (isinstance(dim, int) and dim < 0) else dim
+
+
+def declared_type(record: TypeRecord | None, what: str) -> DeclaredType | None:
+    """The type a model declares; None where it declares none. Negative dimensions are unknown ones.
+
+    Raises:
+        Fail: an element type ONNX does not define; `what` begins the message.
+    """
+    match record:
+        case None:
+            return None
+        case TensorTypeRecord(code, shape):
+            dims = None if shape is None else tuple(map(_dim, shape))
+            return DeclaredTensor(element_type(code, what), dims)
+        case SparseTensorTypeRecord(code, shape):
+            dims = None if shape is None else tuple(map(_dim, shape))
+            return HostKind("sparse_tensor", DeclaredTensor(element_type(code, what), dims))
+        case SequenceTypeRecord(element):
+            return HostKind("seq", declared_type(element, what))
+        case OptionalTypeRecord(element):
+            return HostKind("optional", declared_type(element, what))
+        case MapTypeRecord(key, value):
+            return HostKind("map", declared_type(value, what), element_type(key, what))
+        case OpaqueTypeRecord():
+            raise Fail(f"{what} has a type only the domain {record.domain!r} knows: {record.name!r}")
+
+
+def value_info(record: ValueInfoRecord, name: str, what: str) -> ValueInfo:
+    """The value called `name` here, with the type the record declares. Raises as `declared_type` does."""
+    return ValueInfo(name, declared_type(record.type, what))
