@@ -120,6 +120,9 @@ class DFTAttribute(_DFT):
     inverse: int = 0
     onesided: int = 0
 
+    def infer(self, x: TensorType, dft_length: TensorType | None = None) -> tuple[TensorType, ...]:  # type: ignore[override]
+        return super().infer(x, dft_length)
+
     def _along(self, given: int | None) -> int:
         return self.axis
 

@@ -24,7 +24,7 @@ class Loop(BodyOp):
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         own, outer = self.split(inputs)
-        bound, cond, *carried = own + [None] * (2 - len(own))
+        bound, cond, *carried = own + [None] * (len(self.body.inputs) - len(own))
         going = cond is None or truth(self, cond)
         trips = None if bound is None else int(bound.value().reshape(()))
         body = Body(self, self.body, outer)
