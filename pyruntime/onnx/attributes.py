@@ -9,8 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.onnx.declared import constant, declared_type, dense_constant
-from pyruntime.onnx.external import ExternalData
+from pyruntime.onnx.declared import Constants, declared_type
 from pyruntime.onnx.records import AttributeRecord, AttributeType, GraphRecord
 from pyruntime.ops.base import Op
 
@@ -32,6 +31,9 @@ _KINDS = {
     "tuple[Graph,...]": AttributeType.GRAPHS,
     "tuple[DeclaredType,...]": AttributeType.TYPE_PROTOS,
 }
+
+_DENSE = {AttributeType.SPARSE_TENSOR: AttributeType.TENSOR, AttributeType.SPARSE_TENSORS: AttributeType.TENSORS}
+_AS_THEY_ARE = (AttributeType.INT, AttributeType.FLOAT, AttributeType.INTS, AttributeType.FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def operator_fields(
     cls: type[Op],
     attributes: Iterable[AttributeRecord],
     body: Callable[[str, GraphRecord], Any],
-    external: ExternalData | None,
+    constants: Constants,
 ) -> dict[str, Any]:
     """The fields of `cls` for a node's attributes; `body` imports the graph of the attribute named.
 
@@ -101,7 +103,7 @@ def operator_fields(
             raise InvalidGraph(f"{cls.op_type} has no attribute {name!r}; it has {have}")
         if name in values:
             raise InvalidGraph(f"attribute {name!r} appears more than once")
-        values[name] = _converted(attribute, known.annotations[name], body, external)
+        values[name] = _converted(attribute, known.annotations[name], body, constants)
     missing = known.required - values.keys()
     if missing:
         raise InvalidGraph(f"the required attribute {min(missing)!r} is missing")
@@ -112,18 +114,16 @@ def _converted(
     attribute: AttributeRecord,
     annotations: tuple[str, ...],
     body: Callable[[str, GraphRecord], Any],
-    external: ExternalData | None,
+    constants: Constants,
 ) -> Any:
     kind, value = attribute.type, attribute.value
-    sparse = kind in (AttributeType.SPARSE_TENSOR, AttributeType.SPARSE_TENSORS)
-    stands_for = {
-        AttributeType.SPARSE_TENSOR: AttributeType.TENSOR,
-        AttributeType.SPARSE_TENSORS: AttributeType.TENSORS,
-    }
-    annotation = next((a for a in annotations if _KINDS.get(a) == stands_for.get(kind, kind)), None)
+    wanted = _DENSE.get(kind, kind)
+    annotation = next((a for a in annotations if _KINDS.get(a) == wanted), None)
     if annotation is None:
         expected = " or ".join(_KINDS[a].name for a in annotations if a in _KINDS)
         raise InvalidGraph(f"attribute {attribute.name!r}: expected {expected}, got {kind.name}")
+    if kind in _AS_THEY_ARE:
+        return value
     what = f"attribute {attribute.name!r}"
 
     def one(item: Any) -> Any:
@@ -135,7 +135,7 @@ def _converted(
         if "Graph" in annotation:
             return body(attribute.name, item)
         if "Constant" in annotation:
-            return dense_constant(item, external) if sparse else constant(item, external)
+            return constants.of(item)
         if "DeclaredType" in annotation:
             return declared_type(item, what)
         return item

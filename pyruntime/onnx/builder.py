@@ -13,11 +13,11 @@ from typing import Any
 from pyruntime.errors import Fail, InvalidGraph, NotImplemented, OrtError
 from pyruntime.ir import Graph, Node, ValueInfo
 from pyruntime.onnx.attributes import operator_fields, signature
-from pyruntime.onnx.declared import constant, dense_constant, value_info
+from pyruntime.onnx.declared import Constants, value_info
 from pyruntime.onnx.external import ExternalData
 from pyruntime.onnx.order import ordered
 from pyruntime.onnx.records import AttributeType, FunctionRecord, GraphRecord, NodeRecord, OperatorSetId
-from pyruntime.onnx.scope import Argument, Frame, FunctionKey, Target
+from pyruntime.onnx.scope import LONGEST_NAME, Argument, Frame, FunctionKey, Target
 from pyruntime.onnx.wire import Limits
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import op_class
@@ -25,6 +25,7 @@ from pyruntime.ops.registry import op_class
 __all__ = ["GraphBuilder", "plain_domain", "versions"]
 
 _MAX_LISTED = 10
+_PARTS_OF_A_NODE = 16
 
 
 def plain_domain(domain: str) -> str:
@@ -57,11 +58,12 @@ class GraphBuilder:
         overridable: bool,
     ) -> None:
         self._opsets = opsets
-        self._external = external
+        self._constants = Constants(external)
         self._limits = limits
         self._overridable = overridable
         self._nodes = 0
         self._labels: Counter[str] = Counter()
+        self._classes: dict[tuple[str, str, int], type[Op]] = {}
         self._unknown: dict[tuple[str, str, int], str] = {}
         self._functions: dict[FunctionKey, FunctionRecord] = {}
         for function in functions:
@@ -86,6 +88,8 @@ class GraphBuilder:
     def _fill(self, frame: Frame, record: GraphRecord) -> None:
         """Put a graph's values and nodes into the frame's target."""
         graph, names = frame.target.graph, frame.names
+        if frame.outer is not None:
+            self._spend(record.input, record.output, record.initializer, record.sparse_initializer, record.value_info)
         initializers = {t.name for t in record.initializer} | {s.name for s in record.sparse_initializer}
         self._declare(frame, record)
         top = frame.target.around is None
@@ -97,10 +101,10 @@ class GraphBuilder:
                 graph.overridable.append(info)
         for tensor in record.initializer:
             if tensor.name:
-                graph.constants[names[tensor.name]] = constant(tensor, self._external)
+                graph.constants[names[tensor.name]] = self._constants.of(tensor)
         for sparse in record.sparse_initializer:
             if sparse.name:
-                graph.constants[names[sparse.name]] = dense_constant(sparse, self._external)
+                graph.constants[names[sparse.name]] = self._constants.of(sparse)
         for node in record.node:
             self._node(frame, node)
         graph.outputs = [self._output(frame, value) for value in record.output]
@@ -147,12 +151,7 @@ class GraphBuilder:
 
     def _node(self, frame: Frame, node: NodeRecord) -> None:
         """Put a node, or the nodes of the function it calls, into the frame's target."""
-        self._nodes += 1
-        if self._nodes > self._limits.nodes:
-            raise Fail(
-                f"the model has more than {self._limits.nodes} nodes, with its functions inlined; "
-                "raise the limit `nodes` if it is trusted"
-            )
+        self._spend(node.input, node.output, node.attribute)
         try:
             inputs = [self._input(frame, name) for name in node.input]
             outputs = tuple([frame.names[name] if name else "" for name in node.output])
@@ -164,6 +163,15 @@ class GraphBuilder:
                 self._operator(frame, node, inputs, outputs)
         except OrtError as error:
             raise type(error)(f"{_label(node)}: {error}") from error
+
+    def _spend(self, *parts: Sequence[object]) -> None:
+        """Count a node. Long lists count too, as a function repeats them with every call. Raises Fail: too many."""
+        self._nodes += 1 + sum(map(len, parts)) // _PARTS_OF_A_NODE
+        if self._nodes > self._limits.nodes:
+            raise Fail(
+                f"the model has more than {self._limits.nodes} nodes, with its functions inlined; "
+                "raise the limit `nodes` if it is trusted"
+            )
 
     def _input(self, frame: Frame, name: str) -> str:
         if not name:
@@ -180,10 +188,8 @@ class GraphBuilder:
         opset = frame.opsets.get(domain)
         if opset is None:
             raise InvalidGraph(f"the model does not import the operator set {domain or 'ai.onnx'!r}; export it again")
-        try:
-            cls = op_class(node.op_type, domain, opset)
-        except NotImplemented as error:
-            self._unknown.setdefault((domain, node.op_type, opset), f"{_label(node)}: {error}")
+        cls = self._class(node, domain, opset)
+        if cls is None:
             return
         attributes = list(self._attributes(frame, node))
         given = {a.record.name: a.frame for a in attributes}
@@ -193,7 +199,7 @@ class GraphBuilder:
             self._fill(lexical, record)
             return lexical.target.graph
 
-        values = operator_fields(cls, [a.record for a in attributes], body, self._external)
+        values = operator_fields(cls, [a.record for a in attributes], body, self._constants)
         while inputs and not inputs[-1]:
             inputs.pop()
         _check_arity(cls, len(inputs))
@@ -202,6 +208,17 @@ class GraphBuilder:
         op = _made(cls, values, outputs)
         read = frame.target.read((*inputs, *captured))
         frame.target.graph.nodes.append(Node(op, read, outputs, frame.name_of(node.name) if node.name else ""))
+
+    def _class(self, node: NodeRecord, domain: str, opset: int) -> type[Op] | None:
+        """The operator's class; None, noted for the end, where there is none."""
+        key = (node.op_type, domain, opset)
+        if key not in self._classes:
+            try:
+                self._classes[key] = op_class(*key)
+            except NotImplemented as error:
+                self._unknown.setdefault(key, f"{_label(node)}: {error}")
+                return None
+        return self._classes[key]
 
     def _attributes(self, frame: Frame, node: NodeRecord) -> Iterator[Argument]:
         """A node's attributes, references replaced by what the function's caller gave; left out where it gave none."""
@@ -239,6 +256,9 @@ class GraphBuilder:
                 f"the function has {len(function.input)} inputs and {len(function.output)} outputs, "
                 f"the node {len(inputs)} and {len(outputs)}"
             )
+        self._spend(
+            function.input, function.output, function.attribute, function.attribute_proto, function.opset_import
+        )
         arguments = {a.record.name: a for a in self._attributes(frame, node)}
         inner = frame.call(key, self._call_label(node), {**self._opsets, **versions(function.opset_import)}, arguments)
         declared = {*function.attribute, *(a.name for a in function.attribute_proto)}
@@ -278,7 +298,7 @@ class GraphBuilder:
         frame.target.graph.nodes.append(Node(identity(), frame.target.read([name]), (output,), frame.name_of(source)))
 
     def _call_label(self, node: NodeRecord) -> str:
-        label = node.name or node.op_type
+        label = (node.name or node.op_type)[-LONGEST_NAME:]
         self._labels[label] += 1
         return label if self._labels[label] == 1 else f"{label}_{self._labels[label]}"
 
@@ -301,7 +321,8 @@ def _check_arity(cls: type[Op], count: int) -> None:
 
 
 def _label(node: NodeRecord) -> str:
-    return f"node {node.name or next(filter(None, node.output), '?')!r} ({node.op_type})"
+    name = node.name or next(filter(None, node.output), "?")
+    return f"node {name[-LONGEST_NAME:]!r} ({node.op_type[:LONGEST_NAME]})"
 
 
 def _shown(key: FunctionKey) -> str:

@@ -21,7 +21,7 @@ from pyruntime.onnx.records import (
 from pyruntime.onnx.source import Buffer, ByteSource
 from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord, element_type
 
-__all__ = ["constant", "declared_type", "dense_constant", "value_info"]
+__all__ = ["Constants", "declared_type", "value_info"]
 
 
 class _Decoded(ByteSource):
@@ -38,27 +38,40 @@ class _Decoded(ByteSource):
         return self._raw[offset : offset + length]
 
 
-def constant(tensor: TensorRecord, external: ExternalData | None) -> Constant:
-    """The tensor as a constant: a span of the file where it is stored as raw_data, else decoded on demand.
+class Constants:
+    """The constants of tensor records, each made once however often functions repeat it."""
 
-    Raises:
-        Fail, NotImplemented, NoSuchFile: as `TensorRecord.raw_span` does.
-    """
-    if tensor.dtype is DType.STRING:
-        return Constant.from_array(tensor.to_numpy(external), DType.STRING)
-    span = tensor.raw_span(external)
-    kind = TensorType(tensor.dtype, tensor.shape)
-    if span is not None:
-        return Constant(kind, span.source, span.offset)
-    return Constant(kind, _Decoded(tensor.nbytes, lambda: tensor.raw_bytes(external)))
+    def __init__(self, external: ExternalData | None) -> None:
+        self._external = external
+        self._made: dict[int, tuple[TensorRecord | SparseTensorRecord, Constant]] = {}
 
+    def of(self, tensor: TensorRecord | SparseTensorRecord) -> Constant:
+        """The tensor: a span of the file where it is stored as raw_data, else decoded on demand.
 
-def dense_constant(sparse: SparseTensorRecord, external: ExternalData | None) -> Constant:
-    """The dense tensor a sparse one stands for, made on demand. Raises Fail: a shape no tensor has."""
-    if sparse.dtype is DType.STRING:
-        return Constant.from_array(sparse.to_numpy(external), DType.STRING)
-    kind = TensorType(sparse.dtype, sparse.shape)
-    return Constant(kind, _Decoded(kind.nbytes, lambda: sparse.to_tensor(external).raw_bytes()))
+        Raises:
+            Fail, NotImplemented, NoSuchFile: as `TensorRecord.raw_span` does.
+        """
+        if id(tensor) not in self._made:
+            made = self._dense(tensor) if isinstance(tensor, TensorRecord) else self._sparse(tensor)
+            self._made[id(tensor)] = tensor, made
+        return self._made[id(tensor)][1]
+
+    def _dense(self, tensor: TensorRecord) -> Constant:
+        dtype, external = tensor.dtype, self._external
+        if dtype is DType.STRING:
+            return Constant.from_array(tensor.to_numpy(external), dtype)
+        span = tensor.raw_span(external)
+        kind = TensorType(dtype, tensor.shape)
+        if span is not None:
+            return Constant(kind, span.source, span.offset)
+        return Constant(kind, _Decoded(kind.nbytes, lambda: tensor.raw_bytes(external)))
+
+    def _sparse(self, tensor: SparseTensorRecord) -> Constant:
+        dtype, external = tensor.dtype, self._external
+        if dtype is DType.STRING:
+            return Constant.from_array(tensor.to_numpy(external), dtype)
+        kind = TensorType(dtype, tensor.shape)
+        return Constant(kind, _Decoded(kind.nbytes, lambda: tensor.to_tensor(external).raw_bytes()))
 
 
 def _dim(dim: DimRecord) -> Dim:

@@ -62,8 +62,10 @@ class ExternalDirectory:
         self._open: dict[str, ByteSource] = {}
 
     @staticmethod
-    def of_model(path: str | os.PathLike[str]) -> ExternalDirectory:
-        """The files beside the model at `path`."""
+    def beside(path: str | os.PathLike[str]) -> ExternalDirectory:
+        """The directory `path`, or the files beside the model `path`."""
+        if os.path.isdir(path):
+            return ExternalDirectory(path)
         return ExternalDirectory(os.path.dirname(os.path.abspath(path)), path)
 
     def resolve(self, location: str) -> ByteSource:

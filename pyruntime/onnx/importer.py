@@ -59,6 +59,8 @@ def import_model(
 ) -> ImportedModel:
     """The graph of a model; its external data is in `files` by name or, failing that, in `folder`.
 
+    `folder` may also be the path of the model: then its directory, or where that path is a link, its target's.
+
     Raises:
         InvalidProtobuf: there is no graph.
         NotImplemented: operators this runtime does not have; the message names all of them, with a node each.
@@ -69,7 +71,7 @@ def import_model(
     if model.graph is None:
         raise InvalidProtobuf("the file has no graph, so it is not an ONNX model; check that it is the right file")
     ir_version, opsets = _checked_versions(model)
-    directory = ExternalDirectory(folder) if folder is not None else None
+    directory = None if folder is None else ExternalDirectory.beside(folder)
     external = ExternalFiles(files or {}, directory) if files or directory else None
     builder = GraphBuilder(
         model.functions, opsets, external, limits or Limits(), overridable=ir_version >= _FIRST_IR_WITH_DEFAULTS

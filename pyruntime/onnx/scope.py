@@ -16,13 +16,13 @@ from pyruntime.errors import Fail
 from pyruntime.ir import Graph
 from pyruntime.onnx.records import AttributeRecord
 
-__all__ = ["Argument", "Frame", "FunctionKey", "Target"]
+__all__ = ["LONGEST_NAME", "Argument", "Frame", "FunctionKey", "Target"]
 
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name and overload of a function."""
 
 _MAX_DEPTH = 64
-_LONGEST = 160  # names are made of names: this bounds what hostile ones add up to
+LONGEST_NAME = 160  # names are made of names: this bounds what hostile ones add up to
 
 
 @dataclass(eq=False, slots=True)
@@ -101,7 +101,7 @@ class Frame:
 
     def name_of(self, text: str) -> str:
         """A name in the target for something the model calls `text`."""
-        return self.prefix + text[-_LONGEST:] if self.prefix else text
+        return self.prefix + text[-LONGEST_NAME:] if self.prefix else text
 
     def within(self, target: Target) -> Frame:
         """A frame for a subgraph that goes to `target`. Raises Fail: nested too deep."""
@@ -109,7 +109,7 @@ class Frame:
 
     def call(self, key: FunctionKey, label: str, opsets: Mapping[str, int], arguments: Mapping[str, Argument]) -> Frame:
         """A frame for the body of a function. Raises Fail: nested too deep."""
-        prefix = f"{self.prefix}{label}"[-_LONGEST:] + "/"
+        prefix = f"{self.prefix}{label}"[-LONGEST_NAME:] + "/"
         return Frame(self.target, {}, None, opsets, arguments, prefix, (*self.calls, key), self._deeper())
 
     def _deeper(self) -> int:

@@ -47,8 +47,8 @@ _MAX_NBYTES = 1 << 53  # what a JavaScript number counts exactly
 _MAX_DENSE_NBYTES = 1 << 30
 
 
-def element_type(code: int, what: str) -> DType:
-    """The element type with a TensorProto code; `what` begins the error message.
+def element_type(code: int, what: object) -> DType:
+    """The element type with a TensorProto code; `what` as text begins the error message.
 
     Raises:
         Fail: ONNX has no such type.
@@ -64,7 +64,7 @@ def element_bits(dtype: DType) -> int:
     return dtype.bits or 64
 
 
-def checked_shape(dims: tuple[int, ...], dtype: DType, what: str) -> tuple[int, ...]:
+def checked_shape(dims: tuple[int, ...], dtype: DType, what: object) -> tuple[int, ...]:
     """`dims`, where NumPy can have an array of them (zeros do not make up for other dimensions that are too large).
 
     Raises:
@@ -102,20 +102,19 @@ class TensorRecord:
         """True where the elements are in another file."""
         return self.data_location == 1
 
-    @property
-    def label(self) -> str:
+    def __str__(self) -> str:
         """How error messages name this tensor."""
         return f"tensor {self.name!r}"
 
     @property
     def dtype(self) -> DType:
         """The element type. Raises Fail as `element_type` does."""
-        return element_type(self.data_type, self.label)
+        return element_type(self.data_type, self)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """`dims`, checked. Raises Fail as `checked_shape` does."""
-        return checked_shape(self.dims, self.dtype, self.label)
+        return checked_shape(self.dims, self.dtype, self)
 
     @property
     def size(self) -> int:
@@ -134,12 +133,13 @@ class TensorRecord:
             Fail: there is not one value for each element, or the other file is not to be had.
             NotImplemented: a segment of a larger tensor.
         """
-        dtype, nbytes = self.dtype, self.nbytes
+        dtype = self.dtype
+        nbytes = dtype.nbytes(math.prod(checked_shape(self.dims, dtype, self)))
         if self.segment:
-            raise NotImplemented(f"{self.label} is a segment of a larger tensor; store it in one piece")
+            raise NotImplemented(f"{self} is a segment of a larger tensor; store it in one piece")
         if dtype is DType.STRING:
             if self.is_external or self.raw is not None:
-                raise Fail(f"{self.label} keeps its strings in raw bytes; ONNX has them in string_data alone")
+                raise Fail(f"{self} keeps its strings in raw bytes; ONNX has them in string_data alone")
             return None
         if self.is_external:
             span = self._external_span(external, nbytes)
@@ -154,7 +154,7 @@ class TensorRecord:
             span = Span(self.source, self.runs[0].offset, self.runs[0].length) if self.runs else Span(self.source, 0, 0)
         if span.length != nbytes:
             raise Fail(
-                f"{self.label} is {dtype.onnx_name}{list(self.dims)}, {nbytes} bytes, but {span.length} are stored; "
+                f"{self} is {dtype.onnx_name}{list(self.dims)}, {nbytes} bytes, but {span.length} are stored; "
                 "the file is damaged"
             )
         return span
@@ -162,7 +162,7 @@ class TensorRecord:
     def raw_bytes(self, external: ExternalData | None = None) -> Buffer:
         """The elements as raw_data. Raises as `raw_span` does, and InvalidArgument for strings."""
         if self.dtype is DType.STRING:
-            raise InvalidArgument(f"{self.label} is of strings, which have no raw_data; use to_numpy()")
+            raise InvalidArgument(f"{self} is of strings, which have no raw_data; use to_numpy()")
         span = self.raw_span(external)
         return self._decode() if span is None else span.read()
 
@@ -174,7 +174,7 @@ class TensorRecord:
         self._require_field(STRING_DATA)
         values = split_strings([self.source.read(r.offset, r.length) for r in self.runs])
         if len(values) != self.size:
-            raise Fail(f"{self.label} is string{list(self.dims)}, {self.size} elements, but {len(values)} are stored")
+            raise Fail(f"{self} is string{list(self.dims)}, {self.size} elements, but {len(values)} are stored")
         return values
 
     def to_numpy(self, external: ExternalData | None = None) -> Array:
@@ -190,7 +190,7 @@ class TensorRecord:
         try:
             array[:] = [value.decode() for value in values]
         except UnicodeDecodeError as error:
-            raise Fail(f"{self.label} has a string that is not UTF-8: {error}") from error
+            raise Fail(f"{self} has a string that is not UTF-8: {error}") from error
         return array.reshape(self.shape)
 
     def _decode(self) -> Buffer:
@@ -199,11 +199,11 @@ class TensorRecord:
         dtype, field = self.dtype, _TYPED_FIELD[self.dtype]
         self._require_field(field)
         raw = decode_runs(
-            [(self.source.read(r.offset, r.length), r.packed) for r in self.runs], field, dtype, self.label
+            [(self.source.read(r.offset, r.length), r.packed) for r in self.runs], field, dtype, str(self)
         )
         if len(raw) != self.nbytes:
             raise Fail(
-                f"{self.label} is {dtype.onnx_name}{list(self.dims)}, {self.nbytes} bytes, but {_FIELD_NAMES[field]} "
+                f"{self} is {dtype.onnx_name}{list(self.dims)}, {self.nbytes} bytes, but {_FIELD_NAMES[field]} "
                 f"has {len(raw)}; the file is damaged"
             )
         return raw
@@ -212,14 +212,14 @@ class TensorRecord:
         for run in self.runs:
             if run.field != field:
                 raise Fail(
-                    f"{self.label} is {self.dtype.onnx_name}, which is stored in {_FIELD_NAMES[field]}, but it has "
+                    f"{self} is {self.dtype.onnx_name}, which is stored in {_FIELD_NAMES[field]}, but it has "
                     f"{_FIELD_NAMES[run.field]}; export the model again"
                 )
 
     def _external_span(self, external: ExternalData | None, nbytes: int) -> Span:
         from pyruntime.onnx.external import locate
 
-        return locate(dict(self.external), nbytes, external, self.label)
+        return locate(dict(self.external), nbytes, external, str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +229,10 @@ class SparseTensorRecord:
     values: TensorRecord | None
     indices: TensorRecord | None
     dims: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """How error messages name this tensor."""
+        return f"sparse tensor {self.name!r}"
 
     @property
     def name(self) -> str:
@@ -243,7 +247,7 @@ class SparseTensorRecord:
     @property
     def shape(self) -> tuple[int, ...]:
         """`dims`, checked. Raises Fail as `checked_shape` does."""
-        return checked_shape(self.dims, self.dtype, f"sparse tensor {self.name!r}")
+        return checked_shape(self.dims, self.dtype, self)
 
     def to_numpy(self, external: ExternalData | None = None) -> Array:
         """The dense tensor in its NumPy carrier.
@@ -253,11 +257,10 @@ class SparseTensorRecord:
         """
         import numpy as np
 
-        what = f"sparse tensor {self.name!r}"
         values, indices = self._parts()
         shape = self.shape
         if math.prod(shape) * element_bits(values.dtype) > 8 * _MAX_DENSE_NBYTES:
-            raise Fail(f"{what} of shape {list(shape)} has more than {_MAX_DENSE_NBYTES} bytes when dense")
+            raise Fail(f"{self} of shape {list(shape)} has more than {_MAX_DENSE_NBYTES} bytes when dense")
         count = values.size
         if (
             len(values.shape) != 1
@@ -265,18 +268,18 @@ class SparseTensorRecord:
             or indices.shape not in ((count,), (count, len(shape)))
         ):
             raise Fail(
-                f"{what}: expected values [NNZ] and int64 indices [NNZ] or [NNZ, {len(shape)}], got values "
+                f"{self}: expected values [NNZ] and int64 indices [NNZ] or [NNZ, {len(shape)}], got values "
                 f"{list(values.dims)} and {indices.dtype.onnx_name} indices {list(indices.dims)}"
             )
         where = indices.to_numpy(external)
         bounds = np.array(shape if where.ndim == 2 else math.prod(shape), np.int64)
         if bool(((where < 0) | (where >= bounds)).any()):
-            raise Fail(f"{what} of shape {list(shape)} has an index outside it")
+            raise Fail(f"{self} of shape {list(shape)} has an index outside it")
         if where.ndim == 2:
             strides = np.array([math.prod(shape[axis + 1 :]) for axis in range(len(shape))], np.int64)
             where = (where * strides).sum(axis=1)
         if bool((np.diff(where) <= 0).any()):
-            raise Fail(f"{what} has indices that are not in ascending order")
+            raise Fail(f"{self} has indices that are not in ascending order")
         stored = values.to_numpy(external)
         dense = np.full(shape, "", object) if values.dtype is DType.STRING else np.zeros(shape, stored.dtype)
         dense.reshape(-1)[where] = stored
@@ -287,11 +290,11 @@ class SparseTensorRecord:
         from pyruntime.ir.encoding import encode
 
         if self.dtype is DType.STRING:
-            raise NotImplemented(f"sparse tensor {self.name!r} is of strings; store it dense")
+            raise NotImplemented(f"{self} is of strings; store it dense")
         source = MemorySource(encode(self.to_numpy(external), self.dtype))
         return TensorRecord(source, self.dims, self.dtype.code, (), self.name, (0, source.size), (), 0, False)
 
     def _parts(self) -> tuple[TensorRecord, TensorRecord]:
         if self.values is None or self.indices is None:
-            raise Fail(f"sparse tensor {self.name!r} lacks its values or its indices")
+            raise Fail(f"{self} lacks its values or its indices")
         return self.values, self.indices

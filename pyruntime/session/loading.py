@@ -16,7 +16,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None]:
-    """The model's bytes, and the directory its external data may be in (None: nowhere).
+    """The model's bytes, and the path beside which its external data may be (None: nowhere).
 
     Raises:
         NoSuchFile: the path or URL is not there. NoModel: nothing was given. InvalidArgument: not a model.
@@ -29,7 +29,7 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
             return await _fetch(text, progress), None
         if not os.path.exists(text):
             raise NoSuchFile(f"Load model from {text!r} failed: the file does not exist")
-        return open_file(text), os.path.dirname(os.path.abspath(str(text)))
+        return open_file(text), os.path.abspath(str(text))
     return source_of(model), None
 
 

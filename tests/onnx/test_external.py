@@ -57,7 +57,7 @@ def test_directory__model_saved_by_onnx__equals_onnx_load(tmp_path: Path) -> Non
     onnx.save_model(
         model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="data/w.bin", size_threshold=0
     )
-    external = ExternalDirectory.of_model(tmp_path / "m.onnx")
+    external = ExternalDirectory.beside(tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx").graph
     assert graph is not None and all(t.is_external for t in graph.initializer)
     for record, array in zip(graph.initializer, arrays, strict=True):
@@ -180,7 +180,7 @@ def test_directory__model_and_weights_both_links_into_a_store__are_followed(tmp_
     (blobs / "b2").write_bytes(VALUES.tobytes())
     (snapshot / "model.onnx").symlink_to("../../blobs/a1")
     (snapshot / "model.onnx_data").symlink_to("../../blobs/b2")
-    external = ExternalDirectory.of_model(snapshot / "model.onnx")
+    external = ExternalDirectory.beside(snapshot / "model.onnx")
     np.testing.assert_array_equal(tensor(location="model.onnx_data").to_numpy(external), VALUES)
     with pytest.raises(Fail, match="a link that leaves"):
         tensor(location="model.onnx_data").to_numpy(ExternalDirectory(snapshot))

@@ -178,6 +178,23 @@ def test_function__doubling_at_every_level__meets_the_limit_of_nodes() -> None:
         imported(model([node("F39", ["x"], ["y"], domain="f")], functions=made), limits=Limits(nodes=5000))
 
 
+@pytest.mark.parametrize(("inputs", "node_inputs"), [(50_000, 1), (1, 50_000)])
+def test_function__long_lists_repeated_by_every_call__count_against_the_limit(inputs: int, node_inputs: int) -> None:
+    body = node("Max", ["i0"] * node_inputs, ["b"])
+    made = function("F", [f"i{n}" for n in range(inputs)], ["b"], [body])
+    calls = [node("F", ["x"], [f"v{n}" if n < 9999 else "y"], domain="f") for n in range(10_000)]
+    with pytest.raises(Fail, match="more than 200000 nodes"):
+        imported(model(calls, functions=[made]))
+
+
+def test_function__tensor_inside__is_one_constant_for_all_calls() -> None:
+    body = [node("Constant", [], ["w"], value=of([1.0], "")), node("Add", ["a", "w"], ["b"])]
+    nodes = [node("F", ["x"], ["t"], domain="f"), node("F", ["t"], ["y"], domain="f")]
+    graph = imported(model(nodes, functions=[function("F", ["a"], ["b"], body)])).graph
+    first, second = (n.op.value for n in graph.nodes if n.op.op_type == "Constant")  # type: ignore[attr-defined]
+    assert first is second
+
+
 def test_function__chain_of_a_thousand__is_refused() -> None:
     made = [function("F0", ["a"], ["b"], [node("Neg", ["a"], ["b"])])]
     made += [function(f"F{n}", ["a"], ["b"], [node(f"F{n - 1}", ["a"], ["b"], domain="f")]) for n in range(1, 1000)]
