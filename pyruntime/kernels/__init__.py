@@ -2,7 +2,7 @@
 
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Role, Target, constant, inp, out, scratch
 from pyruntime.kernels.kernel import Binding, Kernel
-from pyruntime.kernels.map import Source, elementwise, gather_map, group_map
+from pyruntime.kernels.map import Source, elementwise, for_each, gather_map, group_map
 from pyruntime.kernels.movement import Unit, fill, move, strided_copy
 from pyruntime.kernels.storage import bits_type, group, lanes
 from pyruntime.kernels.template import params_of, template
@@ -22,6 +22,7 @@ __all__ = [
     "constant",
     "elementwise",
     "fill",
+    "for_each",
     "gather_map",
     "group",
     "group_map",

@@ -66,6 +66,8 @@ def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
         var = kernel.bindings[shared[i]].name
         if shared[i] == i:
             words = storage.word_type(binding.dtype, storage.is_grouped(binding.name, kernel.body))
+            if f"(&{binding.name}[" in kernel.body:
+                words = f"atomic<{words}>"
             slot = len(declared)
             declared.append(f"@group(0) @binding({slot}) var<storage, read_write> {var}: array<{words}>;")
         helpers.append(storage.accessors(binding.name, var, binding.dtype, kernel.body))

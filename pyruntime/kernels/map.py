@@ -22,7 +22,7 @@ from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.params import Fields, declare, pack
 from pyruntime.kernels.storage import group
 
-__all__ = ["Source", "Values", "elementwise", "gather_map", "group_map"]
+__all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
 
 Scalars = Mapping[str, float | int]
 Values = Mapping[str, float | int | Sequence[int]]
@@ -107,6 +107,40 @@ def gather_map(
     functions = "\n\n".join(filter(None, (helpers, made)))
     store = f"store{count}_y(g, {elements});"
     return group_map(target, name, y, sources, store, fields, values, functions, flops)
+
+
+def for_each(
+    target: Target,
+    name: str,
+    count: int,
+    reads: Mapping[str, Operand],
+    writes: Mapping[str, Operand],
+    statements: str,
+    fields: Fields = (),
+    values: Values | None = None,
+    helpers: str = "",
+) -> Dispatch:
+    """A kernel whose invocation `i` < `count` runs the WGSL `statements`: for writes to places computed from `i`.
+
+    No two invocations may write the same word, except atomically.
+
+    Args:
+        reads, writes: tensors by the names their accessors have.
+        fields, values, helpers: as `gather_map` has them.
+    """
+    all_fields: Fields = (("count", "u32"), *fields)
+    main = (
+        f"@compute @workgroup_size({WORKGROUP})\n"
+        "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
+        f"  let i = global_index(gid, nwg, {WORKGROUP}u);\n"
+        "  if (i >= params.count) { return; }\n"
+        f"  {statements.strip()}\n}}"
+    )
+    body = "\n\n".join(filter(None, (declare(all_fields), helpers.strip(), main)))
+    types = ({n: o.type.dtype for n, o in operands.items()} for operands in (reads, writes))
+    kernel = Kernel(name, body, bindings(*types))
+    params = pack(all_fields, {"count": count, **(values or {})})
+    return Dispatch(kernel, (*reads.values(), *writes.values()), target.grid(count), params)
 
 
 def elementwise(

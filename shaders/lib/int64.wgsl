@@ -11,6 +11,19 @@ fn i64_low(x: vec2<u32>) -> i32 {
   return bitcast<i32>(x.x);
 }
 
+// As 32 bits; beyond them the nearest end.
+fn i64_saturate(x: vec2<u32>) -> i32 {
+  let low = bitcast<i32>(x.x);
+  if (bitcast<i32>(x.y) == (low >> 31u)) { return low; }
+  return select(0x7fffffff, -0x7fffffff - 1, (x.y >> 31u) == 1u);
+}
+
+// As i32; beyond it the greatest one.
+fn u64_saturate(x: vec2<u32>) -> i32 {
+  if (x.y != 0u || x.x > 0x7fffffffu) { return 0x7fffffff; }
+  return i32(x.x);
+}
+
 fn i64_neg(a: vec2<u32>) -> vec2<u32> {
   let low = ~a.x + 1u;
   return vec2<u32>(low, ~a.y + u32(low == 0u));
@@ -123,15 +136,110 @@ fn i64_to_f32(a: vec2<u32>) -> f32 {
   return u64_to_f32(a);
 }
 
-// Truncated toward zero; |x| must be below 2^63.
+// Truncated toward zero; NaN and what does not fit give -2^63, as x86 has it.
 fn i64_of_f32(x: f32) -> vec2<u32> {
-  let magnitude = abs(trunc(x));
-  let bits = bitcast<u32>(magnitude);
-  let exponent = i32(bits >> 23u) - 150;
-  let mantissa = vec2<u32>((bits & 0x7fffffu) | 0x800000u, 0u);
-  var value = vec2<u32>(0u, 0u);
-  if (exponent >= 0) { value = u64_shl(mantissa, u32(exponent)); } else { value = u64_shr(mantissa, u32(-exponent)); }
-  if (magnitude < 1.0) { value = vec2<u32>(0u, 0u); }
-  if (is_negative(x)) { return i64_neg(value); }
+  let bits = bitcast<u32>(x);
+  let body = bits & 0x7fffffffu;
+  if (body >= 0x5f000000u) { return vec2<u32>(0u, 0x80000000u); }
+  if (body < 0x3f800000u) { return vec2<u32>(0u, 0u); }
+  let exponent = body >> 23u;
+  let mantissa = vec2<u32>((body & 0x7fffffu) | 0x800000u, 0u);
+  let value = select(u64_shr(mantissa, 150u - exponent), u64_shl(mantissa, exponent - 150u), exponent >= 150u);
+  if ((bits >> 31u) == 1u) { return i64_neg(value); }
   return value;
+}
+
+// Truncated toward zero; below 2^63 as i64_of_f32, from 2^64 on 0.
+fn u64_of_f32(x: f32) -> vec2<u32> {
+  let bits = bitcast<u32>(x);
+  if (bits < 0x5f000000u || bits > 0x7f800000u) { return i64_of_f32(x); }
+  if (bits >= 0x5f800000u) { return vec2<u32>(0u, 0u); }
+  return vec2<u32>(0u, ((bits & 0x7fffffu) | 0x800000u) << 8u);
+}
+
+fn i64_max(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  return select(a, b, i64_lt(a, b));
+}
+
+fn i64_min(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  return select(a, b, i64_lt(b, a));
+}
+
+fn u64_max(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  return select(a, b, u64_lt(a, b));
+}
+
+fn u64_min(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  return select(a, b, u64_lt(b, a));
+}
+
+fn i64_sign(a: vec2<u32>) -> vec2<u32> {
+  if ((a.y >> 31u) == 1u) { return vec2<u32>(0xffffffffu, 0xffffffffu); }
+  return u64_sign(a);
+}
+
+fn u64_sign(a: vec2<u32>) -> vec2<u32> {
+  return vec2<u32>(u32((a.x | a.y) != 0u), 0u);
+}
+
+fn i64_relu(a: vec2<u32>) -> vec2<u32> {
+  return select(a, vec2<u32>(0u, 0u), (a.y >> 31u) == 1u);
+}
+
+fn u64_div(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  return u64_divmod(a, b).xy;
+}
+
+// x mod 0 = 0, as NumPy.
+fn u64_mod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  if (b.x == 0u && b.y == 0u) { return b; }
+  return u64_divmod(a, b).zw;
+}
+
+// Remainder with the sign of the dividend; 0 for b = 0.
+fn i64_fmod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  if (b.x == 0u && b.y == 0u) { return b; }
+  return i64_rem(a, b);
+}
+
+// Remainder with the sign of the divisor; 0 for b = 0.
+fn i64_mod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  let r = i64_fmod(a, b);
+  if ((r.x | r.y) != 0u && ((r.y ^ b.y) >> 31u) == 1u) { return i64_add(r, b); }
+  return r;
+}
+
+// Arithmetic shift to the right; n >= 64 leaves copies of the sign.
+fn i64_shr(a: vec2<u32>, n: u32) -> vec2<u32> {
+  let high = bitcast<i32>(a.y);
+  if (n >= 32u) { return vec2<u32>(bitcast<u32>(high >> min(n - 32u, 31u)), bitcast<u32>(high >> 31u)); }
+  if (n == 0u) { return a; }
+  return vec2<u32>((a.x >> n) | (a.y << (32u - n)), bitcast<u32>(high >> n));
+}
+
+// A 64-bit shift count as 32 bits: anything from 2^32 on (negative ones too) shifts everything out.
+fn u64_shift_count(n: vec2<u32>) -> u32 {
+  return select(n.x, 64u, n.y != 0u);
+}
+
+// x^n modulo 2^64.
+fn u64_pow(x: vec2<u32>, n: vec2<u32>) -> vec2<u32> {
+  var r = vec2<u32>(1u, 0u);
+  var square = x;
+  var left = n;
+  for (var i = 0u; i < 64u; i++) {
+    if ((left.x | left.y) == 0u) { break; }
+    if ((left.x & 1u) == 1u) { r = i64_mul(r, square); }
+    square = i64_mul(square, square);
+    left = u64_shr(left, 1u);
+  }
+  return r;
+}
+
+// x^n modulo 2^64; a negative power is 0 unless x is 1 or -1.
+fn i64_pow(x: vec2<u32>, n: vec2<u32>) -> vec2<u32> {
+  if ((n.y >> 31u) == 0u) { return u64_pow(x, n); }
+  if (i64_eq(x, vec2<u32>(1u, 0u))) { return x; }
+  if (i64_eq(x, vec2<u32>(0xffffffffu, 0xffffffffu))) { return u64_pow(x, n & vec2<u32>(1u, 0u)); }
+  return vec2<u32>(0u, 0u);
 }

@@ -1,0 +1,40 @@
+"""Conversions between NumPy number types, the same on every platform.
+
+Floats become integers by truncation. What an integer cannot hold is undefined in ONNX and differs between processors
+in NumPy; here it is what x86 gives (and so onnxruntime there): the least value for int32 and int64, the low bits of
+the int32 for narrower types; uint32 and uint64 take negative numbers modulo their range, and 0 from the top on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+
+__all__ = ["convert", "truncate"]
+
+
+def truncate(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats `x` as integers of `dtype`."""
+    x = x.astype(np.float32) if x.dtype == np.float16 else x
+    if dtype == np.uint32 or dtype == np.uint64:
+        bits = 8 * dtype.itemsize
+        half = x.dtype.type(2.0 ** (bits - 1))
+        signed = np.dtype(f"int{bits}")
+        low = truncate(x, signed).view(dtype)
+        inside = (x >= half) & (x < 2 * half)
+        high = np.where(inside, x - half, 0).astype(signed).view(dtype) + dtype.type(1 << (bits - 1))
+        return np.where(inside, high, np.where(x >= half, dtype.type(0), low))
+    bits = 64 if dtype == np.int64 else 32
+    limit = x.dtype.type(2.0 ** (bits - 1))
+    inside = (x >= -limit) & (x < limit)
+    return np.where(inside, x, -limit).astype(f"int{bits}").astype(dtype, copy=False)
+
+
+def convert(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Numbers or bools `x` as `dtype`: integers wrap, floats round to nearest even or truncate to integers."""
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        return truncate(x, dtype)
+    return x.astype(dtype, copy=False)

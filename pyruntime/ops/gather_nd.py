@@ -1,0 +1,76 @@
+"""GatherND: y[b, i] = x[b, indices[b, i, 0], ..., indices[b, i, k-1]]. Source: ONNX operator GatherND."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
+from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.indices import check_indices, check_reachable, slot_code, slot_fields, slots
+
+
+class _GatherND(Op):
+    """What both versions share."""
+
+    def batches(self) -> int:
+        """Leading dimensions that data and indices have in common."""
+        return 0
+
+    def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType, ...]:
+        check_indices(self, indices)
+        b = self.batches()
+        if not 0 <= b < max(min(x.rank, indices.rank), 1) or x.rank == 0 or indices.rank == 0:
+            self.fail("data and indices of rank 1 or more, with fewer batch dimensions", f"{x}, {indices}, {b}")
+        if x.shape[:b] != indices.shape[:b]:
+            self.fail(f"data and indices with the same {b} batch dimensions", f"{x} and {indices}")
+        k = indices.shape[-1]
+        if k > x.rank - b:
+            self.fail(f"index tuples of at most {x.rank - b} numbers", k)
+        return (x.with_shape(*indices.shape[:-1], *x.shape[b + k :]),)
+
+    def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
+        b, k = self.batches(), indices.shape[-1]
+        count, each = math.prod(x.shape[:b]), math.prod(indices.shape[b:-1])
+        indexed, rest = x.shape[b : b + k], x.shape[b + k :]
+        where = slots(self, indices.reshape(count, each, k), indexed, b)
+        picked = x.reshape(count, math.prod(indexed), *rest)[np.arange(count)[:, None], where]
+        return (picked.reshape(*indices.shape[:-1], *rest),)
+
+    def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x, indices)
+        b, k = self.batches(), indices.shape[-1]
+        indexed, inner = x.shape[b : b + k], math.prod(x.shape[b + k :])
+        check_reachable(math.prod(indexed), y)
+        unit = Unit.widest(x.dtype, inner)
+        element = f"""let pick = i / params.inner;
+  {slot_code(indices.dtype, k, "pick")}
+  slot += pick / params.picks * params.slots;
+  return {unit.load}_x(slot * params.inner + i - pick * params.inner);"""
+        fields, values = slot_fields(indexed)
+        fields = (("inner", "u32"), ("picks", "u32"), ("slots", "u32"), *fields)
+        counts = {
+            "inner": inner // unit.width,
+            "picks": math.prod(indices.shape[b:-1]),
+            "slots": math.prod(indexed),
+        }
+        name = f"gather_nd{k}_{indices.dtype.onnx_name}"
+        others = {"indices": inp(1, indices)}
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, {**values, **counts}, others),)
+
+
+@op("GatherND", opsets=range(12, LATEST + 1))
+class GatherND(_GatherND):
+    """x: rank 1 or more; indices: int64 [batches..., picks..., k]; y: [batches..., picks..., rest of x's shape]."""
+
+    batch_dims: int = 0
+
+    def batches(self) -> int:
+        return self.batch_dims
+
+
+@op("GatherND", opsets=range(11, 12))
+class GatherNDUnbatched(_GatherND):
+    """x: rank 1 or more; indices: int64 [picks..., k]; y: [picks..., rest of x's shape]."""
