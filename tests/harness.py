@@ -11,16 +11,16 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.ir.encoding import round_to
+from pyruntime.ir.encoding import decode, encode, round_to
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import op_class
 
 ATTRIBUTE = {1: float, 2: int, 3: lambda s: s.decode(), 6: tuple, 7: tuple, 8: lambda v: tuple(s.decode() for s in v)}
 
 
-def carrier(array: Array) -> tuple[DType, Array]:
-    """A NumPy (or ml_dtypes) array's ONNX type and the array in that type's carrier."""
-    array = np.asarray(array)
+def carrier(array: Array | onnx.TensorProto) -> tuple[DType, Array]:
+    """The ONNX type of an array (NumPy's or ml_dtypes') or TensorProto, and its value in that type's carrier."""
+    array = onnx.numpy_helper.to_array(array) if isinstance(array, onnx.TensorProto) else np.asarray(array)
     dtype = DType.from_numpy(array.dtype)
     return dtype, array if dtype is DType.STRING else array.astype(dtype.numpy)
 
@@ -55,7 +55,8 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
     if gpu is not None:
         alias = op.alias(*types)
         if alias is not None:
-            return [np.asarray(values[alias]).reshape(outs[0].shape)]
+            raw = encode(np.asarray(values[alias]), types[alias].dtype)
+            return [decode(raw, outs[0].dtype, outs[0].shape)]
         wanted = [t for i, t in enumerate(outs) if op.wants(i)]
         return gpu.run(op.lower(gpu.target, *types), values, types, wanted)
     results = op.evaluate_typed(tuple(types), *values)

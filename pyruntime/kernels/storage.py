@@ -8,6 +8,7 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     store4_x(g, v0..v3)       elements 4g .. 4g+3 (8 bits and more)
     store8_x, store16_x       the same for 4- and 2-bit types, one word
     x[i]                      the array itself, for kernels written for one type
+    atomicMax(&x[i], v)       and kin, on i32 and u32: the array is then declared atomic and has no other accessors
 
 and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest even at the store.
 """
@@ -18,7 +19,7 @@ import re
 
 from pyruntime.ir import DType
 
-__all__ = ["accessors", "bits_type", "group", "lanes", "word_type"]
+__all__ = ["accessors", "bits_type", "group", "lanes", "rounded", "word_type"]
 
 _BITS_TYPE = {
     2: DType.UINT2,
@@ -90,6 +91,13 @@ def _pack(dtype: DType, value: str, lane: int) -> str:
         cast = f"bitcast<u32>({value})" if dtype.is_signed else value
         bits = f"({cast} & {(1 << dtype.bits) - 1}u)"
     return f"({bits} << {lane * dtype.bits}u)" if lane else bits
+
+
+def rounded(dtype: DType, value: str) -> str:
+    """WGSL of `value`, of the compute type of `dtype`, as it comes back after a store: rounded or wrapped to `dtype`."""
+    if lanes(dtype) == 1 or dtype is DType.BOOL:
+        return value
+    return _unpack(dtype, f"({_pack(dtype, value, 0)})", "0u")
 
 
 def _load(dtype: DType, name: str, var: str, grouped: bool) -> str:

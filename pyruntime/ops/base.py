@@ -29,7 +29,7 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "Op", "Unsupported", "op", "registered"]
+__all__ = ["LATEST", "Op", "Unsupported", "op", "register", "registered"]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
@@ -128,14 +128,23 @@ def op(name: str, opsets: range, domain: str = "") -> Callable[[OpClass], OpClas
     """
 
     def decorate(cls: OpClass) -> OpClass:
-        made = dataclass(frozen=True, kw_only=True, repr=True)(cls)
-        made.op_type, made.domain, made.opsets = name, domain, opsets
-        versions = registered.setdefault((domain, name), [])
-        for other in versions:
-            same = (other.__module__, other.__qualname__) == (made.__module__, made.__qualname__)
-            if set(other.opsets) & set(opsets) and not same:
-                raise ValueError(f"{name}: opsets {opsets} overlap those of {other.__module__}.{other.__name__}")
-        versions[:] = [v for v in versions if v.__qualname__ != made.__qualname__] + [made]
-        return made
+        dataclass(frozen=True, kw_only=True, repr=True)(cls)
+        return register(cls, name, opsets, domain)
 
     return decorate
+
+
+def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClass:
+    """Make `cls`, a frozen dataclass, operator `name` of `domain` for a range of opsets, and return it.
+
+    Raises:
+        ValueError: the range overlaps one already registered.
+    """
+    cls.op_type, cls.domain, cls.opsets = name, domain, opsets
+    versions = registered.setdefault((domain, name), [])
+    for other in versions:
+        same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+        if set(other.opsets) & set(opsets) and not same:
+            raise ValueError(f"{name}: opsets {opsets} overlap those of {other.__module__}.{other.__name__}")
+    versions[:] = [v for v in versions if v.__qualname__ != cls.__qualname__] + [cls]
+    return cls

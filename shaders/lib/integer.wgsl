@@ -1,0 +1,41 @@
+// 32-bit integer arithmetic where WGSL's operators differ from NumPy's: division and remainder by 0 give 0.
+fn i32_div(a: i32, b: i32) -> i32 {
+  return select(a / b, 0, b == 0);
+}
+
+fn u32_div(a: u32, b: u32) -> u32 {
+  return select(a / b, 0u, b == 0u);
+}
+
+// Remainder with the sign of the dividend.
+fn i32_fmod(a: i32, b: i32) -> i32 {
+  return select(a % b, 0, b == 0);
+}
+
+// Remainder with the sign of the divisor.
+fn i32_mod(a: i32, b: i32) -> i32 {
+  let r = i32_fmod(a, b);
+  return select(r, r + b, r != 0 && (r ^ b) < 0);
+}
+
+fn u32_mod(a: u32, b: u32) -> u32 {
+  return select(a % b, 0u, b == 0u);
+}
+
+// Counts of 32 and more (negative ones too) shift everything out.
+fn u32_shl(x: u32, n: u32) -> u32 {
+  return select(x << (n & 31u), 0u, n >= 32u);
+}
+
+fn u32_shr(x: u32, n: u32) -> u32 {
+  return select(x >> (n & 31u), 0u, n >= 32u);
+}
+
+fn i32_shr(x: i32, n: u32) -> i32 {
+  return x >> min(n, 31u);
+}
+
+// x^n modulo 2^32 for an int64 n; a negative power is 0 unless x is 1 or -1.
+fn i32_pow(x: i32, n: vec2<u32>) -> i32 {
+  return i64_low(i64_pow(i64_of_i32(x), n));
+}
