@@ -199,8 +199,8 @@ def _flat(
     """The kernel for inputs that are the output's size or one element: whole groups of four, loaded as vectors."""
     size = y.type.size
     single = {n for n, o in inputs.items() if o.type.size == 1 and size != 1}
-    loads = [f"let {n} = load_{n}(0u);" if n in single else f"let {n} = load4_{n}(g);" for n in inputs]
-    lanes = [f"compute({', '.join(n if n in single else f'{n}[{k}]' for n in inputs)})" for k in range(4)]
+    loads = [f"let at_{n} = load_{n}(0u);" if n in single else f"let at_{n} = load4_{n}(g);" for n in inputs]
+    lanes = [f"compute({', '.join(f'at_{n}' + ('' if n in single else f'[{k}]') for n in inputs)})" for k in range(4)]
     fields: Fields = (("size", "u32"), *scalar_fields)
     body = "\n\n".join(
         (
