@@ -1,0 +1,118 @@
+"""Elementwise chains and trees into one kernel.
+
+A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice.
+requires: topological order. ensures: no elementwise node reads only by another one of the same shape, within the
+device's binding limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.elementwise import Elementwise
+from pyruntime.ops.fused_elementwise import FusedElementwise, Step, fusible
+
+__all__ = ["run"]
+
+MAX_STEPS = 24
+"""Steps of one kernel: longer ones compile slowly and gain nothing."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse what can be fused; True where anything was."""
+    readers = {name: {id(n) for n in nodes} for name, nodes in graph.consumers().items()}
+    wanted = set(graph.outputs)
+    chains: dict[str, _Chain] = {}
+    gone: set[int] = set()
+    made: list[Node] = []
+    for node in graph.nodes:
+        if not _is_elementwise(graph, node):
+            made.append(node)
+            continue
+        chain = _Chain(node, {id(node)})
+        shape = graph.tensor(node.outputs[0]).shape
+        while True:
+            candidates = (chains[n] for n in chain.node.inputs if n in chains and n not in wanted)
+            producer = next(
+                (
+                    c
+                    for c in candidates
+                    if readers[c.node.outputs[0]] <= chain.members
+                    and graph.tensor(c.node.outputs[0]).shape == shape
+                    and _fits(c.node, chain.node, target)
+                ),
+                None,
+            )
+            if producer is None:
+                break
+            gone.add(id(producer.node))
+            chain = _Chain(_merge(producer.node, chain.node), chain.members | producer.members)
+        chains[node.outputs[0]] = chain
+        made.append(chain.node)
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return bool(gone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A node that stands for the elementwise nodes `members` (by identity)."""
+
+    node: Node
+    members: set[int]
+
+
+def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
+    if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
+        return False
+    if any(node.outputs[1:]):
+        return False
+    types = [graph.types[n] if n else None for n in node.inputs]
+    if not all(t is None or (isinstance(t, TensorType) and t.dtype.compute) for t in types):
+        return False
+    if not fusible(graph.tensor(node.outputs[0]).dtype):
+        return False
+    if isinstance(node.op, FusedElementwise):
+        return True
+    return node.op.alias(*types) is None and node.op.expression(*(t and t.dtype for t in types)) is not None  # type: ignore[union-attr]
+
+
+def as_chain(node: Node) -> FusedElementwise:
+    """An elementwise node's operator as a chain of its own."""
+    if isinstance(node.op, FusedElementwise):
+        return node.op
+    assert isinstance(node.op, Elementwise)
+    return FusedElementwise(steps=(Step(node.op, tuple(i if n else None for i, n in enumerate(node.inputs))),))
+
+
+def _names(producer: Node, reader: Node) -> list[str]:
+    """The inputs of the two nodes merged."""
+    every = [*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]
+    return [n for n in dict.fromkeys(every) if n]
+
+
+def _fits(producer: Node, reader: Node, target: Target) -> bool:
+    steps = len(as_chain(producer).steps) + len(as_chain(reader).steps)
+    return len(_names(producer, reader)) < target.limits.storage_buffers and steps <= MAX_STEPS
+
+
+def _merge(producer: Node, reader: Node) -> Node:
+    """`reader` with `producer`'s steps in front."""
+    first, second = as_chain(producer), as_chain(reader)
+    names, shift = _names(producer, reader), len(first.steps)
+
+    def renumber(step: Step, inputs: tuple[str, ...], offset: int) -> Step:
+        made: list[int | None] = []
+        for i in step.inputs:
+            if i is None or i < 0:
+                made.append(None if i is None else i - offset)
+            elif inputs[i] == producer.outputs[0]:
+                made.append(-shift)
+            else:
+                made.append(names.index(inputs[i]))
+        return Step(step.op, tuple(made))
+
+    front = [renumber(s, producer.inputs, 0) for s in first.steps]
+    back = [renumber(s, reader.inputs, shift) for s in second.steps]
+    return Node(FusedElementwise(steps=(*front, *back)), tuple(names), reader.outputs, reader.name)

@@ -1,0 +1,189 @@
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h, j] + mask[b, h, i, j]) * v[b, h, j]
+//
+// Flash attention: the scores never leave the registers (Dao et al., 2022; online softmax of Milakov and Gimelshein,
+// 2018). A workgroup takes ROWS queries of one head; SPLIT invocations share a query, each walking every SPLIT-th key
+// with a maximum, a sum and an output of its own, which are merged at the end. Keys and then values of KEYS positions
+// pass through the same workgroup memory.
+//
+// q, k, v, y and the mask are strided views (batch, head, position, component), so that the reshapes and transposes
+// around attention move nothing. VEC: components are contiguous and all strides whole vec4s. A row whose every key is
+// masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does.
+//#tensors q, k, v, mask -> y
+//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
+//#variants ROWS=1,SPLIT=64,VEC=1 q=float16 k=float16 v=float16 y=float16
+const DIM: u32 = 64u;
+const DIM_V: u32 = 64u;
+const ROWS: u32 = 16u;
+const SPLIT: u32 = 4u;
+const KEYS: u32 = 64u;
+
+const QUADS: u32 = (DIM + 3u) / 4u;
+const QUADS_V: u32 = (DIM_V + 3u) / 4u;
+const WIDEST: u32 = max(QUADS, QUADS_V);
+const THREADS: u32 = ROWS * SPLIT;
+const MINE: u32 = KEYS / SPLIT;
+const LOWEST: f32 = -3.4028234663852886e38;
+
+struct Params {
+  q_strides: vec4<u32>,
+  k_strides: vec4<u32>,
+  v_strides: vec4<u32>,
+  y_strides: vec4<u32>,
+  mask_strides: vec4<u32>,
+  bases: vec4<u32>,       // of q, k, v, y
+  queries: u32,
+  keys: u32,
+  heads: u32,
+  tiles: u32,             // workgroups along the queries of a head
+  jobs: u32,              // workgroups in all
+  scale: f32,
+}
+
+var<workgroup> tile: array<vec4<f32>, max(KEYS * WIDEST, THREADS / 2u * QUADS_V)>;
+var<workgroup> part_top: array<f32, THREADS>;
+var<workgroup> part_sum: array<f32, THREADS>;
+
+//#if VEC
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  return load4_q((base >> 2u) + d);
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  return load4_k((base >> 2u) + d);
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  return load4_v((base >> 2u) + d);
+}
+//#else
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
+  }
+  return x;
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
+  }
+  return x;
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
+  }
+  return x;
+}
+//#endif
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let job = workgroup_index(wid, nwg);
+  if (job >= params.jobs) { return; }
+  let head = job / params.tiles;
+  let batch = head / params.heads;
+  let at = vec2<u32>(batch, head - batch * params.heads);
+  let row = (job - head * params.tiles) * ROWS + lane / SPLIT;
+  let part = lane % SPLIT;
+  let query = min(row, params.queries - 1u);
+
+  let q_base = params.bases.x + dot(vec3<u32>(at, query), params.q_strides.xyz);
+  let k_base = params.bases.y + dot(at, params.k_strides.xy);
+  let v_base = params.bases.z + dot(at, params.v_strides.xy);
+//#if MASK
+  let mask_base = dot(vec3<u32>(at, query), params.mask_strides.xyz);
+//#endif
+
+  var x: array<vec4<f32>, QUADS>;
+  for (var d = 0u; d < QUADS; d++) { x[d] = quad_q(q_base, d) * params.scale; }
+  var y: array<vec4<f32>, QUADS_V>;
+  for (var d = 0u; d < QUADS_V; d++) { y[d] = vec4<f32>(); }
+  var top = LOWEST;
+  var sum = 0.0;
+
+  for (var first = 0u; first < params.keys; first += KEYS) {
+    for (var i = lane; i < KEYS * QUADS; i += THREADS) {
+      let j = min(first + i / QUADS, params.keys - 1u);
+      tile[i] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
+    }
+    workgroupBarrier();
+    var score: array<f32, MINE>;
+    var highest = top;
+    for (var n = 0u; n < MINE; n++) {
+      let j = n * SPLIT + part;
+      var products = vec4<f32>();
+      for (var d = 0u; d < QUADS; d++) { products += x[d] * tile[j * QUADS + d]; }
+      var s = products.x + products.y + products.z + products.w;
+//#if MASK
+      s += load_mask(mask_base + min(first + j, params.keys - 1u) * params.mask_strides.w);
+//#endif
+      score[n] = s;
+      if (first + j < params.keys) { highest = max(highest, s); }
+    }
+    workgroupBarrier();
+    for (var i = lane; i < KEYS * QUADS_V; i += THREADS) {
+      let j = min(first + i / QUADS_V, params.keys - 1u);
+      tile[i] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
+    }
+    workgroupBarrier();
+    let shrink = exp(top - highest);
+    top = highest;
+    sum *= shrink;
+    for (var d = 0u; d < QUADS_V; d++) { y[d] *= shrink; }
+    for (var n = 0u; n < MINE; n++) {
+      let j = n * SPLIT + part;
+      let weight = select(0.0, exp(score[n] - top), first + j < params.keys);
+      sum += weight;
+      for (var d = 0u; d < QUADS_V; d++) { y[d] += weight * tile[j * QUADS_V + d]; }
+    }
+    workgroupBarrier();
+  }
+
+  for (var step = SPLIT / 2u; step > 0u; step >>= 1u) {
+    let giver = part >= step && part < 2u * step;
+    let slot = (lane / SPLIT) * step + (part % step);
+    if (giver) {
+      part_top[slot] = top;
+      part_sum[slot] = sum;
+      for (var d = 0u; d < QUADS_V; d++) { tile[slot * QUADS_V + d] = y[d]; }
+    }
+    workgroupBarrier();
+    if (part < step) {
+      let highest = max(top, part_top[slot]);
+      let mine = exp(top - highest);
+      let theirs = exp(part_top[slot] - highest);
+      sum = sum * mine + part_sum[slot] * theirs;
+      for (var d = 0u; d < QUADS_V; d++) { y[d] = y[d] * mine + tile[slot * QUADS_V + d] * theirs; }
+      top = highest;
+    }
+    workgroupBarrier();
+  }
+
+  if (part == 0u && row < params.queries) {
+//#if EMPTY_ZERO
+    let share = select(1.0 / sum, 0.0, sum == 0.0);
+//#else
+    let share = 1.0 / sum;
+//#endif
+    let out = params.bases.w + dot(vec3<u32>(at, row), params.y_strides.xyz);
+    for (var d = 0u; d < QUADS_V; d++) {
+      let r = y[d] * share;
+//#if VEC
+      store4_y((out >> 2u) + d, r.x, r.y, r.z, r.w);
+//#else
+      for (var c = 0u; c < 4u; c++) {
+        if (4u * d + c < DIM_V) { store_y(out + (4u * d + c) * params.y_strides.w, r[c]); }
+      }
+//#endif
+    }
+  }
+}
