@@ -48,6 +48,11 @@ class Target:
     vendor: str = ""
     disabled: frozenset[str] = frozenset()
 
+    @property
+    def is_software(self) -> bool:
+        """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
+        return self.vendor == "google"
+
     def grid(self, invocations: int, workgroup: int = WORKGROUP) -> tuple[int, int, int]:
         """Workgroups that cover `invocations`, folded into y (then z) where x would exceed the limit.
 

@@ -1,10 +1,11 @@
 """Kernels from the files in `shaders/`.
 
-A template is WGSL plus four directives, each a comment on a line of its own:
+A template is WGSL plus five directives, each a comment on a line of its own:
 
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`
     //#type T = a             `T` names the compute type of tensor `a` in the code below
     //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
+    //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`
     //#variants ...           what tests render: `NAME=1,TILE=32 a=float16` per variant, separated by `|`
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
@@ -20,6 +21,7 @@ from pyruntime.ir import DType
 from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import read
 from pyruntime.kernels.params import Fields, pack, parse
+from pyruntime.kernels.unroll import unroll
 
 __all__ = ["params_of", "template", "tensors_of", "variants_of"]
 
@@ -87,7 +89,7 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     reads, writes = tensors_of(name)
     values = dict(defines)
     text = _conditionals(text, values, name)
-    flags = set(re.findall(r"^\s*//#if\s+!?(\w+)", read(name), re.M))
+    flags = set(re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", read(name), re.M))
     constants = {match.group(1) for match in _CONST.finditer(text)}
     unknown = values.keys() - flags - {m.group(1) for m in _CONST.finditer(read(name))}
     if unknown:
@@ -98,10 +100,13 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
         return f"const {key}: {kind} = {_literal(kind, values[key]) if key in values else default};"
 
     text = _CONST.sub(replace, text) if constants else text
+    text = unroll(text, values)
     types = dict(zip((*reads, *writes), dtypes, strict=True))
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
     text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
-    bound = tuple(Binding(n, types[n], n in writes) for n in (*reads, *writes) if re.search(rf"\b\w*?_?{n}\b", text))
+    code = re.sub(r"//[^\n]*", "", text)
+    used = {n for n in types if re.search(rf"\b(?:(?:load|store)\d*_)?{n}\b", code)}
+    bound = tuple(Binding(n, types[n], n in writes) for n in types if n in used)
     suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
     return Kernel(name + suffix, text.strip(), bound)
 

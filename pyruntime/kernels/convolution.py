@@ -1,0 +1,243 @@
+"""Convolution on the GPU: which kernel, which tile, and its dispatches.
+
+- implicit GEMM: tiles of 32 x 32; where they are few, k is split and the workgroups are as many times more
+- direct: four pixels of one output channel or of four an invocation, for groups of few and for SwiftShader
+- depthwise: the same, sharing what neighbours in a row read
+- transposed: implicit GEMM over the outputs that meet the same taps, or one output an invocation
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from pyruntime.ir import DType
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
+from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.window import Window
+
+__all__ = ["Convolution", "convolve", "convolve_transposed"]
+
+TILE = 32
+STEP = 16
+DIRECT_ROWS = 8
+"""Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
+FILLING = 96
+"""Workgroups that keep a GPU busy; k is split until there are as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution's operands.
+
+    Attributes:
+        window: over three spatial axes (`as_volume`).
+        group: groups of input and output channels.
+        channels, rows: input and output channels of a group.
+        x: [N, C, D1 .. Dn]. w: [M, C / group, K1 .. Kn]; transposed [C, M / group, K1 .. Kn]. bias: [M].
+        y: [N, M, O1 .. On], float or int32.
+        x_zero_point, w_zero_point: subtracted from x and w; scalars, w's also [M].
+    """
+
+    window: Window
+    group: int
+    channels: int
+    rows: int
+    x: Operand
+    w: Operand
+    y: Operand
+    bias: Operand | None = None
+    x_zero_point: Operand | None = None
+    w_zero_point: Operand | None = None
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for every tap of every window (transposed: without its edges)."""
+        pixels = min(math.prod(o.type.shape[2:]) for o in (self.x, self.y))
+        return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.taps
+
+    def operands(self, kernel: Kernel) -> tuple[Operand, ...]:
+        """The operands `kernel` binds, in its order."""
+        given = (getattr(self, b.name) for b in kernel.bindings)
+        return tuple(operand for operand in given if operand is not None)
+
+    def dtypes(self) -> dict[str, DType]:
+        """Element types by binding name."""
+        names = ("x", "w", "y", "bias", "x_zero_point", "w_zero_point")
+        return {n: o.type.dtype for n in names if (o := getattr(self, n)) is not None}
+
+    def kernel(self, name: str, **defines: int) -> Kernel:
+        """The template with the defines every convolution kernel has."""
+        flags = {"BIAS": self.bias, "ZERO_X": self.x_zero_point, "ZERO_W": self.w_zero_point}
+        defines |= {flag: 1 for flag, operand in flags.items() if operand is not None}
+        return template(name, self.dtypes(), **{k: v for k, v in defines.items() if v})
+
+    def sizes(self) -> dict[str, list[int] | int]:
+        """The Params fields the GEMM and the direct kernel share."""
+        window = self.window
+        per_channel = self.w_zero_point is not None and self.w_zero_point.type.size > 1
+        return {
+            "input": [*window.input, self.x.type.shape[1]],
+            "output": [*window.output, window.pixels],
+            "strides": list(window.strides),
+            "dilations": list(window.dilations),
+            "pads": list(window.begin),
+            "rows": self.rows,
+            "channels": self.channels,
+            "groups": self.group,
+            "zero_stride": int(per_channel),
+        }
+
+
+def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    """y = conv(x, w) + bias, accumulated in float32 or int32."""
+    window = conv.window
+    flat = window.input[0] == window.kernel[0] == 1 and window.begin[0] == 0
+    dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2
+    if conv.channels == 1 and flat and dense and conv.x_zero_point is None and conv.w_zero_point is None:
+        return _depthwise(target, conv)
+    if conv.rows <= DIRECT_ROWS or target.is_software:
+        return _direct(target, conv)
+    return _gemm(target, conv)
+
+
+def _taps(window: Window) -> dict[str, int]:
+    """Kernel extents, and whether the depth axis is real."""
+    depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1 or window.begin[0] != 0
+    return dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)) | {"VOLUME": int(depth)}
+
+
+def _flat(window: Window) -> Window:
+    """A pointwise window over one axis of all pixels."""
+    ones, pixels = (1, 1, 1), (1, 1, window.pixels)
+    return Window(pixels, pixels, ones, ones, ones, (0, 0, 0), (0, 0, 0))
+
+
+def _gemm(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    if conv.window.is_pointwise:
+        conv = replace(conv, window=_flat(conv.window))
+    window = conv.window
+    quad = window.pixels % 4 == 0
+    flags = {"QUAD": int(quad), "POINTWISE": int(quad and window.is_pointwise), **_taps(window)}
+    return _tiled(target, conv, window, flags, {}, 1)
+
+
+def _tiled(
+    target: Target, conv: Convolution, columns: Window, flags: dict[str, int], values: dict[str, list[int]], phases: int
+) -> tuple[Dispatch, ...]:
+    """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
+    y = conv.y
+    count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
+    row_tiles, column_tiles = -(-conv.rows // TILE), -(-count // TILE)
+    tiles = row_tiles * column_tiles * conv.group * phases
+    slices = 4 if depth >= 256 else 2 if depth >= 128 else 1
+    splits = 1
+    while splits < 8 and tiles * splits < FILLING and depth >= 8 * STEP * slices * splits:
+        splits *= 2
+    part = conv
+    if splits > 1:
+        sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
+        part = replace(conv, y=scratch(0, sums, splits, *y.type.shape), bias=None)
+    kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags)
+    params = params_of(
+        kernel,
+        **conv.sizes(),
+        **values,
+        columns=count,
+        row_tiles=row_tiles,
+        column_tiles=column_tiles,
+        steps=-(-depth // (STEP * slices * splits)),
+        splits=splits,
+        size=y.type.size,
+    )
+    first = Dispatch(kernel, part.operands(kernel), target.fold(tiles * splits), params, flops=conv.flops)
+    return (first,) if splits == 1 else (first, _split_sum(target, conv, part.y, splits))
+
+
+def _split_sum(target: Target, conv: Convolution, partial: Operand, splits: int) -> Dispatch:
+    types = {"partial": partial.type.dtype, "y": conv.y.type.dtype}
+    given = {} if conv.bias is None else {"BIAS": 1}
+    if conv.bias is not None:
+        types["bias"] = conv.bias.type.dtype
+    kernel = template("conv_split_sum", types, **given)
+    size = conv.y.type.size
+    params = params_of(
+        kernel, size=size, splits=splits, pixels=math.prod(conv.y.type.shape[2:]), channels=conv.rows * conv.group
+    )
+    operands = (partial, *(() if conv.bias is None else (conv.bias,)), conv.y)
+    return Dispatch(kernel, operands, target.grid(-(-size // 4)), params)
+
+
+def _direct(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    window = conv.window
+    if window.is_pointwise:
+        window = _flat(window)
+        conv = replace(conv, window=window)
+    quads = -(-window.pixels // 4)
+    runs = conv.x.type.shape[0] * conv.group * quads
+    four = conv.rows > 1 and (target.is_software or runs * -(-conv.rows // 4) >= FILLING * WORKGROUP)
+    blocks = -(-conv.rows // 4) if four else conv.rows
+    kernel = conv.kernel("conv_direct", **_taps(window), QUAD=int(window.pixels % 4 == 0), FOUR=int(four))
+    params = params_of(kernel, **conv.sizes(), quads=quads, blocks=blocks, jobs=runs * blocks)
+    return (Dispatch(kernel, conv.operands(kernel), target.grid(runs * blocks), params, flops=conv.flops),)
+
+
+def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    window = conv.window
+    _, height, width = window.output
+    quads = -(-width // 4)
+    images, channels = conv.x.type.shape[:2]
+    maps = conv.rows * conv.group
+    jobs = images * maps * height * quads
+    _, KH, KW = window.kernel
+    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, STRIDE=window.strides[2], QUAD=int(width % 4 == 0))
+    params = params_of(
+        kernel,
+        input=[*window.input[1:], channels, images],
+        output=[height, width, maps, quads],
+        pads=list(window.begin[1:]),
+        stride=window.strides[1],
+        multiplier=conv.rows,
+        jobs=jobs,
+    )
+    return (Dispatch(kernel, conv.operands(kernel), target.grid(jobs), params, flops=conv.flops),)
+
+
+def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    """y = the transpose of a convolution applied to x; `conv.window` maps y's axes (input) to x's (output)."""
+    conv = replace(conv, window=_turned(conv.window))
+    window = conv.window
+    # The taps that meet outputs of one remainder are `periods` apart; they bring inputs `gaps` apart.
+    common = [math.gcd(d, s) for d, s in zip(window.dilations, window.strides, strict=True)]
+    periods = [s // g for s, g in zip(window.strides, common, strict=True)]
+    gaps = [d // g for d, g in zip(window.dilations, common, strict=True)]
+    grid = tuple(-(-o // s) for o, s in zip(window.output, window.strides, strict=True))
+    phases = math.prod(window.strides)
+    if conv.rows <= DIRECT_ROWS or target.is_software:
+        return _transposed_direct(target, conv, grid, phases)
+    kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
+    values = {
+        "taps": [*window.kernel, window.taps],
+        "grid": [*grid, math.prod(grid)],
+        "periods": periods,
+        "gaps": gaps,
+    }
+    depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1
+    flags = {"TRANSPOSED": 1, "VOLUME": int(depth)} | dict(zip(("KD", "KH", "KW"), kernel, strict=True))
+    return _tiled(target, conv, replace(window, output=grid, kernel=kernel), flags, values, phases)
+
+
+def _turned(window: Window) -> Window:
+    """The window with x's and y's extents exchanged, as the kernels name them: `input` is what they read."""
+    return replace(window, input=window.output, output=window.input)
+
+
+def _transposed_direct(target: Target, conv: Convolution, grid: tuple[int, ...], phases: int) -> tuple[Dispatch, ...]:
+    window = conv.window
+    jobs = conv.x.type.shape[0] * conv.rows * conv.group * phases * math.prod(grid)
+    kernel = conv.kernel("conv_transpose", **dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)))
+    sizes = conv.sizes()
+    del sizes["zero_stride"]
+    params = params_of(kernel, **sizes, grid=[*grid, math.prod(grid)], phases=phases, jobs=jobs)
+    return (Dispatch(kernel, conv.operands(kernel), target.grid(jobs), params, flops=conv.flops),)

@@ -1,0 +1,188 @@
+"""ConvInteger and QLinearConv: convolution of 8-bit integers, exact in int32.
+
+    ConvInteger   y = conv(x - x_zero_point, w - w_zero_point)
+    QLinearConv   y = saturate(round((that + B) * x_scale * w_scale / y_scale) + y_zero_point)
+
+Rounding is half to even; zero points and scales of w are scalars or one an output channel.
+Source: ONNX operators ConvInteger (10), QLinearConv (10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
+from pyruntime.kernels.convolution import Convolution, convolve
+from pyruntime.kernels.window import Window
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.conv import convolution, convolved_shape
+from pyruntime.ops.sliding import SlidingOp, volume
+
+BYTES = (DType.INT8, DType.UINT8)
+
+
+class _IntegerConv(SlidingOp):
+    """What both share: the exact int32 convolution."""
+
+    group: int
+    dilations: tuple[int, ...] | None
+
+    def check(self, x: TensorType, w: TensorType, *others: tuple[str, TensorType | None, int]) -> Window:
+        """The window. `others`: name, type and number of elements (scalars have 1, channels of w more)."""
+        if x.dtype not in BYTES or w.dtype not in BYTES:
+            self.fail("8-bit x and w", f"{x}, {w}")
+        for name, given, count in others:
+            if given is not None and given.size not in (1, count):
+                self.fail(f"{name} of 1 element{f' or {count}' if count > 1 else ''}", given)
+        return convolved_shape(self, x, w, self.group)
+
+    def exact(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Array:
+        """The convolution of the differences, modulo 2^32 as int32.
+
+        float64 holds every partial sum exactly: 2^53 / 2^16 products fit.
+        """
+        kernel = w.shape[2:]
+        strides, dilations, pads = self.geometry(len(kernel), kernel)
+        window = Window.over(x.shape[2:], kernel, strides, dilations, pads, self.auto_pad or "NOTSET")
+        wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
+        if x_zero is not None:
+            wide_x -= x_zero.reshape(())
+        if w_zero is not None:
+            wide_w -= w_zero.reshape(-1, *(1,) * (w.ndim - 1))
+        return convolution(wide_x, wide_w, window, self.group).astype(np.int64).astype(np.int32)
+
+    def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
+        """The convolution of the differences into int32 y."""
+        window = volume(convolved_shape(self, x.type, w.type, self.group))
+        maps, channels = w.type.shape[:2]
+        x_zero, w_zero = zeros
+        return Convolution(window, self.group, channels, maps // self.group, x, w, y, None, x_zero, w_zero)
+
+
+@op("ConvInteger", opsets=range(10, LATEST + 1))
+class ConvInteger(_IntegerConv):
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; int8 or uint8 each. y: int32."""
+
+    group: int = 1
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
+
+    def infer(
+        self, x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None
+    ) -> tuple[TensorType, ...]:
+        window = self.check(x, w, ("x_zero_point", x_zero, 1), ("w_zero_point", w_zero, w.shape[0]))
+        return (TensorType(DType.INT32, (x.shape[0], w.shape[0], *window.output)),)
+
+    def evaluate(
+        self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
+    ) -> tuple[Array, ...]:
+        return (self.exact(x, w, x_zero, w_zero),)
+
+    def lower(
+        self,
+        target: Target,
+        x: TensorType,
+        w: TensorType,
+        x_zero: TensorType | None = None,
+        w_zero: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x, w, x_zero, w_zero)
+        zeros = (None if x_zero is None else inp(2, x_zero), None if w_zero is None else inp(3, w_zero))
+        return convolve(target, self.exactly(inp(0, x), inp(1, w), out(0, y), zeros))
+
+
+@op("QLinearConv", opsets=range(10, LATEST + 1))
+class QLinearConv(_IntegerConv):
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y of y_zero_point's type, int8 or uint8."""
+
+    group: int = 1
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
+
+    def infer(
+        self,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType,
+        w: TensorType,
+        w_scale: TensorType,
+        w_zero: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType,
+        b: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        maps = w.shape[0]
+        window = self.check(
+            x,
+            w,
+            ("x_scale", x_scale, 1),
+            ("x_zero_point", x_zero, 1),
+            ("w_scale", w_scale, maps),
+            ("w_zero_point", w_zero, maps),
+            ("y_scale", y_scale, 1),
+            ("y_zero_point", y_zero, 1),
+        )
+        if b is not None and b.shape != (maps,):
+            self.fail(f"a bias [{maps}]", b)
+        return (TensorType(y_zero.dtype, (x.shape[0], maps, *window.output)),)
+
+    def evaluate(
+        self,
+        x: Array,
+        x_scale: Array,
+        x_zero: Array,
+        w: Array,
+        w_scale: Array,
+        w_zero: Array,
+        y_scale: Array,
+        y_zero: Array,
+        b: Array | None = None,
+    ) -> tuple[Array, ...]:
+        sums = self.exact(x, w, x_zero, w_zero)
+        column = (-1, *(1,) * (x.ndim - 2))
+        if b is not None:
+            sums = sums + b.reshape(column)
+        scaled = sums.astype(np.float32) * _multiplier(x_scale, w_scale, y_scale).reshape(column)
+        limits = np.iinfo(y_zero.dtype)
+        y = np.rint(scaled) + y_zero.astype(np.float32).reshape(())
+        return (np.clip(y, limits.min, limits.max).astype(y_zero.dtype),)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        given = (*inputs, None)[:9]
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b = given
+        assert x and x_scale and x_zero and w and w_scale and w_zero and y_scale and y_zero
+        (y,) = self.infer(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
+        sums = scratch(9, DType.INT32, *y.shape)
+        conv = self.exactly(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
+        column = (1,) * (y.rank - 2)
+        operands = {"acc": sums, "zero": _column(inp(7, y_zero), column)}
+        value = "acc"
+        if b is not None:
+            operands["bias"] = _column(inp(8, b), column)
+            value = "(acc + bias)"
+        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        if x_scale.is_known and w_scale.is_known and y_scale.is_known:
+            factor = _multiplier(x_scale.value(), w_scale.value(), y_scale.value())
+            operands["factor"] = _column(constant(0, Constant.from_array(factor)), column)
+            scale = "factor"
+        else:
+            names = (("x_scale", 1, x_scale), ("w_scale", 4, w_scale), ("y_scale", 6, y_scale))
+            operands |= {name: _column(inp(i, t), column) for name, i, t in names}
+            scale = "(x_scale * w_scale / y_scale)"
+        low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
+        scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
+        expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
+        return (*convolve(target, conv), elementwise(target, "requantize", operands, out(0, y), expr))
+
+
+def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:
+    """x_scale * w_scale / y_scale in float32, one number or one an output channel."""
+    return np.asarray(x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(()), np.float32)
+
+
+def _column(operand: Operand, spatial: tuple[int, ...]) -> Operand:
+    """The operand seen as [elements, 1, .. 1], to broadcast over images and pixels."""
+    return replace(operand, type=TensorType(operand.type.dtype, (operand.type.size, *spatial)))

@@ -1,0 +1,69 @@
+// y[n, c, i] = sum over k, o with o * stride - pad + k * dilation = i of x[n, c, k, o]
+//
+// The transpose of taking windows: every element gathers the blocks that cover it.
+//#tensors x -> y
+//#type T = y
+//#variants KH=2,KW=2 | KH=3,KW=3 x=float16 y=float16 | KH=2,KW=2,WIDE=1 x=int64 y=int64 | BOOLEAN=1 x=bool y=bool
+const KD: u32 = 1u;
+const KH: u32 = 1u;
+const KW: u32 = 1u;
+
+struct Params {
+  image: vec4<u32>,     // depth, height, width; their product
+  blocks: vec4<u32>,    // along depth, height, width; their product
+  strides: vec4<i32>,
+  dilations: vec4<i32>,
+  pads: vec4<i32>,
+  size: u32,            // elements of y
+}
+
+fn add(a: T, b: T) -> T {
+//#if WIDE
+  return i64_add(a, b);
+//#else
+//#if BOOLEAN
+  return a || b;
+//#else
+  return a + b;
+//#endif
+//#endif
+}
+
+// The block along one axis that has element i under tap k; -1 where none has.
+fn block_of(i: u32, k: u32, axis: u32) -> i32 {
+  let t = i32(i) + params.pads[axis] - i32(k) * params.dilations[axis];
+  let o = t / params.strides[axis];
+  return select(-1, o, t >= 0 && o * params.strides[axis] == t && o < i32(params.blocks[axis]));
+}
+
+fn element(i: u32) -> T {
+  let map = i / params.image.w;
+  let line = i / params.image.z;
+  let w = i % params.image.z;
+  let h = line % params.image.y;
+  let d = (line / params.image.y) % params.image.x;
+  var sum = T();
+  for (var kd = 0u; kd < KD; kd++) {
+    let od = block_of(d, kd, 0u);
+    if (od < 0) { continue; }
+    for (var kh = 0u; kh < KH; kh++) {
+      let oh = block_of(h, kh, 1u);
+      if (oh < 0) { continue; }
+      for (var kw = 0u; kw < KW; kw++) {
+        let ow = block_of(w, kw, 2u);
+        if (ow < 0) { continue; }
+        let column = map * (KD * KH * KW) + (kd * KH + kh) * KW + kw;
+        let o = (u32(od) * params.blocks.y + u32(oh)) * params.blocks.z + u32(ow);
+        sum = add(sum, load_x(column * params.blocks.w + o));
+      }
+    }
+  }
+  return sum;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let g = global_index(gid, nwg, 64u);
+  if (g * 4u >= params.size) { return; }
+  store4_y(g, element(g * 4u), element(g * 4u + 1u), element(g * 4u + 2u), element(g * 4u + 3u));
+}

@@ -1,0 +1,159 @@
+// y[n, m, p] = finish(sum over c, tap of w[m, c, tap] * x[n, c, p * stride - pad + tap * dilation] + bias[m])
+//
+// One invocation makes four neighbouring pixels of one output channel (FOUR: of four channels), walking the channels of
+// its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay empty, and for devices
+// that pay more for workgroup memory than it saves.
+//   finish  is the epilogue: fusion replaces it (activation, residual)
+//#tensors x, w, bias, x_zero_point, w_zero_point -> y
+//#type ACC = y
+//#variants KH=3,KW=3,BIAS=1 | FOUR=1,QUAD=1,KH=3,KW=3 | FOUR=1,BIAS=1 x=float16 w=float16 y=float16
+//#variants QUAD=1,KD=3,KH=3,KW=3,VOLUME=1 | QUAD=1,KH=3,KW=3 x=float16 w=float16 y=float16
+//#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=int8 w=uint8 x_zero_point=int8 w_zero_point=uint8 y=int32
+const KD: u32 = 1u;
+const KH: u32 = 1u;
+const KW: u32 = 1u;
+
+const TAPS: u32 = KD * KH * KW;
+const MANY: u32 = 0x10000000u;
+
+struct Params {
+  input: vec4<u32>,     // depth, height, width; channels of all groups
+  output: vec4<u32>,    // depth, height, width; their product
+  strides: vec4<i32>,
+  dilations: vec4<u32>,
+  pads: vec4<i32>,
+  rows: u32,            // output channels of a group
+  channels: u32,        // input channels of a group
+  groups: u32,
+  quads: u32,           // of four pixels, in a channel
+  blocks: u32,          // of one output channel or four, in a group
+  jobs: u32,            // images * groups * blocks * quads
+  zero_stride: u32,     // 1: w_zero_point has one element an output channel
+}
+
+fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
+
+// Where a quad of pixels looks: x's first channel at their first tap, and its coordinates.
+struct Quad {
+  x_at: u32,
+  d: vec4<i32>,
+  h: vec4<i32>,
+  w: vec4<i32>,
+}
+
+fn quad_of(first: u32, x_at: u32) -> Quad {
+  var quad: Quad;
+  let p = vec4<u32>(first, first + 1u, first + 2u, first + 3u);
+  let oh = p / params.output.z;
+  quad.x_at = x_at;
+  quad.w = vec4<i32>(p - oh * params.output.z) * params.strides.z - params.pads.z;
+//#if VOLUME
+  let od = oh / params.output.y;
+  quad.h = vec4<i32>(oh - od * params.output.y) * params.strides.y - params.pads.y;
+  quad.d = vec4<i32>(od) * params.strides.x - params.pads.x;
+//#else
+  quad.h = vec4<i32>(oh) * params.strides.y - params.pads.y;
+//#endif
+  return quad;
+}
+
+fn emit(sum: vec4<ACC>, image: u32, m: u32, first: u32) {
+  let at = (image * params.groups * params.rows + m) * params.output.w + first;
+  var v = sum;
+//#if BIAS
+  v += ACC(load_bias(m));
+//#endif
+  let y0 = finish(v.x, m, at);
+  let y1 = finish(v.y, m, at + 1u);
+  let y2 = finish(v.z, m, at + 2u);
+  let y3 = finish(v.w, m, at + 3u);
+//#if QUAD
+  store4_y(at / 4u, y0, y1, y2, y3);
+//#else
+  store_y(at, y0);
+  if (first + 1u < params.output.w) { store_y(at + 1u, y1); }
+  if (first + 2u < params.output.w) { store_y(at + 2u, y2); }
+  if (first + 3u < params.output.w) { store_y(at + 3u, y3); }
+//#endif
+}
+
+fn w_zero(m: u32) -> ACC {
+//#if ZERO_W
+  return ACC(load_w_zero_point(m * params.zero_stride));
+//#else
+  return ACC(0);
+//#endif
+}
+
+fn x_zero() -> ACC {
+//#if ZERO_X
+  return ACC(load_x_zero_point(0u));
+//#else
+  return ACC(0);
+//#endif
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let run = job / params.quads;
+  let first = (job - run * params.quads) * 4u;
+  let image = run / (params.groups * params.blocks);
+  let group = (run / params.blocks) % params.groups;
+  let plane = params.input.x * params.input.y * params.input.z;
+  let quad = quad_of(first, (image * params.input.w + group * params.channels) * plane);
+  let depth = params.channels * TAPS;
+  let zero = x_zero();
+//#if FOUR
+  let row = (run % params.blocks) * 4u;
+  let m = group * params.rows + min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u));
+  let w_zeros = vec4<ACC>(w_zero(m.x), w_zero(m.y), w_zero(m.z), w_zero(m.w));
+  var sum1 = vec4<ACC>(0);
+  var sum2 = vec4<ACC>(0);
+  var sum3 = vec4<ACC>(0);
+//#else
+  let m = group * params.rows + run % params.blocks;
+  let w_zeros = w_zero(m);
+//#endif
+  var sum0 = vec4<ACC>(0);
+  for (var tap = 0u; tap < TAPS; tap++) {
+    let h = quad.h + i32((tap / KW) % KH * params.dilations.y);
+    let w = quad.w + i32(tap % KW * params.dilations.z);
+    var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
+    var line = h;
+//#if VOLUME
+    let d = quad.d + i32(tap / (KH * KW) * params.dilations.x);
+    inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
+    line += d * i32(params.input.y);
+//#endif
+    var at = select(vec4<u32>(0u), vec4<u32>(line) * params.input.z + vec4<u32>(w) + quad.x_at, inside);
+    let step = select(vec4<u32>(0u), vec4<u32>(plane), inside);
+    var w_at = m * depth + tap;
+    for (var c = 0u; c < MANY; c++) {
+      if (c >= params.channels) { break; }
+      let seen = vec4<ACC>(ACC(load_x(at.x)), ACC(load_x(at.y)), ACC(load_x(at.z)), ACC(load_x(at.w))) - zero;
+      let v = select(vec4<ACC>(0), seen, inside);
+//#if FOUR
+      let rows = vec4<ACC>(ACC(load_w(w_at.x)), ACC(load_w(w_at.y)), ACC(load_w(w_at.z)), ACC(load_w(w_at.w)));
+      let weight = rows - w_zeros;
+      sum0 += weight.x * v;
+      sum1 += weight.y * v;
+      sum2 += weight.z * v;
+      sum3 += weight.w * v;
+//#else
+      sum0 += (ACC(load_w(w_at)) - w_zeros) * v;
+//#endif
+      at += step;
+      w_at += TAPS;
+    }
+  }
+//#if FOUR
+  emit(sum0, image, m.x, first);
+  if (row + 1u < params.rows) { emit(sum1, image, m.y, first); }
+  if (row + 2u < params.rows) { emit(sum2, image, m.z, first); }
+  if (row + 3u < params.rows) { emit(sum3, image, m.w, first); }
+//#else
+  emit(sum0, image, m, first);
+//#endif
+}
