@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,12 +40,9 @@ def test_snippet__module__gives_probabilities(ready_page: Page) -> None:
     opening, *lines, closing = snippet(ready_page, "In a web page").splitlines()
     assert (opening, closing) == ('<script type="module">', "</script>")
     # A function body cannot have static imports, and the page's policy refuses inline modules.
-    body = (
-        "\n".join(lines)
-        .replace("import {", "const {")
-        .replace("} from ", "} = await import(")
-        .replace('.js";', '.js");')
-    )
+    imports, *rest = lines
+    imports = re.sub(r'^\s*import (\{.*\}) from (".*");$', r"const \1 = await import(\2);", imports)
+    body = "\n".join([imports, *rest])
     probabilities = ready_page.evaluate(f"async () => {{ {body}\n return [...probabilities.data]; }}")
     assert len(probabilities) == 10
     assert abs(sum(probabilities) - 1) < 1e-5

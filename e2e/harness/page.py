@@ -37,6 +37,7 @@ def open_page(page: Page, url: str) -> None:
 
 
 def draw(page: Page, strokes: Strokes) -> None:
+    page.locator("#pad").scroll_into_view_if_needed()
     box = page.locator("#pad").bounding_box()
     assert box
     for stroke in strokes:
