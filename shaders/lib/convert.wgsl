@@ -16,3 +16,9 @@ fn u32_of_f32(x: f32) -> u32 {
 fn f32_is_zero(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) == 0u;
 }
+
+// The integer nearest to q, ties to even, moved by `zero` and saturated; NaN gives `low`.
+fn quantize(q: f32, zero: f32, low: f32, high: f32) -> f32 {
+  if (is_nan(q)) { return low; }
+  return clamp(round(q) + zero, low, high);
+}

@@ -1,0 +1,152 @@
+"""QuantizeLinear: y = saturate(round(x / scale) + zero point). Source: ONNX operator QuantizeLinear.
+
+The quotient is rounded to the precision asked for (the scale's type unless `precision` says otherwise) before it is
+rounded to an integer, ties to even. NaN becomes the lowest integer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, ValueType
+from pyruntime.ir.encoding import round_to
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out
+from pyruntime.kernels.storage import rounded
+from pyruntime.ops._quantization import RANGES, Granularity, granularity, quantized
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.cast import LARGEST_8
+from pyruntime.ops.elementwise import compute_class
+
+PRECISIONS = frozenset((DType.FLOAT, DType.FLOAT16, DType.BFLOAT16))
+SOURCES = PRECISIONS | {DType.INT32}
+SCALES = SOURCES | {DType.FLOAT8E8M0}
+SMALL_FLOATS = frozenset((DType.FLOAT4E2M1, DType.FLOAT6E2M3, DType.FLOAT6E3M2))
+TARGETS = frozenset(RANGES) | frozenset(LARGEST_8) | SMALL_FLOATS
+
+
+class _QuantizeLinear(Op):
+    """Shared by all versions; those that have not these attributes behave as these values."""
+
+    axis = 1
+    saturate = 1
+    block_size = 0
+    output_dtype = 0
+    precision = 0
+
+    def to(self, zero: TensorType | None) -> DType:
+        """The type quantized to."""
+        given = DType.from_code(self.output_dtype) if self.output_dtype else None
+        if zero is not None and given and zero.dtype is not given:
+            self.fail(f"a zero point of {given.type_string}, as output_dtype says", zero.dtype.type_string)
+        return given or (zero.dtype if zero is not None else DType.UINT8)
+
+    def quotient_dtype(self, scale: TensorType) -> DType:
+        """The precision the quotient is rounded to."""
+        if self.precision:
+            return DType.from_code(self.precision)
+        return scale.dtype if scale.dtype in PRECISIONS else DType.FLOAT
+
+    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
+        """Which elements share a scale."""
+        return granularity(self, x, scale, self.axis, self.block_size)
+
+    def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
+        to = self.to(zero)
+        for value, allowed in ((x.dtype, SOURCES), (scale.dtype, SCALES), (to, TARGETS)):
+            if value not in allowed:
+                self.fail(" or ".join(sorted(d.onnx_name for d in allowed)), value.type_string)
+        if self.quotient_dtype(scale) not in PRECISIONS:
+            self.fail("a precision of float, float16 or bfloat16", self.quotient_dtype(scale).type_string)
+        if zero is not None and zero.size != scale.size:
+            self.fail(f"a zero point of shape {list(scale.shape)}, as the scale", list(zero.shape))
+        self.layout(x, scale)
+        return (TensorType(to, x.shape),)
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array | None) -> tuple[Array, ...]:
+        x, scale, zero = (*types, None)[:3]
+        assert isinstance(x, TensorType) and isinstance(scale, TensorType) and not isinstance(zero, tuple)
+        to = self.to(zero if isinstance(zero, TensorType) else None)
+        layout = self.layout(x, scale)
+        values, scales, zeros = (*inputs, None)[:3]
+        assert values is not None and scales is not None
+        wide = values.astype(np.float32).reshape(layout.shape)
+        offset = np.float32(0) if zeros is None else layout.spread(zeros).astype(np.float32)
+        with np.errstate(all="ignore"):
+            exact = wide / layout.spread(scales).astype(np.float32)
+            quotient: Array = round_to(exact, self.quotient_dtype(scale)).astype(np.float32)
+            if to in RANGES:
+                low, high = RANGES[to]
+                level = np.clip(np.rint(quotient) + offset, low, high)
+                y = np.where(np.isnan(level), low, level).astype(to.numpy)
+            else:
+                level = quotient + offset if to in SMALL_FLOATS else quotient
+                y = round_to(level, to, bool(self.saturate))
+        return (y.reshape(x.shape),)
+
+    def lower(
+        self, target: Target, x: TensorType, scale: TensorType, zero: TensorType | None = None
+    ) -> tuple[Dispatch, ...]:
+        to = self.to(zero)
+        if DType.INT32 in (scale.dtype, *([] if to.compute else [DType.INT32])):
+            raise Unsupported(f"{to.onnx_name} or an integer scale is for the host")
+        (y,) = self.infer(x, scale, zero)
+        operands: dict[str, Operand] = {"x": inp(0, x), "scale": inp(1, scale)}
+        level = "0.0"
+        if zero is not None:
+            operands["zero"] = inp(2, zero)
+            level = "zero" if compute_class(zero.dtype) == "f32" else "f32(zero)"
+        value = "x" if compute_class(x.dtype) == "f32" else "f32(x)"
+        code = rounded(self.quotient_dtype(scale), f"divide_rounded({value}, scale)")
+        if to in RANGES:
+            code = quantized(code, level, to)
+        elif to in SMALL_FLOATS:
+            code = f"{code} + {level}" if zero is not None else code
+        elif self.saturate:
+            code = f"clip({code}, {-LARGEST_8[to]}, {LARGEST_8[to]})"
+        return (self.layout(x, scale).kernel(target, "quantize_linear", operands, out(0, y), code),)
+
+
+@op("QuantizeLinear", opsets=range(23, LATEST + 1))
+class QuantizeLinear(_QuantizeLinear):
+    """y = saturate(round(x / scale) + zero point)"""
+
+    axis: int = 1
+    saturate: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+    precision: int = 0
+
+
+@op("QuantizeLinear", opsets=range(21, 23))
+class QuantizeLinear21(_QuantizeLinear):
+    """y = saturate(round(x / scale) + zero point)"""
+
+    axis: int = 1
+    saturate: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+
+
+@op("QuantizeLinear", opsets=range(19, 21))
+class QuantizeLinear19(_QuantizeLinear):
+    """y = saturate(round(x / scale) + zero point), per tensor or axis"""
+
+    axis: int = 1
+    saturate: int = 1
+
+
+@op("QuantizeLinear", opsets=range(13, 19))
+class QuantizeLinear13(_QuantizeLinear):
+    """y = saturate(round(x / scale) + zero point), per tensor or axis"""
+
+    axis: int = 1
+
+
+@op("QuantizeLinear", opsets=range(10, 13))
+class QuantizeLinear10(_QuantizeLinear):
+    """y = saturate(round(x / scale) + zero point), per tensor"""
+
+    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
+        if scale.size != 1:
+            self.fail("one scale", list(scale.shape))
+        return super().layout(x, scale)
