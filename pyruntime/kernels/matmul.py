@@ -1,0 +1,354 @@
+"""Matrix products on the GPU: which kernel, which configuration, and its dispatches.
+
+    few rows   m <= 8 (or n = 1): every element of b is read once, k is split within a workgroup
+    tiled S    32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup: small and narrow products
+    tiled M    64 x 64, 8 x 4 an invocation
+    tiled L    128 x 128, 8 x 8 an invocation, the inner loop written out: where 200 tiles or more keep the GPU busy
+
+Where tiles are few, M and S also deal k out over workgroups; a second dispatch adds the partial sums. The rule was
+fitted to measurements of 17 configurations on many shapes; it is within 3% of the best of them on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyruntime.ir import DType
+from pyruntime.kernels.contract import Factor, contract
+from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
+from pyruntime.kernels.epilogue import Epilogue, attach
+from pyruntime.kernels.indexing import broadcast_strides, collapse
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["Product", "Tiling", "matmul", "product_of", "select"]
+
+TILE_K = 16
+FEW_ROWS = 8
+"""Products of at most this many rows read b once instead of tiling it."""
+
+MAX_BATCH_RANK = 4
+"""Batch dimensions, after merging, that the kernels can step through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """y[b] = a[b] @ b[b] for b in `batch`: [m, k] @ [k, n].
+
+    Attributes:
+        batch: batch dimensions, merged.
+        a_strides, b_strides: elements from one batch entry to the next, 0 where broadcast.
+        trans_a, trans_b: a is stored [k, m]; b is stored [n, k].
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...] = (1,)
+    a_strides: tuple[int, ...] = (0,)
+    b_strides: tuple[int, ...] = (0,)
+    trans_a: bool = False
+    trans_b: bool = False
+
+    @property
+    def batches(self) -> int:
+        """How many products."""
+        return math.prod(self.batch)
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for every m, n, k."""
+        return 2 * self.batches * self.m * self.n * self.k
+
+
+def product_of(a: Sequence[int], b: Sequence[int], trans_a: bool = False, trans_b: bool = False) -> Product:
+    """The product of stacks of matrices of shapes `a` and `b`, whose batch dimensions broadcast.
+
+    Raises:
+        ValueError: they do not.
+    """
+    m, k = (a[-1], a[-2]) if trans_a else (a[-2], a[-1])
+    n = b[-2] if trans_b else b[-1]
+    rank = max(len(a), len(b)) - 2
+    batch = [1] * rank
+    for shape in (a[:-2], b[:-2]):
+        for d, dim in enumerate(shape, rank - len(shape)):
+            if dim != 1:
+                if batch[d] not in (1, dim):
+                    raise ValueError(f"batch dimensions {list(a[:-2])} and {list(b[:-2])} do not broadcast")
+                batch[d] = dim
+    matrix_a, matrix_b = a[-2] * a[-1], b[-2] * b[-1]
+    a_strides = [s * matrix_a for s in broadcast_strides(a[:-2], batch)]
+    b_strides = [s * matrix_b for s in broadcast_strides(b[:-2], batch)]
+    dims, (a_view, b_view) = collapse(batch, a_strides, b_strides)
+    if not trans_a and b_view == (0,) and len(dims) == 1 and (a_view == (matrix_a,) or dims == (1,)):
+        # One right matrix for all: the rows of all left ones are one tall matrix.
+        return Product(m * dims[0], n, k, trans_b=trans_b)
+    return Product(m, n, k, dims, a_view, b_view, trans_a, trans_b)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A configuration of `shaders/matmul_tiled.wgsl`.
+
+    Attributes:
+        tile: results of a workgroup in each direction.
+        rows, quads: results of an invocation: `rows` rows of `quads` vec4s.
+        slices: shares of k within a workgroup. splits: shares of k over workgroups.
+    """
+
+    tile: int
+    rows: int
+    quads: int
+    slices: int = 1
+    splits: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Invocations of a workgroup."""
+        return self.tile // self.rows * self.tile // (4 * self.quads) * self.slices
+
+    def steps(self, k: int) -> int:
+        """Steps of TILE_K every slice of every split takes."""
+        return -(-k // (TILE_K * self.slices * self.splits))
+
+    def groups(self, product: Product) -> int:
+        """Workgroups."""
+        return self.tiles(product) * self.splits
+
+    def tiles(self, product: Product) -> int:
+        """Tiles over all batches."""
+        return -(-product.m // self.tile) * -(-product.n // self.tile) * product.batches
+
+
+SMALL = Tiling(32, 4, 1)
+MEDIUM = Tiling(64, 8, 1)
+LARGE = Tiling(128, 8, 2)
+
+
+def select(product: Product, limits: Limits) -> Tiling:
+    """The configuration for a product on a device."""
+    m, n, k = product.m, product.n, product.k
+    narrow = min(m, n) <= 32
+    filled = m * n * product.batches / max(1, LARGE.tiles(product) * LARGE.tile**2)
+    if LARGE.tiles(product) >= 200 and filled >= 0.6 and not narrow:
+        return LARGE
+    if narrow or product.flops < 110e6:
+        tiles = SMALL.tiles(product)
+        slices = 4 if k >= 256 else 2 if k >= 128 else 1
+        while slices > 1 and (_workgroup_bytes(slices) > limits.workgroup_bytes or tiles * slices > 2048):
+            slices //= 2
+        splits = 1
+        if narrow:
+            while splits < 8 and tiles * splits * 2 <= 256 and k // (TILE_K * slices * splits * 2) >= 4:
+                splits *= 2
+        return replace(SMALL, slices=slices, splits=splits)
+    splits = 8
+    while splits > 1 and (MEDIUM.tiles(product) * splits > 600 or k // splits < 96):
+        splits //= 2
+    return replace(MEDIUM, splits=splits)
+
+
+def _workgroup_bytes(slices: int) -> int:
+    """Workgroup memory of the small configuration."""
+    staged_a = max(slices * SMALL.tile * (TILE_K // 4 + 1), (slices - 1) * 64 * SMALL.rows)
+    return 16 * (staged_a + slices * TILE_K * SMALL.tile // 4)
+
+
+def matmul(
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Operand,
+    product: Product,
+    epilogue: Epilogue | None = None,
+    a_zero: tuple[Operand, int] | None = None,
+    b_zero: tuple[Operand, int] | None = None,
+    first_scratch: int = 0,
+    tiling: Tiling | None = None,
+) -> tuple[Dispatch, ...]:
+    """y = a @ b, then `epilogue`.
+
+    Args:
+        y: [batches, m, n]; floats are summed in float32, integers modulo 2^32 (of 64 bits: 2^64).
+        a_zero, b_zero: zero points subtracted from a and b, with stride 0 (one for all) or 1 (one a row of a, a
+            column of b).
+        first_scratch: number of the first scratch tensor this may use (one).
+        tiling: the tiled configuration to use instead of the best, to measure it.
+    """
+    if len(product.batch) > MAX_BATCH_RANK:
+        raise ValueError(f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(product.batch)}")
+    if not y.type.size:
+        return ()
+    if y.type.dtype.is_wide:
+        return (_wide(target, y, a, b, product),)
+    zeros = a_zero is not None or b_zero is not None
+    made: tuple[Dispatch, ...]
+    if tiling is None and product.n == 1 and product.m > 1 and not zeros:
+        made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
+    elif tiling is None and product.m <= FEW_ROWS and not zeros:
+        made = (_few_rows(target, y, a, b, product),)
+    else:
+        tiling = tiling or select(product, target.limits)
+        made = _tiled(target, y, a, b, product, tiling, a_zero, b_zero, first_scratch)
+    return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
+
+
+def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
+    """64-bit integers: every result on its own."""
+    a_row, a_step = (1, p.m) if p.trans_a else (p.k, 1)
+    b_col, b_step = (p.k, 1) if p.trans_b else (1, p.n)
+    left = Factor(a, (*p.a_strides, a_row, 0), (a_step,))
+    right = Factor(b, (*p.b_strides, 0, b_col), (b_step,))
+    return contract(target, "matmul_64", y, (left, right), (*p.batch, p.m, p.n), (p.k,))
+
+
+def _swapped(p: Product) -> Product:
+    """The product of a matrix and a vector, read as vector and matrix: y^T = b^T a^T."""
+    return Product(1, p.m, p.k, p.batch, p.b_strides, p.a_strides, not p.trans_b, not p.trans_a)
+
+
+def _batch(product: Product) -> dict[str, list[int]]:
+    """The Params fields that step through batches: dimensions and strides, right-aligned in four."""
+    pad = MAX_BATCH_RANK - len(product.batch)
+    return {
+        "batch": [1] * pad + list(product.batch),
+        "a_strides": [0] * pad + list(product.a_strides),
+        "b_strides": [0] * pad + list(product.b_strides),
+    }
+
+
+def _vectors(product: Product) -> tuple[bool, bool, bool]:
+    """Whether rows of a, b and y are whole vec4s."""
+    rows_a = product.m if product.trans_a else product.k
+    rows_b = product.k if product.trans_b else product.n
+    return rows_a % 4 == 0, rows_b % 4 == 0, product.n % 4 == 0
+
+
+def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swapped: bool = False) -> Dispatch:
+    """`shaders/matmul_few_rows.wgsl`: 256 invocations, as few shares of k as still fill a workgroup."""
+    _, vec_b, vec_y = _vectors(p)
+    # A vector is contiguous whichever way it is said to be stored.
+    row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
+    flags = {
+        "TRANS_B": p.trans_b,
+        "VEC_A": p.trans_b and step == 1 and p.k % 4 == 0,
+        "VEC_B": vec_b,
+        "VEC_Y": vec_y and not p.trans_b,
+        "SWAPPED": swapped,
+    }
+    cols, shares = 8, 32
+    kernel = template(
+        "matmul_few_rows",
+        {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype},
+        M=p.m,
+        COLS=cols,
+        SHARES=shares,
+        **{k: 1 for k, v in flags.items() if v},
+    )
+    blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
+    groups = blocks * p.batches
+    params = params_of(
+        kernel, n=p.n, k=p.k, a_row=row, a_step=step, blocks=blocks, groups=groups, pad0=0, pad1=0, **_batch(p)
+    )
+    kernel = replace(kernel, name=_name("matmul_few_rows", p))
+    return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
+
+
+def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
+    """What profiles show: configuration and storage order, 'matmul_s4_nt'."""
+    order = f"{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}"
+    if tiling is None:
+        return f"{kernel}_{order}"
+    size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(tiling.tile, "l")
+    return f"{kernel}_{size}{tiling.slices}{f'_split{tiling.splits}' if tiling.splits > 1 else ''}_{order}"
+
+
+def _tiled(
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Operand,
+    p: Product,
+    tiling: Tiling,
+    a_zero: tuple[Operand, int] | None,
+    b_zero: tuple[Operand, int] | None,
+    first_scratch: int,
+) -> tuple[Dispatch, ...]:
+    """`shaders/matmul_tiled.wgsl`, and the sum of its splits."""
+    vec_a, vec_b, vec_y = _vectors(p)
+    split = tiling.splits > 1
+    steps = tiling.steps(p.k)
+    flags = {
+        "TRANS_A": p.trans_a,
+        "TRANS_B": p.trans_b,
+        "VEC_A": vec_a,
+        "VEC_B": vec_b,
+        "VEC_Y": vec_y,
+        "GUARD_K": steps * TILE_K * tiling.slices * tiling.splits != p.k,
+        "SPLIT": split,
+        "SLICED": tiling.slices > 1,
+        "K_MAJOR": p.trans_a or tiling.tile > 32,
+        "UNROLL": tiling.tile > 64,
+        "ZERO_A": a_zero is not None,
+        "ZERO_B": b_zero is not None,
+    }
+    sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
+    target_y = scratch(first_scratch, sums, tiling.splits, p.batches, p.m, p.n) if split else y
+    zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
+    kernel = template(
+        "matmul_tiled",
+        {
+            "a": a.type.dtype,
+            "b": b.type.dtype,
+            "y": target_y.type.dtype,
+            **{name: zero[0].type.dtype for name, zero in zeros.items()},
+        },
+        TILE_M=tiling.tile,
+        TILE_N=tiling.tile,
+        ROWS=tiling.rows,
+        QUADS=tiling.quads,
+        SLICES=tiling.slices,
+        PAD_A=_pad_a(tiling, target.limits),
+        **{k: 1 for k, v in flags.items() if v},
+    )
+    groups = tiling.groups(p)
+    params = params_of(
+        kernel,
+        m=p.m,
+        n=p.n,
+        k=p.k,
+        steps=steps,
+        m_tiles=-(-p.m // tiling.tile),
+        n_tiles=-(-p.n // tiling.tile),
+        batches=p.batches,
+        groups=groups,
+        a_zero_stride=a_zero[1] if a_zero else 0,
+        b_zero_stride=b_zero[1] if b_zero else 0,
+        pad0=0,
+        pad1=0,
+        **_batch(p),
+    )
+    operands = (a, b, *(zero[0] for zero in zeros.values()), target_y)
+    product = Dispatch(
+        replace(kernel, name=_name("matmul", p, tiling)), operands, target.fold(groups), params, flops=p.flops
+    )
+    return (product, _sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
+
+
+def _pad_a(tiling: Tiling, limits: Limits) -> int:
+    """A vec4 between the rows of the staged tile of a spares bank conflicts where it fits."""
+    staged = 16 * TILE_K * (tiling.tile // 4 + 1 + tiling.tile // 4)
+    return 0 if tiling.tile > 64 and staged > limits.workgroup_bytes else 1
+
+
+def _sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
+    """`shaders/matmul_sum_splits.wgsl`."""
+    vector = p.n % 4 == 0
+    kernel = template(
+        "matmul_sum_splits", {"parts": parts.type.dtype, "y": y.type.dtype}, **({"VEC_Y": 1} if vector else {})
+    )
+    size = p.batches * p.m * p.n
+    params = params_of(kernel, size=size, n=p.n, splits=splits, pad0=0)
+    return Dispatch(kernel, (parts, y), target.grid(-(-size // 4) if vector else size), params)

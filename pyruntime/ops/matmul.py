@@ -1,0 +1,58 @@
+"""MatMul: y = a @ b as numpy.matmul has it. Source: ONNX operator MatMul."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+
+
+def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
+    """The shape of a @ b. Raises InvalidGraph where they do not fit."""
+    if not a.rank or not b.rank:
+        node.fail("operands of at least one dimension", f"{a} and {b}")
+    left, right = as_matrices(a.shape, b.shape)
+    if left[-1] != right[-2]:
+        node.fail("as many columns on the left as rows on the right", f"{a} and {b}")
+    try:
+        product_of(left, right)
+    except ValueError:
+        node.fail("batch dimensions that broadcast", f"{a} and {b}")
+    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    return (*batch, *(left[-2:-1] if a.rank > 1 else ()), *(right[-1:] if b.rank > 1 else ()))
+
+
+def as_matrices(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes with vectors as one row on the left and one column on the right."""
+    return (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """a @ b rounded once: 16-bit floats are summed in float32."""
+    if a.dtype == np.float16:
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        return np.asarray(np.matmul(a, b)).astype(np.float16)
+    return np.asarray(np.matmul(a, b))
+
+
+@op("MatMul", opsets=range(1, LATEST + 1))
+class MatMul(Op):
+    """a: [..., M, K], b: [..., K, N]; leading dimensions broadcast, a vector is a row on the left, a column right."""
+
+    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
+        return (TensorType(self.same_dtype(a, b), matmul_shape(self, a, b)),)
+
+    def evaluate(self, a: Array, b: Array) -> tuple[Array, ...]:
+        return (multiply(a, b),)
+
+    def lower(self, target: Target, a: TensorType, b: TensorType) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(a, b)
+        if a.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        product = product_of(*as_matrices(a.shape, b.shape))
+        if len(product.batch) > MAX_BATCH_RANK:
+            raise Unsupported(f"more than {MAX_BATCH_RANK} batch dimensions that broadcast one by one")
+        return matmul(target, out(0, y), inp(0, a), inp(1, b), product)

@@ -1,0 +1,38 @@
+// y[b, m, n] = finish(sum over s of parts[s, b, m, n]): the second pass of a matrix product whose k was dealt out.
+//#tensors parts -> y
+//#type T = y
+//#variants VEC_Y=1 | VEC_Y=0 | VEC_Y=1 y=float16
+struct Params {
+  size: u32,
+  n: u32,
+  splits: u32,
+  pad0: u32,
+}
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+//#if VEC_Y
+  let at = global_index(gid, nwg, 64u) * 4u;
+  if (at >= params.size) { return; }
+  var sum = vec4<T>();
+  for (var s = 0u; s < params.splits; s++) {
+    sum += load4_parts((s * params.size + at) >> 2u);
+  }
+  let row = at / params.n;
+  let v = finish(sum, row, at - row * params.n);
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  let at = global_index(gid, nwg, 64u);
+  if (at >= params.size) { return; }
+  var sum = T();
+  for (var s = 0u; s < params.splits; s++) {
+    sum += load_parts(s * params.size + at);
+  }
+  let row = at / params.n;
+  store_y(at, finish(vec4<T>(sum), row, at - row * params.n)[0]);
+//#endif
+}

@@ -1,0 +1,338 @@
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), in tiles of TILE_M x TILE_N a workgroup.
+//
+// Each step of TILE_K is staged in workgroup memory while the next one is already on its way into registers; every
+// invocation moves two vec4s of each operand a step, so TILE_M * TILE_K = TILE_N * TILE_K = 8 * THREADS.
+// SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end; with SPLIT the steps are
+// also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
+//
+// TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
+// not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation.
+// ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b.
+//#tensors a, b, a_zero, b_zero -> y
+//#type T = y
+//#variants VEC_A=1,VEC_B=1,VEC_Y=1 | SLICES=4,SLICED=1,GUARD_K=1 | SPLIT=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
+//#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
+//#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants ZERO_A=1,ZERO_B=1,GUARD_K=1 a=uint8 b=int8 y=int32 a_zero=uint8 b_zero=int8
+const TILE_M: u32 = 32u;
+const TILE_N: u32 = 32u;
+const TILE_K: u32 = 16u;
+const ROWS: u32 = 4u;
+const QUADS: u32 = 1u;
+const SLICES: u32 = 1u;
+const PAD_A: u32 = 1u;
+
+const WIDE: u32 = TILE_N / (4u * QUADS);
+const HIGH: u32 = TILE_M / ROWS;
+const THREADS: u32 = WIDE * HIGH;
+//#if K_MAJOR
+const A_PITCH: u32 = TILE_M / 4u + PAD_A;
+const A_SIZE: u32 = TILE_K * A_PITCH;
+//#else
+const A_PITCH: u32 = TILE_K / 4u + PAD_A;
+const A_SIZE: u32 = TILE_M * A_PITCH;
+//#endif
+const B_PITCH: u32 = TILE_N / 4u;
+const B_SIZE: u32 = TILE_K * B_PITCH;
+const RESULTS: u32 = ROWS * QUADS;
+
+struct Params {
+  m: u32,
+  n: u32,
+  k: u32,
+  steps: u32,
+  m_tiles: u32,
+  n_tiles: u32,
+  batches: u32,
+  groups: u32,
+  batch: vec4<u32>,
+  a_strides: vec4<u32>,
+  b_strides: vec4<u32>,
+  a_zero_stride: u32,
+  b_zero_stride: u32,
+  pad0: u32,
+  pad1: u32,
+}
+
+var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
+var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
+
+//#if !SPLIT
+// What becomes of four results of row `row` (counted over batches) from column `col` on.
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+//#endif
+
+fn batch_base(index: u32, strides: vec4<u32>) -> u32 {
+  var rest = index;
+  var base = 0u;
+  for (var d = 3u; d > 0u; d--) {
+    let q = rest / params.batch[d];
+    base += (rest - q * params.batch[d]) * strides[d];
+    rest = q;
+  }
+  return base + rest * strides[0];
+}
+
+//#if TRANS_A
+// a[k, m .. m + 3]
+fn quad_a(base: u32, m: u32, k: u32) -> vec4<T> {
+//#if VEC_A
+  var v = vec4<T>(load4_a((base + k * params.m + min(m, params.m - 4u)) >> 2u));
+//#else
+  let row = base + k * params.m;
+  let top = params.m - 1u;
+  var v = vec4<T>(
+    T(load_a(row + min(m, top))), T(load_a(row + min(m + 1u, top))),
+    T(load_a(row + min(m + 2u, top))), T(load_a(row + min(m + 3u, top))));
+//#endif
+//#if ZERO_A
+  v -= vec4<T>(
+    T(load_a_zero(m * params.a_zero_stride)), T(load_a_zero((m + 1u) * params.a_zero_stride)),
+    T(load_a_zero((m + 2u) * params.a_zero_stride)), T(load_a_zero((m + 3u) * params.a_zero_stride)));
+//#endif
+//#if GUARD_K
+  return select(vec4<T>(), v, k < params.k);
+//#else
+  return v;
+//#endif
+}
+//#else
+// a[m, k .. k + 3]
+fn quad_a(base: u32, m: u32, k: u32) -> vec4<T> {
+  let at = base + min(m, params.m - 1u) * params.k + k;
+//#if VEC_A
+  var v = vec4<T>(load4_a(at >> 2u));
+//#else
+  var v = vec4<T>(T(load_a(at)), T(load_a(at + 1u)), T(load_a(at + 2u)), T(load_a(at + 3u)));
+//#endif
+//#if ZERO_A
+  v -= vec4<T>(T(load_a_zero(m * params.a_zero_stride)));
+//#endif
+//#if GUARD_K
+  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+//#else
+  return v;
+//#endif
+}
+//#endif
+
+//#if TRANS_B
+// b[n, k .. k + 3]
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+  let at = base + min(n, params.n - 1u) * params.k + k;
+//#if VEC_B
+  var v = vec4<T>(load4_b(at >> 2u));
+//#else
+  var v = vec4<T>(T(load_b(at)), T(load_b(at + 1u)), T(load_b(at + 2u)), T(load_b(at + 3u)));
+//#endif
+//#if ZERO_B
+  v -= vec4<T>(T(load_b_zero(n * params.b_zero_stride)));
+//#endif
+//#if GUARD_K
+  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+//#else
+  return v;
+//#endif
+}
+//#else
+// b[k, n .. n + 3]
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+//#if VEC_B
+  var v = vec4<T>(load4_b((base + k * params.n + min(n, params.n - 4u)) >> 2u));
+//#else
+  let row = base + k * params.n;
+  let last = params.n - 1u;
+  var v = vec4<T>(
+    T(load_b(row + min(n, last))), T(load_b(row + min(n + 1u, last))),
+    T(load_b(row + min(n + 2u, last))), T(load_b(row + min(n + 3u, last))));
+//#endif
+//#if ZERO_B
+  v -= vec4<T>(
+    T(load_b_zero(n * params.b_zero_stride)), T(load_b_zero((n + 1u) * params.b_zero_stride)),
+    T(load_b_zero((n + 2u) * params.b_zero_stride)), T(load_b_zero((n + 3u) * params.b_zero_stride)));
+//#endif
+//#if GUARD_K
+  return select(vec4<T>(), v, k < params.k);
+//#else
+  return v;
+//#endif
+}
+//#endif
+
+// Where the vec4 number `e` of a staged tile comes from: (row of a or column of b, k).
+fn from_a(e: u32) -> vec2<u32> {
+//#if TRANS_A
+  return vec2<u32>((e % (TILE_M / 4u)) * 4u, e / (TILE_M / 4u));
+//#else
+  return vec2<u32>(e / (TILE_K / 4u), (e % (TILE_K / 4u)) * 4u);
+//#endif
+}
+
+fn from_b(e: u32) -> vec2<u32> {
+//#if TRANS_B
+  return vec2<u32>(e / (TILE_K / 4u), (e % (TILE_K / 4u)) * 4u);
+//#else
+  return vec2<u32>((e % (TILE_N / 4u)) * 4u, e / (TILE_N / 4u));
+//#endif
+}
+
+fn stage_a(slice: u32, at: vec2<u32>, v: vec4<T>) {
+//#if TRANS_A
+//#if K_MAJOR
+  tile_a[slice * A_SIZE + at.y * A_PITCH + at.x / 4u] = v;
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    tile_a[slice * A_SIZE + (at.x + c) * A_PITCH + at.y / 4u][at.y % 4u] = v[c];
+  }
+//#endif
+//#else
+//#if K_MAJOR
+  for (var c = 0u; c < 4u; c++) {
+    tile_a[slice * A_SIZE + (at.y + c) * A_PITCH + at.x / 4u][at.x % 4u] = v[c];
+  }
+//#else
+  tile_a[slice * A_SIZE + at.x * A_PITCH + at.y / 4u] = v;
+//#endif
+//#endif
+}
+
+fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
+//#if TRANS_B
+  for (var c = 0u; c < 4u; c++) {
+    tile_b[slice * B_SIZE + (at.y + c) * B_PITCH + at.x / 4u][at.x % 4u] = v[c];
+  }
+//#else
+  tile_b[slice * B_SIZE + at.y * B_PITCH + at.x / 4u] = v;
+//#endif
+}
+
+@compute @workgroup_size(THREADS * SLICES)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let group = workgroup_index(wid, nwg);
+  if (group >= params.groups) { return; }
+  let slice = local / THREADS;
+  let t = local % THREADS;
+  let tx = t % WIDE;
+  let ty = t / WIDE;
+  let plane = group / (params.m_tiles * params.n_tiles);
+  let tile = group - plane * (params.m_tiles * params.n_tiles);
+  let m0 = (tile / params.n_tiles) * TILE_M;
+  let n0 = (tile % params.n_tiles) * TILE_N;
+//#if SPLIT
+  let split = plane / params.batches;
+  let batch = plane - split * params.batches;
+  let first = split * params.steps * SLICES + slice;
+//#else
+  let batch = plane;
+  let first = slice;
+//#endif
+  let base_a = batch_base(batch, params.a_strides);
+  let base_b = batch_base(batch, params.b_strides);
+
+  let a0 = from_a(t);
+  let a1 = from_a(t + THREADS);
+  let b0 = from_b(t);
+  let b1 = from_b(t + THREADS);
+  var k0 = first * TILE_K;
+  var next_a0 = quad_a(base_a, m0 + a0.x, k0 + a0.y);
+  var next_a1 = quad_a(base_a, m0 + a1.x, k0 + a1.y);
+  var next_b0 = quad_b(base_b, k0 + b0.y, n0 + b0.x);
+  var next_b1 = quad_b(base_b, k0 + b1.y, n0 + b1.x);
+
+  var sums: array<vec4<T>, RESULTS>;
+  for (var step = 0u; step < params.steps; step++) {
+    stage_a(slice, a0, next_a0);
+    stage_a(slice, a1, next_a1);
+    stage_b(slice, b0, next_b0);
+    stage_b(slice, b1, next_b1);
+    workgroupBarrier();
+    k0 = (first + min(step + 1u, params.steps - 1u) * SLICES) * TILE_K;
+    next_a0 = quad_a(base_a, m0 + a0.x, k0 + a0.y);
+    next_a1 = quad_a(base_a, m0 + a1.x, k0 + a1.y);
+    next_b0 = quad_b(base_b, k0 + b0.y, n0 + b0.x);
+    next_b1 = quad_b(base_b, k0 + b1.y, n0 + b1.x);
+//#if K_MAJOR
+    //#unroll UNROLL
+    for (var k = 0u; k < TILE_K; k++) {
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        let right = tile_b[slice * B_SIZE + k * B_PITCH + q * WIDE + tx];
+        //#unroll
+        for (var g = 0u; g < ROWS / 4u; g++) {
+          let left = tile_a[slice * A_SIZE + k * A_PITCH + g * HIGH + ty];
+          sums[(g * 4u + 0u) * QUADS + q] += left[0] * right;
+          sums[(g * 4u + 1u) * QUADS + q] += left[1] * right;
+          sums[(g * 4u + 2u) * QUADS + q] += left[2] * right;
+          sums[(g * 4u + 3u) * QUADS + q] += left[3] * right;
+        }
+      }
+    }
+//#else
+    for (var quad = 0u; quad < TILE_K / 4u; quad++) {
+      let right = slice * B_SIZE + quad * 4u * B_PITCH + tx;
+      let right0 = tile_b[right];
+      let right1 = tile_b[right + B_PITCH];
+      let right2 = tile_b[right + 2u * B_PITCH];
+      let right3 = tile_b[right + 3u * B_PITCH];
+      //#unroll
+      for (var r = 0u; r < ROWS; r++) {
+        let left = tile_a[slice * A_SIZE + (r * HIGH + ty) * A_PITCH + quad];
+        sums[r] += left[0] * right0 + left[1] * right1 + left[2] * right2 + left[3] * right3;
+      }
+    }
+//#endif
+    workgroupBarrier();
+  }
+
+//#if SLICED
+  if (slice > 0u) {
+    for (var i = 0u; i < RESULTS; i++) { tile_a[((slice - 1u) * RESULTS + i) * THREADS + t] = sums[i]; }
+  }
+  workgroupBarrier();
+  if (slice > 0u) { return; }
+  for (var s = 0u; s < SLICES - 1u; s++) {
+    for (var i = 0u; i < RESULTS; i++) { sums[i] += tile_a[(s * RESULTS + i) * THREADS + t]; }
+  }
+//#endif
+
+  //#unroll
+  for (var r = 0u; r < ROWS; r++) {
+//#if K_MAJOR
+    let row = m0 + ((r / 4u) * HIGH + ty) * 4u + r % 4u;
+//#else
+    let row = m0 + r * HIGH + ty;
+//#endif
+    if (row < params.m) {
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        put(plane, batch, row, n0 + (q * WIDE + tx) * 4u, sums[r * QUADS + q]);
+      }
+    }
+  }
+}
+
+fn put(plane: u32, batch: u32, row: u32, col: u32, sum: vec4<T>) {
+  if (col >= params.n) { return; }
+//#if SPLIT
+  let at = (plane * params.m + row) * params.n + col;
+  let v = sum;
+//#else
+  let at = (batch * params.m + row) * params.n + col;
+  let v = finish(sum, batch * params.m + row, col);
+//#endif
+//#if VEC_Y
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  store_y(at, v[0]);
+  if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
+  if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
+  if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
+//#endif
+}
