@@ -17,9 +17,10 @@ from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
+from pyruntime.kernels.storage import rounded
 from pyruntime.ops._convert import convert
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.elementwise import Expression, compute_class
+from pyruntime.ops.base import LATEST, Unsupported, op
+from pyruntime.ops.elementwise import Elementwise, Expression, compute_class
 
 E8M0 = DType.FLOAT8E8M0
 ROUND_MODES = {"down": 0, "up": 1, "nearest": 2}
@@ -166,7 +167,7 @@ def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> 
         return convert(x, to.numpy)
 
 
-class _Cast(Op):
+class _Cast(Elementwise):
     """Shared by all versions; those that have not these attributes behave as their defaults."""
 
     saturate = 1
@@ -196,24 +197,29 @@ class _Cast(Op):
         return 0 if source is to or (whole and to.is_integer and source.bits == to.bits) else None
 
     def expression(self, *dtypes: DType | None) -> Expression | None:
-        """The cast in WGSL for inputs of these types, or None where only the host has it."""
         source, to = dtypes[0], self.result(*(TensorType(d, ()) for d in dtypes if d))
         if not source or not source.compute or not to.compute:
             return None
-        return Expression(cast_code(source, to, bool(self.saturate), self.round_mode), ("x",))
+        code = cast_code(source, to, bool(self.saturate), self.round_mode)
+        # A cast in a chain of fused operators rounds there and then: that may be what it is for.
+        return Expression(rounded(to, code), ("x", "like")[: len(dtypes)])
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        expression = self.expression(*(x.dtype for x in inputs))
-        if expression is None:
-            raise Unsupported(f"{inputs[0].dtype.onnx_name} or {self.result(*inputs).onnx_name} lives on the host")
+        source, to = inputs[0].dtype, self.result(*inputs)
+        if not source.compute or not to.compute:
+            raise Unsupported(f"{(to if source.compute else source).onnx_name} tensors live on the host")
         (y,) = self.infer(*inputs)
-        return (elementwise(target, "cast", {"x": inp(0, inputs[0])}, out(0, y), expression.code),)
+        code = cast_code(source, to, bool(self.saturate), self.round_mode)
+        return (elementwise(target, "cast", {"x": inp(0, inputs[0])}, out(0, y), code),)
 
 
 class _CastTo(_Cast):
     """y = x as the type with TensorProto's code `to`."""
 
-    to = 0
+    to: int
+
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        return (cast(inputs[0], self.result(), bool(self.saturate), self.round_mode),)
 
     def result(self, *inputs: Any) -> DType:
         try:
@@ -252,6 +258,10 @@ class _CastLike(_Cast):
     def result(self, *inputs: Any) -> DType:
         like: TensorType = inputs[1]
         return like.dtype
+
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        to = DType.from_numpy(inputs[1].dtype)
+        return (cast(inputs[0], to, bool(self.saturate), self.round_mode),)
 
 
 @op("CastLike", opsets=range(24, LATEST + 1))

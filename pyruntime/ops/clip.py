@@ -46,7 +46,13 @@ class Clip(Elementwise):
         self, types: tuple[ValueType | None, ...], x: Array, low: Array | None = None, high: Array | None = None
     ) -> tuple[Array, ...]:
         assert isinstance(types[0], TensorType)
-        largest = LARGEST.get(types[0].dtype)
+        return (self.compute(x, low, high, LARGEST.get(types[0].dtype)),)
+
+    def evaluate(self, x: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, ...]:
+        return (self.compute(x, low, high, LARGEST.get(DType.from_numpy(x.dtype))),)
+
+    def compute(self, x: Array, low: Array | None, high: Array | None, largest: float | None) -> Array:
+        """`x` between the bounds; `largest` bounds it where a bound is absent."""
         if low is not None:
             x = np.maximum(x, low.reshape(()))
         elif largest:
@@ -55,7 +61,7 @@ class Clip(Elementwise):
             x = np.minimum(x, high.reshape(()))
         elif largest:
             x = np.minimum(x, x.dtype.type(largest))
-        return (np.asarray(x),)
+        return np.asarray(x)
 
     def expression(self, *dtypes: DType | None) -> Expression | None:
         dtype, low, high = (*dtypes, None, None)[:3]

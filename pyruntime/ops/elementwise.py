@@ -71,7 +71,7 @@ class Expression:
         code: one expression over `names` and `scalars`, of the output's compute type. Where the output's type is
             narrower than its compute type the value still has to be rounded or wrapped to it, as a store does
             (`kernels.storage.rounded`).
-        names: the first so many present inputs, in order; each is a value of its compute type.
+        names: the present inputs, in order; each is a value of its compute type.
         scalars: uniform numbers: f32, or i32 where the value is an int.
     """
 

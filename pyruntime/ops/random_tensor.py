@@ -46,7 +46,7 @@ class _Drawn(_Random):
 class _OfShape(_Drawn):
     """Of the shape that an attribute gives."""
 
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...]
 
     def infer(self) -> tuple[TensorType, ...]:
         return (TensorType(self.result(DType.FLOAT, FLOATS), self.shape),)
