@@ -32,7 +32,7 @@ INTERNAL = "pyruntime"
 """The domain of operators that passes make."""
 
 ALLOWED: dict[tuple[str, str], str] = {}
-"""(operator or operator.attribute, complaint) to the reason why it may differ. An entry that no longer applies fails."""
+"""(operator or operator.attribute, complaint) to the reason why it may differ. An entry that does not apply fails."""
 
 
 @lru_cache(maxsize=1)
@@ -91,11 +91,11 @@ def _attribute_complaints(cls: type[Op], schema: Any) -> list[tuple[str, str]]:
         default = fields[name].default
         if attribute.required != (default is dataclasses.MISSING):
             found.append((name, "required" if attribute.required else "optional"))
-        elif has_default and not _same(onnx.helper.get_attribute_value(attribute.default_value), default):
-            found.append(
-                (name, f"default {onnx.helper.get_attribute_value(attribute.default_value)!r}, got {default!r}")
-            )
-        elif not attribute.required and not has_default and default is not None:
+        elif has_default:
+            expected = onnx.helper.get_attribute_value(attribute.default_value)
+            if not _same(expected, default):
+                found.append((name, f"default {expected!r}, got {default!r}"))
+        elif not attribute.required and default is not None:
             found.append((name, f"no default, got {default!r}"))
     return found
 
