@@ -2,8 +2,8 @@
 
     python3 dev.py demo --once
 
-The page is the site's own; the images go through its JavaScript API to Python in the worker and to WebGPU. The labels
-are compared with the truth and with onnxruntime's CPU.
+An empty page of the site's origin, so that nothing else takes part in the timings; the images go through the site's
+JavaScript API to Python in the worker and to WebGPU. The labels are compared with the truth and with onnxruntime's CPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float32]
 # Runs in the page. Times are milliseconds.
 SCRIPT = """
 async ({images, count, side, singleRuns}) => {
-  const { InferenceSession, Tensor, adapterInfo } = await import('./web/pyruntime.js');
+  const { InferenceSession, Tensor, adapterInfo } = await import('/web/pyruntime.js');
   const bytes = Uint8Array.from(atob(images), (letter) => letter.charCodeAt(0));
   const pixels = new Float32Array(bytes.buffer);
   const clock = async (work) => {
@@ -45,7 +45,7 @@ async ({images, count, side, singleRuns}) => {
   };
   const phases = {};
   const onProgress = ({ phase, status, ms }) => { if (status === 'end') phases[phase] = ms; };
-  const [session, create] = await clock(() => InferenceSession.create('models/digits.onnx', { onProgress }));
+  const [session, create] = await clock(() => InferenceSession.create('/models/digits.onnx', { onProgress }));
   const one = (index) => new Tensor('float32', pixels.slice(index * side * side, (index + 1) * side * side),
                                     [1, 1, side, side]);
   const [, first] = await clock(() => session.run({ image: one(0) }));
@@ -97,12 +97,12 @@ def run_in_browser(images: Floats) -> tuple[dict[str, Any], str]:
     }
     executable = ensure_chromium(Path(sys.executable))
     with (
-        Server({"/": DIST}) as server,
+        Server({"/": DIST, "/e2e/": ROOT / "e2e" / "pages"}) as server,
         sync_playwright() as playwright,
         launch(playwright, executable) as browser,
         guarded_page(browser, server.url) as (page, _),
     ):
-        page.goto(server.url)
+        page.goto(f"{server.url}e2e/blank.html")
         return page.evaluate(SCRIPT, arguments), browser.version
 
 
@@ -126,7 +126,7 @@ def print_report(report: dict[str, Any], version: str, seconds: float) -> None:
     print(f"one image          first {report['first']:.1f} ms, then {np.median(report['singles']):.1f} ms (median)")
     print(f"all images at once first {report['batchFirst']:.1f} ms, then {report['batchAgain']:.1f} ms")
     if memory:
-        print(f"GPU memory         {memory['peak']:,} bytes of activations, {memory['weights']:,} of weights")
+        print(f"GPU memory         {memory['peak']:,} bytes of activations for these, {memory['weights']:,} of weights")
 
 
 if __name__ == "__main__":
