@@ -37,7 +37,7 @@ class _GatherND(Op):
         indexed, rest = x.shape[b : b + k], x.shape[b + k :]
         where = slots(self, indices.reshape(count, each, k), indexed, b)
         picked = x.reshape(count, math.prod(indexed), *rest)[np.arange(count)[:, None], where]
-        return (picked.reshape(*indices.shape[:-1], *rest),)
+        return (picked.reshape(indices.shape[:-1] + rest),)
 
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)

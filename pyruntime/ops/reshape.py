@@ -71,14 +71,14 @@ class ReshapeCopyingZeros(Op):
 class ReshapeByAttribute(Op):
     """x: any shape; the shape is an attribute."""
 
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = None
     consumed_inputs: tuple[int, ...] | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (x.with_shape(*resolve(self, x.shape, self.shape, False)),)
+        return (x.with_shape(*resolve(self, x.shape, self.shape or (), False)),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (x.reshape(resolve(self, x.shape, self.shape, False)),)
+        return (x.reshape(resolve(self, x.shape, self.shape or (), False)),)
 
     def alias(self, x: TensorType) -> int | None:
         return 0

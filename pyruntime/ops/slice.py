@@ -9,12 +9,20 @@ from pyruntime.kernels import Dispatch, Target, inp, out, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, op
 
+ENDLESS = (2**31 - 1, 2**63 - 1)
+
 Cut = tuple[int, int, int]
 """(first index, elements taken, step) along one dimension."""
 
 
 def cut(dim: int, start: int, end: int, step: int) -> Cut:
-    """What `start:end:step` takes of `dim` elements: ONNX's clamping, which differs from Python's for step < 0."""
+    """What `start:end:step` takes of `dim` elements.
+
+    ONNX's clamping differs from Python's for step < 0. An end of INT_MAX is the last element in the direction of the
+    step, also backward, where the specification's clamping would take nothing: onnxruntime's reading.
+    """
+    if end in ENDLESS:
+        end = dim if step > 0 else -dim - 1
     start, end = (v + dim if v < 0 else v for v in (start, end))
     low, high = (0, dim) if step > 0 else (-1, dim - 1)
     start, end = min(max(start, 0), high), min(max(end, low), high)
