@@ -1,0 +1,48 @@
+"""ScatterElements and ScatterND on the GPU: duplicates, reductions, indices that are out of range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyruntime.ops.scatter import ScatterElements, ScatterND
+from tests.harness import run_op
+from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter
+
+
+@pytest.mark.parametrize("op_type", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_scatter__duplicate_indices__updates_apply_in_order(op_type: str, reduction: str, gpu: Any) -> None:
+    rng = np.random.default_rng(9)
+    for dtype in DTYPES:
+        for _ in range(2):
+            check_scatter(rng, op_type, dtype, reduction, gpu)
+
+
+def test_scatter__reduction_with_nan__nan_wins(gpu: Any) -> None:
+    data, indices = np.zeros(2, np.float32), np.array([0, 1, 0])
+    updates = np.array([np.nan, 2, 1], np.float32)
+    for reduction in ("max", "min", "add"):
+        (y,) = run_op(ScatterElements(reduction=reduction), [data, indices, updates], gpu)
+        np.testing.assert_array_equal(y, [np.nan, {"max": 2, "min": 0, "add": 2}[reduction]])
+
+
+def test_scatter__many_updates__last_one_wins(gpu: Any) -> None:
+    rng = np.random.default_rng(1)
+    data, updates = rng.standard_normal(5000).astype(np.float32), rng.standard_normal(20000).astype(np.float32)
+    indices = rng.integers(0, 5000, 20000)
+    wanted = data.copy()
+    for i, u in zip(indices, updates, strict=True):
+        wanted[i] = u
+    np.testing.assert_array_equal(run_op(ScatterElements(), [data, indices, updates], gpu)[0], wanted)
+    np.testing.assert_array_equal(run_op(ScatterND(), [data, indices[:, None], updates], gpu)[0], wanted)
+
+
+@pytest.mark.parametrize("index", [2**62, -(2**62), 2**31, 3, -4])
+def test_scatter__index_out_of_range__other_elements_keep_their_values(index: int, gpu: Any) -> None:
+    data = np.arange(1, 4, dtype=np.float32)
+    (y,) = run_op(ScatterElements(), [data, np.array([index]), np.array([9], np.float32)], gpu)
+    edge = 2 if index > 0 else 0
+    np.testing.assert_array_equal(np.delete(y, edge), np.delete(data, edge))

@@ -1,0 +1,23 @@
+"""Operators that move elements, on the host: ONNX's cases, and random ones against onnxruntime."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.harness import check_case
+from tests.ops.movement_cases import DTYPES, RANDOM, check_moves, onnx_cases, random_case
+
+
+@pytest.mark.parametrize("name", onnx_cases())
+def test_movement__onnx_case__expected_output(name: str) -> None:
+    check_case(name)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_movement__random_case_of_any_type__elements_onnxruntime_picks(name: str) -> None:
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    for number in range(30):
+        check_moves(random_case(name, rng), rng, list(DTYPES)[number % len(DTYPES)])
