@@ -29,10 +29,13 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "Op", "Unsupported", "op", "register", "registered"]
+__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "op", "register", "registered"]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
+
+LATEST_ML = 5
+"""Newest ai.onnx.ml opset known here."""
 
 
 class Unsupported(Exception):

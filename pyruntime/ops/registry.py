@@ -7,11 +7,13 @@ from functools import lru_cache
 from importlib import import_module, resources
 
 from pyruntime.errors import NotImplemented
-from pyruntime.ops.base import LATEST, Op, registered
+from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
 
 __all__ = ["find", "names", "op_class"]
 
 _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
+
+_LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 
 
 @lru_cache(maxsize=1)
@@ -37,8 +39,7 @@ def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
     for module in _index().get((domain, op_type), ()):
         import_module(f"pyruntime.ops.{module}")
     versions = registered.get((domain, op_type), [])
-    if domain == "":
-        opset = min(opset, LATEST)
+    opset = min(opset, _LATEST.get(domain, opset))
     for cls in versions:
         if opset in cls.opsets:
             return cls

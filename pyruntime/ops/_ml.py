@@ -1,0 +1,127 @@
+"""What the operators of ai.onnx.ml share: number types, class labels, post-transforms.
+
+Source: ONNX operators ai.onnx.ml, attributes `classlabels_*` and `post_transform`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.base import LATEST_ML, Op
+
+__all__ = [
+    "ALL",
+    "NUMBERS",
+    "Labels",
+    "as_float",
+    "binary_scores",
+    "check_transform",
+    "class_labels",
+    "matrix",
+    "numbers",
+    "transformed",
+]
+
+ALL = range(1, LATEST_ML + 1)
+"""Every opset of the domain."""
+
+NUMBERS = (DType.FLOAT, DType.DOUBLE, DType.INT64, DType.INT32)
+
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def numbers(op: Op, x: TensorType) -> None:
+    """Refuse tensors that are not float, double, int64 or int32."""
+    if x.dtype not in NUMBERS:
+        op.fail(" or ".join(d.type_string for d in NUMBERS), x)
+
+
+def matrix(op: Op, x: TensorType) -> tuple[int, int]:
+    """(N, F) of numbers [N, F]; [F] is one row."""
+    numbers(op, x)
+    if x.rank not in (1, 2):
+        op.fail("a tensor [N, F] or [F]", x)
+    return (1, x.shape[0]) if x.rank == 1 else (x.shape[0], x.shape[1])
+
+
+def as_float(x: Array) -> Array:
+    """float64 where x is float64, else float32; at least two dimensions."""
+    return np.atleast_2d(x if x.dtype == np.float64 else x.astype(np.float32))
+
+
+class Labels:
+    """Class labels: strings or integers."""
+
+    def __init__(self, values: Sequence[int] | Sequence[str], dtype: DType) -> None:
+        self.values = np.array(values, object if dtype is DType.STRING else np.int64)
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Array) -> Array:
+        """The labels of class numbers."""
+        return np.asarray(self.values[index])
+
+
+def class_labels(op: Op, integers: Sequence[int] | None, strings: Sequence[str] | None, classes: int) -> Labels:
+    """The labels of a classifier of `classes` scores; 0, 1, ... where it names none.
+
+    Raises:
+        InvalidGraph: both kinds are given, or another number of labels than fits (two for a single score).
+    """
+    if integers and strings:
+        op.fail("integer or string labels", "both")
+    found = Labels(strings, DType.STRING) if strings else Labels(integers or range(max(classes, 2)), DType.INT64)
+    if len(found) != classes and not (classes == 1 and len(found) == 2):
+        op.fail(f"{classes} class labels", len(found))
+    return found
+
+
+def transformed(scores: Array, kind: str) -> Array:
+    """`post_transform` of scores [N, E]; the softmaxes go over E.
+
+    SOFTMAX_ZERO leaves scores within 1e-7 of zero out of the softmax; a row of nothing but zeros becomes 0.5.
+    """
+    if kind == "LOGISTIC":
+        small = np.exp(-np.abs(scores))
+        return np.asarray(np.where(scores >= 0, 1, small) / (1 + small))
+    if kind == "PROBIT":
+        return np.asarray(np.vectorize(_probit, otypes=[scores.dtype])(scores))
+    if kind not in ("SOFTMAX", "SOFTMAX_ZERO") or not scores.size:
+        return scores
+    top = scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores - top)
+    if kind == "SOFTMAX_ZERO":
+        weights = np.where(np.abs(scores) > 1e-7, weights, scores * np.exp(-top))
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total == 0, 0.5, weights / np.where(total == 0, 1, total)))
+
+
+def _probit(p: float) -> float:
+    """The quantile of the standard normal distribution: -inf at 0, inf at 1, NaN outside."""
+    if 0 < p < 1:
+        return NormalDist().inv_cdf(float(p))
+    return {0.0: -np.inf, 1.0: np.inf}.get(float(p), np.nan)
+
+
+def binary_scores(score: Array, kind: str, probability: bool) -> Array:
+    """Scores [N, 2] of two classes from the second one's [N, 1].
+
+    They are (1 - s, s) where `probability`, else (-s, s); LOGISTIC and the softmaxes are applied to (-s, s), PROBIT
+    to (1 - s, s), whichever it is.
+    """
+    if kind in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        return transformed(np.concatenate([-score, score], axis=1), kind)
+    other = 1 - score if probability or kind == "PROBIT" else -score
+    return transformed(np.concatenate([other, score], axis=1), kind)
+
+
+def check_transform(op: Op, kind: str) -> None:
+    """Refuse unknown post-transforms."""
+    if kind not in TRANSFORMS:
+        op.fail(f"post_transform in {', '.join(TRANSFORMS)}", kind)

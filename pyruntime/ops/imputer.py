@@ -1,0 +1,49 @@
+"""Imputer: y = a replacement where x is the missing value. Source: ONNX operator ai.onnx.ml.Imputer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, TensorType
+from pyruntime.kernels import Dispatch, Target, constant, elementwise, inp, out
+from pyruntime.ops._ml import ALL, numbers
+from pyruntime.ops.base import Op, Unsupported, op
+
+
+@op("Imputer", domain="ai.onnx.ml", opsets=ALL)
+class Imputer(Op):
+    """x: [..., F]; the replacements are F numbers, or one for all. A missing value of NaN stands for every NaN."""
+
+    imputed_value_floats: tuple[float, ...] | None = None
+    imputed_value_int64s: tuple[int, ...] | None = None
+    replaced_value_float: float = 0.0
+    replaced_value_int64: int = 0
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        numbers(self, x)
+        values = self.imputed_value_floats if x.dtype.is_float else self.imputed_value_int64s
+        if not values:
+            self.fail(f"imputed_value_{'floats' if x.dtype.is_float else 'int64s'}", "none")
+        if x.rank == 0 or len(values) not in (1, x.shape[-1]):
+            self.fail(f"1 or {x.shape[-1:]} imputed values", len(values))
+        return (TensorType(x.dtype, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        if x.dtype.kind == "f":
+            missing, values = self.replaced_value_float, np.array(self.imputed_value_floats, x.dtype)
+            found = np.isnan(x) if math.isnan(missing) else x == x.dtype.type(missing)
+        else:
+            found, values = x == self.replaced_value_int64, np.array(self.imputed_value_int64s, x.dtype)
+        return (np.where(found, values, x),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        if x.dtype.compute != "f32":
+            raise Unsupported(f"{x.dtype.onnx_name} is imputed on the host")
+        nan = math.isnan(self.replaced_value_float)
+        value = constant(0, Constant.from_array(np.array(self.imputed_value_floats, np.float32)))
+        expr = f"select(x, v, {'is_nan(x)' if nan else 'x == missing && !is_nan(x)'})"
+        scalars = {} if nan else {"missing": float(self.replaced_value_float)}
+        name = "imputer_nan" if nan else "imputer"
+        return (elementwise(target, name, {"x": inp(0, x), "v": value}, out(0, x), expr, scalars),)

@@ -1,0 +1,141 @@
+"""LabelEncoder: a dictionary applied to every element. Source: ONNX operator ai.onnx.ml.LabelEncoder."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ops._ml import ALL
+from pyruntime.ops.base import Op, op
+
+_NAN = object()
+"""What every NaN is looked up as."""
+
+
+def _keys(x: Array) -> list[Any]:
+    items = x.reshape(-1).tolist()
+    return [_NAN if item != item else item for item in items] if x.dtype.kind == "f" else items
+
+
+class _LabelEncoder(Op):
+    """y = values[i] where x = keys[i], else the default; of equal keys the last counts, and NaN equals NaN.
+
+    `keys_*` and `values_*`: one of each; x has the keys' type, y the values'.
+    """
+
+    keys_floats: tuple[float, ...] | None
+    keys_int64s: tuple[int, ...] | None
+    keys_strings: tuple[str, ...] | None
+    values_floats: tuple[float, ...] | None
+    values_int64s: tuple[int, ...] | None
+    values_strings: tuple[str, ...] | None
+    default_float: float
+    default_int64: int
+    default_string: str
+
+    def _given(self, what: str) -> tuple[DType, Array]:
+        """The keys or the values. Raises InvalidGraph where not exactly one list of them is given."""
+        found: list[tuple[DType, Array]] = []
+        for suffix, dtype in (("floats", DType.FLOAT), ("int64s", DType.INT64), ("strings", DType.STRING)):
+            listed = getattr(self, f"{what}_{suffix}")
+            if listed:
+                found.append((dtype, np.array(listed, dtype.numpy)))
+        tensor: Constant | None = getattr(self, f"{what}_tensor", None)
+        if tensor is not None:
+            found.append((tensor.type.dtype, tensor.numpy().reshape(-1)))
+        if len(found) != 1:
+            self.fail(f"one of the attributes {what}_*", len(found))
+        return found[0]
+
+    def _default(self, dtype: DType) -> Any:
+        tensor: Constant | None = getattr(self, "default_tensor", None)
+        if tensor is not None:
+            if tensor.type.dtype is not dtype or tensor.type.size != 1:
+                self.fail(f"default_tensor {dtype.onnx_name}[1]", tensor.type)
+            return tensor.numpy().reshape(-1)[0]
+        if dtype is DType.STRING:
+            return self.default_string
+        if dtype in (DType.FLOAT, DType.DOUBLE):
+            return self.default_float
+        return self.default_int64
+
+    @cached_property
+    def _table(self) -> tuple[dict[Any, int], DType, Array, DType]:
+        """(position by key, key type, values with the default last, value type)."""
+        (key_type, keys), (value_type, values) = self._given("keys"), self._given("values")
+        if len(keys) != len(values):
+            self.fail(f"{len(keys)} values, one for each key", len(values))
+        outputs = np.empty(len(values) + 1, values.dtype)
+        outputs[:-1], outputs[-1] = values, self._default(value_type)
+        return {key: i for i, key in enumerate(_keys(keys))}, key_type, outputs, value_type
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        _, key_type, _, value_type = self._table
+        if x.dtype is not key_type:
+            self.fail(f"a tensor of the keys' type, {key_type.type_string}", x)
+        return (TensorType(value_type, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        places, _, outputs, _ = self._table
+        index = np.array([places.get(key, -1) for key in _keys(x)], np.int64)
+        return (outputs[index].reshape(x.shape),)
+
+
+@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(4, ALL.stop))
+class LabelEncoder(_LabelEncoder):
+    """Keys, values and the default may be tensors."""
+
+    keys_floats: tuple[float, ...] | None = None
+    keys_int64s: tuple[int, ...] | None = None
+    keys_strings: tuple[str, ...] | None = None
+    keys_tensor: Constant | None = None
+    values_floats: tuple[float, ...] | None = None
+    values_int64s: tuple[int, ...] | None = None
+    values_strings: tuple[str, ...] | None = None
+    values_tensor: Constant | None = None
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+    default_tensor: Constant | None = None
+
+
+@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(2, 4))
+class LabelEncoderLists(_LabelEncoder):
+    """Keys and values are lists."""
+
+    keys_floats: tuple[float, ...] | None = None
+    keys_int64s: tuple[int, ...] | None = None
+    keys_strings: tuple[str, ...] | None = None
+    values_floats: tuple[float, ...] | None = None
+    values_int64s: tuple[int, ...] | None = None
+    values_strings: tuple[str, ...] | None = None
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+
+
+@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(1, 2))
+class LabelEncoderClasses(Op):
+    """Strings to their positions in `classes_strings`, or positions to strings."""
+
+    classes_strings: tuple[str, ...] | None = None
+    default_int64: int = -1
+    default_string: str = "_Unused"
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if x.dtype not in (DType.STRING, DType.INT64):
+            self.fail("strings or int64", x)
+        return (TensorType(DType.INT64 if x.dtype is DType.STRING else DType.STRING, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        classes = self.classes_strings or ()
+        if x.dtype == object:
+            places = {text: i for i, text in enumerate(classes)}
+            found = [places.get(text, self.default_int64) for text in x.reshape(-1)]
+            return (np.array(found, np.int64).reshape(x.shape),)
+        known = (x >= 0) & (x < len(classes))
+        texts = np.array([*classes, self.default_string], object)
+        return (texts[np.where(known, x, len(classes))],)
