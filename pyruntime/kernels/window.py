@@ -105,7 +105,7 @@ class Window:
             room = input[d] + begin[d] + end[d] - extent
             if room < 0:
                 raise ValueError(f"a window of {extent} does not fit {input[d]} + {begin[d]} + {end[d]} (axis {d + 2})")
-            steps = -(-room // strides[d]) if ceil and auto_pad == "NOTSET" else room // strides[d]
+            steps = -(-room // strides[d]) if ceil else room // strides[d]
             if steps * strides[d] >= input[d] + begin[d] and steps > room // strides[d]:
                 steps -= 1
             output.append(steps + 1)

@@ -11,11 +11,11 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.sliding import SlidingOp, add_windows, refuse_float64, volume
+from pyruntime.ops.sliding import WindowOp, add_windows, refuse_float64, volume
 
 
 @op("Col2Im", opsets=range(18, LATEST + 1))
-class Col2Im(SlidingOp):
+class Col2Im(WindowOp):
     """x: [N, C * prod(block), L], the L blocks in row-major order; y: [N, C, image]. Any numeric type; bools are or-ed.
 
     `image_shape` and `block_shape` decide the output's shape, so their values are needed while planning.

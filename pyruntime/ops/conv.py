@@ -12,7 +12,17 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.convolution import Convolution, convolve
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing, volume, windows
+from pyruntime.ops.sliding import (
+    SlidingOp,
+    WindowOp,
+    accumulator,
+    padded,
+    refuse_float64,
+    taps,
+    trailing,
+    volume,
+    windows,
+)
 
 __all__ = ["Conv", "convolution", "convolved_shape"]
 
@@ -20,15 +30,15 @@ COLUMNS = 1 << 23
 """Elements of the im2col matrix `convolution` makes at most; larger ones are summed tap by tap."""
 
 
-def convolved_shape(op: SlidingOp, x: TensorType, w: TensorType, group: int) -> Window:
+def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> Window:
     """The window of a convolution of x: [N, C, D1 .. Dn] with w: [M, C / group, K1 .. Kn]. Raises InvalidGraph."""
-    rank = len(op.spatial(x))
+    spatial = op.spatial(x)
     kernel = tuple(getattr(op, "kernel_shape", None) or w.shape[2:])
     if w.rank != x.rank or kernel != w.shape[2:]:
-        op.fail(f"weights [M, C / group, {', '.join(['k'] * rank)}] of the kernel's shape", f"{w} for {x}")
+        op.fail(f"weights [M, C / group, {', '.join(['k'] * len(spatial))}] of the kernel's shape", f"{w} for {x}")
     if group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
         op.fail(f"{group} groups of {w.shape[1]} input channels, and output channels in {group} groups", f"{x}, {w}")
-    return op.window(x, kernel)
+    return op.window(spatial, kernel)
 
 
 def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
@@ -78,13 +88,11 @@ class Conv(SlidingOp):
         return (x.with_shape(x.shape[0], w.shape[0], *window.output),)
 
     def evaluate(self, x: Array, w: Array, b: Array | None = None) -> tuple[Array, ...]:
-        kernel = w.shape[2:]
-        strides, dilations, pads = self.geometry(len(kernel), kernel)
-        window = Window.over(x.shape[2:], kernel, strides, dilations, pads, self.auto_pad or "NOTSET")
+        window = self.window(x.shape[2:], w.shape[2:])
         sums = accumulator(x.dtype)
         y = convolution(x.astype(sums, copy=False), w.astype(sums, copy=False), window, self.group)
         if b is not None:
-            y += b.reshape(-1, *(1,) * len(kernel))
+            y += b.reshape(-1, *(1,) * window.rank)
         return (y.astype(x.dtype, copy=False),)
 
     def lower(self, target: Target, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[Dispatch, ...]:

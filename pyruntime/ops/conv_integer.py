@@ -44,9 +44,7 @@ class _IntegerConv(SlidingOp):
 
         float64 holds every partial sum exactly: 2^53 / 2^16 products fit.
         """
-        kernel = w.shape[2:]
-        strides, dilations, pads = self.geometry(len(kernel), kernel)
-        window = Window.over(x.shape[2:], kernel, strides, dilations, pads, self.auto_pad or "NOTSET")
+        window = self.window(x.shape[2:], w.shape[2:])
         wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
         if x_zero is not None:
             wide_x -= x_zero.reshape(())

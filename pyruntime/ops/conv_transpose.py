@@ -41,7 +41,7 @@ class ConvTranspose(SlidingOp):
         if shape and (len(shape) != rank or min(shape) < 1):
             self.fail(f"{rank} numbers of at least 1 in output_shape", list(shape))
         try:
-            return Window.transposed(x[2:], w[2:], strides, dilations, pads, self.auto_pad or "NOTSET", adjust, shape)
+            return Window.transposed(x[2:], w[2:], strides, dilations, pads, self.padding, adjust, shape)
         except ValueError as error:
             self.fail("an output of at least 1", error)
 

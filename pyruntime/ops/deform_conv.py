@@ -19,11 +19,11 @@ from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, Unsupported, op
 from pyruntime.ops.conv import convolution, convolved_shape
-from pyruntime.ops.sliding import SlidingOp, accumulator, refuse_float64, volume
+from pyruntime.ops.sliding import WindowOp, accumulator, refuse_float64, volume
 
 
 @op("DeformConv", opsets=range(19, LATEST + 1))
-class DeformConv(SlidingOp):
+class DeformConv(WindowOp):
     """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; offset: [N, offset_group * taps * n, O1 .. On]; b: [M];
     mask: [N, offset_group * taps, O1 .. On]; floats, of one type.
     """
@@ -57,9 +57,7 @@ class DeformConv(SlidingOp):
     def evaluate(
         self, x: Array, w: Array, offset: Array, b: Array | None = None, mask: Array | None = None
     ) -> tuple[Array, ...]:
-        kernel = w.shape[2:]
-        strides, dilations, pads = self.geometry(len(kernel), kernel)
-        window = Window.over(x.shape[2:], kernel, strides, dilations, pads)
+        window = self.window(x.shape[2:], w.shape[2:])
         sums = accumulator(x.dtype)
         columns = self.columns(x.astype(sums), offset.astype(sums), mask, window)
         pointwise = _pointwise(window)

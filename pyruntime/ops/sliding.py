@@ -16,6 +16,7 @@ from pyruntime.ops.base import Op, Unsupported
 
 __all__ = [
     "SlidingOp",
+    "WindowOp",
     "accumulator",
     "add_windows",
     "padded",
@@ -28,12 +29,16 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlidingOp(Op):
-    """Attributes of Conv, the pooling operators and their transposes."""
+class WindowOp(Op):
+    """Attributes of every operator with windows."""
 
-    auto_pad: str = "NOTSET"
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
+
+    @property
+    def padding(self) -> str:
+        """`auto_pad`, where the operator has it."""
+        return getattr(self, "auto_pad", "") or "NOTSET"
 
     def spatial(self, x: TensorType) -> tuple[int, ...]:
         """D1 .. Dn of x: [N, C, D1 .. Dn]. Raises InvalidGraph where there is none."""
@@ -57,18 +62,24 @@ class SlidingOp(Op):
                 self.fail(f"{count} numbers in {name} for {rank} spatial axes", list(values))
             if name != "pads" and min(values) < 1:
                 self.fail(f"{name} of at least 1", list(values))
-        if self.auto_pad not in PADDINGS and self.auto_pad:
-            self.fail(f"auto_pad to be one of {', '.join(PADDINGS)}", self.auto_pad)
+        if self.padding not in PADDINGS:
+            self.fail(f"auto_pad to be one of {', '.join(PADDINGS)}", self.padding)
         return strides, dilations, pads
 
-    def window(self, x: TensorType, kernel: tuple[int, ...], ceil: bool = False) -> Window:
-        """The window over x: [N, C, D1 .. Dn]. Raises InvalidGraph where attributes and shape do not fit."""
-        spatial = self.spatial(x)
+    def window(self, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil: bool = False) -> Window:
+        """The window over spatial axes D1 .. Dn. Raises InvalidGraph where attributes and shape do not fit."""
         strides, dilations, pads = self.geometry(len(spatial), kernel)
         try:
-            return Window.over(spatial, kernel, strides, dilations, pads, self.auto_pad or "NOTSET", ceil)
+            return Window.over(spatial, kernel, strides, dilations, pads, self.padding, ceil)
         except ValueError as error:
             self.fail("windows that fit the padded input", error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingOp(WindowOp):
+    """Attributes of the operators that can pad by themselves."""
+
+    auto_pad: str = "NOTSET"
 
 
 def volume(window: Window) -> Window:

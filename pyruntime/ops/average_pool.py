@@ -1,0 +1,58 @@
+"""AveragePool: y[n, c, o] = mean over k of x[n, c, o * stride - pad + k * dilation].
+
+The mean is over the inputs a window sees; with count_include_pad over its places in the padded input. Places that only
+ceil_mode adds never count. Source: ONNX operator AveragePool (1, 7, 10, 11, 19, 22).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, out
+from pyruntime.kernels.window import Window
+from pyruntime.ops._folds import FOLDS
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.pooling import global_pool, pool
+from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
+
+
+@op("AveragePool", opsets=range(1, LATEST + 1))
+class AveragePool(SlidingOp):
+    """x: [N, C, D1 .. Dn], floats. A window that sees nothing gives 0."""
+
+    ceil_mode: int = 0
+    count_include_pad: int = 0
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...]
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        return (x.with_shape(*x.shape[:2], *window.output),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
+        seen = padded(x.astype(accumulator(x.dtype), copy=False), window)
+        total = np.zeros((*x.shape[:2], *window.output), seen.dtype)
+        for _, slices in taps(window):
+            total += seen[trailing(*slices)]
+        return ((total / np.maximum(self.counts(window), 1)).astype(x.dtype),)
+
+    def counts(self, window: Window) -> Array:
+        """[O1 .. On]: how many places each mean is over."""
+        counts = np.ones((), np.float32)
+        for axis in range(window.rank):
+            before, after = (window.begin[axis], window.end[axis]) if self.count_include_pad else (0, 0)
+            starts = np.arange(window.output[axis]) * window.strides[axis] - window.begin[axis]
+            places = starts[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+            along = ((places >= -before) & (places < window.input[axis] + after)).sum(axis=1)
+            counts = counts[..., None] * along
+        return counts
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        (y,) = self.infer(x)
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        if window.covers_all:
+            return global_pool(target, FOLDS["Mean"](x.dtype), x, y)
+        return pool(target, "MEAN", window, x, (out(0, y),), count_padding=bool(self.count_include_pad))

@@ -1,0 +1,46 @@
+"""LpPool: y[n, c, o] = (sum over k of |x[n, c, o * stride - pad + k * dilation]|^p)^(1/p); padding adds nothing.
+
+Source: ONNX operator LpPool (2, 11, 18, 22).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, out
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.pooling import global_pool, norm_fold, pool
+from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
+
+
+@op("LpPool", opsets=range(2, LATEST + 1))
+class LpPool(SlidingOp):
+    """x: [N, C, D1 .. Dn], floats."""
+
+    ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...]
+    p: int = 2
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if self.p < 1:
+            self.fail("p of at least 1", self.p)
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        return (x.with_shape(*x.shape[:2], *window.output),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
+        powers = padded(np.abs(x.astype(accumulator(x.dtype))) ** self.p, window)
+        total = np.zeros((*x.shape[:2], *window.output), powers.dtype)
+        for _, slices in taps(window):
+            total += powers[trailing(*slices)]
+        return ((total ** (1 / self.p)).astype(x.dtype),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        (y,) = self.infer(x)
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        if window.covers_all:
+            return global_pool(target, norm_fold(self.p, x.dtype), x, y)
+        return pool(target, "NORM", window, x, (out(0, y),), p=self.p)

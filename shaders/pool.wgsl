@@ -1,0 +1,112 @@
+// Pooling: y[n, c, o] = the maximum, the mean or the p-norm of x[n, c, i] over i = o * stride - pad + k * dilation.
+//
+// Padding does not count: it is below every maximum and adds nothing to sums. Means divide by the inputs seen, or with
+// COUNT_PADDING by the places within the padded input. One invocation makes four neighbouring outputs.
+//   INDICES  also the flat index of the maximum, the first of equals; NaN is greater than any number
+//#tensors x -> y, indices
+//#type T = y
+//#variants MAXIMUM=1,KH=2,KW=2 | MAXIMUM=1,FLOAT=1,INDICES=1,KH=3,KW=3 indices=int64 | MEAN=1,KH=3,KW=3 x=float16 y=float16
+//#variants MAXIMUM=1,KW=2 x=int8 y=int8 | MEAN=1,COUNT_PADDING=1,KD=2 | NORM=1,KH=2,KW=2
+const KD: u32 = 1u;
+const KH: u32 = 1u;
+const KW: u32 = 1u;
+
+struct Params {
+  input: vec4<u32>,      // depth, height, width; their product
+  output: vec4<u32>,     // depth, height, width; their product
+  strides: vec4<i32>,
+  dilations: vec4<i32>,
+  pads: vec4<i32>,
+  reach: vec4<u32>,      // extent of the padded input
+  places: vec4<u32>,     // what depth, height and width add to an index
+  size: u32,             // elements of y
+  lowest: u32,           // bits of the least T
+  p: f32,                // of the norm
+}
+
+// True where tap k, of a window that starts at `start`, sees the input along one axis.
+fn inside(start: i32, k: u32, axis: u32) -> bool {
+  return u32(start + i32(k) * params.dilations[axis]) < params.input[axis];
+}
+
+// True where it lies within the padded input.
+fn counted(start: i32, k: u32, axis: u32) -> bool {
+  return u32(start + params.pads[axis] + i32(k) * params.dilations[axis]) < params.reach[axis];
+}
+
+fn greater(v: T, best: T) -> bool {
+//#if FLOAT
+  return (is_nan(v) && !is_nan(best)) || (v > best && !is_nan(best));
+//#else
+  return v > best;
+//#endif
+}
+
+fn element(i: u32) -> T {
+  let map = i / params.output.w;
+  let line = i / params.output.z;
+  let d0 = i32((line / params.output.y) % params.output.x) * params.strides.x - params.pads.x;
+  let h0 = i32(line % params.output.y) * params.strides.y - params.pads.y;
+  let w0 = i32(i % params.output.z) * params.strides.z - params.pads.z;
+  var acc = T();
+  var count = 0u;
+  var found = 0xffffffffu;
+//#if MAXIMUM
+  acc = bitcast<T>(params.lowest);
+//#endif
+  for (var kd = 0u; kd < KD; kd++) {
+    let d_in = inside(d0, kd, 0u);
+    for (var kh = 0u; kh < KH; kh++) {
+      let h_in = d_in && inside(h0, kh, 1u);
+      let line = (map * params.input.x + u32(d0 + i32(kd) * params.dilations.x)) * params.input.y
+        + u32(h0 + i32(kh) * params.dilations.y);
+      for (var kw = 0u; kw < KW; kw++) {
+        let w = u32(w0 + i32(kw) * params.dilations.z);
+//#if COUNT_PADDING
+        count += u32(counted(d0, kd, 0u) && counted(h0, kh, 1u) && counted(w0, kw, 2u));
+//#endif
+        if (!(h_in && w < params.input.z)) { continue; }
+        let v = load_x(line * params.input.z + w);
+//#if MAXIMUM
+        if (count == 0u || greater(v, acc)) {
+          acc = v;
+//#if INDICES
+          let at = vec3<u32>(vec3<i32>(d0, h0, w0) + vec3<i32>(vec3<u32>(kd, kh, kw)) * params.dilations.xyz);
+          found = at.x * params.places.x + at.y * params.places.y + at.z * params.places.z;
+//#endif
+        }
+        count = 1u;
+//#endif
+//#if MEAN
+        acc += v;
+//#if !COUNT_PADDING
+        count += 1u;
+//#endif
+//#endif
+//#if NORM
+        if (v != 0.0) { acc += pow(abs(v), params.p); }
+//#endif
+      }
+    }
+  }
+//#if INDICES
+  if (i < params.size) {
+    let at = vec2<u32>(map * params.input.w + found, 0u);
+    store_indices(i, select(at, vec2<u32>(0xffffffffu), found == 0xffffffffu));
+  }
+//#endif
+//#if MEAN
+  acc = acc / f32(max(count, 1u));
+//#endif
+//#if NORM
+  if (acc != 0.0) { acc = pow(acc, 1.0 / params.p); }
+//#endif
+  return acc;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let g = global_index(gid, nwg, 64u);
+  if (g * 4u >= params.size) { return; }
+  store4_y(g, element(g * 4u), element(g * 4u + 1u), element(g * 4u + 2u), element(g * 4u + 3u));
+}
