@@ -30,7 +30,7 @@ class Gather(Op):
 
     def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
         axis = self.axis_of(self.axis, x.ndim)
-        return (np.take(x, from_front(self, indices, x.shape[axis], axis), axis=axis),)
+        return (np.asarray(np.take(x, from_front(self, indices, x.shape[axis], axis), axis=axis), x.dtype),)
 
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)

@@ -17,7 +17,7 @@ from pyruntime.ir import Array
 from tests.harness import carrier, make_op, node_tests, run_op, single_node
 from tests.oracle import node_of, ort_run
 
-__all__ = ["DTYPES", "RANDOM", "Case", "Data", "check_moves", "onnx_cases", "random_case"]
+__all__ = ["DTYPES", "RANDOM", "Case", "Data", "check_moves", "one_hot_case", "onnx_cases", "random_case"]
 
 Rng = np.random.Generator
 
@@ -280,3 +280,17 @@ RANDOM: dict[str, Callable[[Rng], Case]] = {
 def random_case(name: str, rng: Rng) -> Case:
     """A random case of one of `RANDOM`."""
     return RANDOM[name](rng)
+
+
+def one_hot_case(kind: str) -> tuple[Array, Array]:
+    """Indices of a type at depth 3, with what does not fit it or the depth; and where the output is on."""
+    limits = np.iinfo(kind) if kind[0] in "iu" else None
+    numbers: list[Any] = [0, 2, 3] if limits else [0.9, 2.9, -0.9, -1.0, -3.9, np.nan, np.inf, -np.inf, 1e20, -4.0]
+    hot = [0, 2, None] if limits else [0, 2, 0, 2, 0, None, None, None, None, None]
+    if limits:
+        numbers += [limits.max, limits.min, limits.max - 2]
+        hot += [None, 0 if limits.min == 0 else None, None]
+    if limits and limits.min < 0:
+        numbers += [-1, -3, -4]
+        hot += [2, 0, None]
+    return np.array(numbers, kind), np.array([[place == d for d in range(3)] for place in hot])
