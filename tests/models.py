@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
+from onnx import parser
 
 from pyruntime.ir import DeclaredType, DType, MapType, TensorType, ValueType, declared_element, element_of, known
 from pyruntime.onnx.importer import import_model
@@ -14,7 +16,7 @@ from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import RunContext, interpret
 from tests.harness import carrier, node_tests
 
-__all__ = ["check_model_case", "compare", "run_model", "run_model_typed", "value_of"]
+__all__ = ["check_model", "check_model_case", "compare", "run_model", "run_model_typed", "text_model", "value_of"]
 
 
 def value_of(given: Any, declared: DeclaredType | None = None) -> ValueType:
@@ -67,6 +69,20 @@ def compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
             np.testing.assert_allclose(got, theirs, rtol=rtol, atol=atol)
         else:
             np.testing.assert_array_equal(got, theirs)
+
+
+def text_model(text: str, opset: int = 21) -> onnx.ModelProto:
+    """A model written in ONNX's text form, without the header."""
+    return parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]>\n{text}')
+
+
+def check_model(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    """The model's outputs, after comparing them with onnxruntime's."""
+    got = run_model(model, feeds)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for mine, theirs in zip(got, session.run(None, feeds), strict=True):
+        compare(mine, theirs, 1e-5, 1e-6)
+    return got
 
 
 def _dtype(value: ValueType) -> Any:
