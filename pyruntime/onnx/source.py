@@ -8,7 +8,6 @@ raw_data costs a fraction of a percent of its bytes.
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 import sys
@@ -35,7 +34,7 @@ class ByteSource(ABC):
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._window: Buffer = b""
+        self._window = b""
         self._base = 0
         self._ahead = _SMALLEST_WINDOW
 
@@ -71,7 +70,7 @@ class ByteSource(ABC):
         if not (self._base <= offset and offset + minimum <= end):
             sequential = self._base <= offset <= end
             self._ahead = min(2 * self._ahead, _LARGEST_WINDOW) if sequential else _SMALLEST_WINDOW
-            self._window = self.read(offset, min(max(minimum, self._ahead), self.size - offset))
+            self._window = bytes(self.read(offset, min(max(minimum, self._ahead), self.size - offset)))
             self._base = offset
         return self._window, self._base
 
@@ -159,6 +158,8 @@ def map_descriptor(descriptor: int) -> ByteSource:
     """A source over an open file, memory-mapped where the system can; owns the descriptor."""
     if sys.platform == "emscripten":  # mmap there copies the whole file into the heap
         return FileSource(descriptor)
+    import mmap
+
     try:
         if os.fstat(descriptor).st_size == 0:
             return MemorySource(b"")

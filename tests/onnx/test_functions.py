@@ -168,6 +168,13 @@ def test_function__that_is_wrong__is_refused(
         imported(model([node("F", ["x"], ["y"], domain="f", **call)], functions=made))
 
 
+def test_function__attribute_of_another_type_than_its_reference__is_refused() -> None:
+    body = [referring(node("Elu", ["a"], ["b"]), "alpha", "k", AttributeProto.FLOAT)]
+    made = function("F", ["a"], ["b"], body, ["k"])
+    with pytest.raises(InvalidGraph, match="attribute 'alpha' is FLOAT, but the function was given INT for 'k'"):
+        imported(model([node("F", ["x"], ["y"], domain="f", k=1)], functions=[made]))
+
+
 def test_function__doubling_at_every_level__meets_the_limit_of_nodes() -> None:
     made = [function("F0", ["a"], ["b"], [node("Neg", ["a"], ["b"])])]
     for level in range(1, 40):

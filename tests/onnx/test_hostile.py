@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -181,6 +182,24 @@ def test_windowed__any_bytes__same_outcome_as_in_memory(junk: bytes, where: int)
         return [(n.name, n.op_type, n.input) for n in record.graph.node] if record.graph else None
 
     assert outcome(CountingSource(data)) == outcome(data)
+
+
+@pytest.mark.parametrize("storage", ["raw_data", "float_data", "string_data", "doc_string", "name"])
+def test_windowed__cut_within_a_long_field__same_error_as_in_memory(storage: str) -> None:
+    values: dict[str, Any] = {"string_data": [b"x" * 100_000], "float_data": [1.0] * 30_000, "raw_data": bytes(100_000)}
+    tensor = TensorProto(dims=[1], **{storage: values.get(storage, "x" * 100_000)})
+    data = model(blob(5, tensor.SerializeToString()) + blob(2, "g" * 2000))
+    for cut in (5, 50, 600, 1500, 2500, 50_000):
+        with pytest.raises(InvalidProtobuf) as windowed:
+            read_model(CountingSource(data[:-cut]))
+        with pytest.raises(InvalidProtobuf) as whole:
+            read_model(data[:-cut])
+        assert str(windowed.value) == str(whole.value)
+    longer = bytearray(data)
+    at = longer.index(b"\xa0\x8d\x06") if storage != "float_data" else longer.index(b"\xc0\xa9\x07")
+    longer[at + 2] += 1  # the field now claims 16,384 bytes more than its tensor has
+    with pytest.raises(InvalidProtobuf, match="TensorProto has a field"):
+        read_model(CountingSource(bytes(longer)))
 
 
 BOMBS = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper
 
-from pyruntime.errors import Fail, InvalidArgument, NotImplemented
+from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NotImplemented
 from pyruntime.ir import DType
 from pyruntime.onnx.packed import varints
 from pyruntime.onnx.reader import read_model, read_tensor
@@ -105,6 +105,14 @@ def test_int64_data__longer_than_a_block__is_decoded(tagged: bool) -> None:
     body = b"".join(b"\x38" + varint(int(v)) for v in values) if tagged else packed(7, values.tolist())
     record = read_tensor(integer(1, values.size) + integer(2, 7) + body)
     np.testing.assert_array_equal(record.to_numpy(), values)
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff" * 10 + b"\x01", b"\x01\x80", b"\xff" * 600_000, b"\x01" * 262_139 + b"\xff" * 20]
+)
+def test_int64_data__not_a_sequence_of_integers__is_an_invalid_protobuf(body: bytes) -> None:
+    with pytest.raises(InvalidProtobuf, match="tensor data"):
+        read_tensor(integer(1, 1) + integer(2, 7) + blob(7, body)).to_numpy()
 
 
 def test_strings__empty_and_long__are_kept() -> None:
