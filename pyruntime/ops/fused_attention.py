@@ -57,7 +57,9 @@ class FusedAttention(Op):
     scale: float = 1.0
     empty_zero: bool = False
 
-    def infer(self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None) -> tuple[TensorType, ...]:
+    def infer(
+        self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
+    ) -> tuple[TensorType, ...]:
         return (TensorType(self.same_dtype(q, k, v), self.y_shape),)
 
     def evaluate(self, q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[Array, ...]:
@@ -115,6 +117,12 @@ class FusedAttention(Op):
             jobs=tiles * B * H,
             scale=self.scale,
         )
-        operands = [inp(0, q), inp(1, k), inp(2, v), *([inp(3, mask)] if mask else []), out(0, TensorType(q.dtype, self.y_shape))]
+        operands = [
+            inp(0, q),
+            inp(1, k),
+            inp(2, v),
+            *([inp(3, mask)] if mask else []),
+            out(0, TensorType(q.dtype, self.y_shape)),
+        ]
         flops = 2 * B * H * M * N * (D + E)
         return (Dispatch(kernel, tuple(operands), target.fold(tiles * B * H), params, flops=flops),)

@@ -6,28 +6,43 @@ floating types are not rounded: half precision is computed in float32 and rounde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from pyruntime.ir import Array, DType, TensorType
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.elementwise import Elementwise
 
-__all__ = ["FusedElementwise", "Pointwise", "Step"]
+__all__ = ["FusedElementwise", "Number", "Pointwise", "Source", "Step", "fusible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant scalar a step reads; a uniform of the kernel."""
+
+    value: float | int
+    dtype: DType
+
+    @property
+    def type(self) -> TensorType:
+        """A tensor of rank 0."""
+        return TensorType(self.dtype, ())
+
+
+Source: TypeAlias = int | Number | None
+"""What a step reads: i >= 0 is input i of the chain, -1 - s the result of step s, None an absent input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator of a chain.
-
-    Attributes:
-        inputs: what it reads: i >= 0 is input i of the chain, -1 - s the result of step s, None an absent input.
-    """
+    """One operator of a chain and what it reads."""
 
     op: Elementwise
-    inputs: tuple[int | None, ...]
+    inputs: tuple[Source, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +68,34 @@ class FusedElementwise(Op):
 
     steps: tuple[Step, ...]
 
-    def _resolve(self, values: list[Any], results: list[Any], step: Step) -> list[Any]:
-        return [None if i is None else values[i] if i >= 0 else results[-1 - i] for i in step.inputs]
+    def _resolve(
+        self, values: Sequence[Any], results: Sequence[Any], step: Step, number: Callable[[Number], Any]
+    ) -> list[Any]:
+        def one(source: Source) -> Any:
+            if isinstance(source, Number):
+                return number(source)
+            return None if source is None else values[source] if source >= 0 else results[-1 - source]
+
+        return [one(source) for source in step.inputs]
 
     def types(self, inputs: Sequence[TensorType]) -> list[TensorType]:
         """The type of every step's result."""
         results: list[TensorType] = []
         for step in self.steps:
-            (y,) = step.op.infer(*self._resolve(list(inputs), results, step))
+            (y,) = step.op.infer(*self._resolve(inputs, results, step, lambda n: n.type))
             results.append(y)
         return results
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
         return (self.types(inputs)[-1],)
 
-    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        kinds = self.types(types)  # type: ignore[arg-type]
         results: list[Array] = []
         for step in self.steps:
-            (y,) = step.op.evaluate(*self._resolve(list(inputs), results, step))
-            results.append(y)
+            given = self._resolve(types, kinds, step, lambda n: n.type)
+            values = self._resolve(inputs, results, step, lambda n: np.asarray(n.value, n.dtype.numpy))
+            results += step.op.evaluate_typed(tuple(given), *values)
         return (results[-1],)
 
     def pointwise(self, inputs: Sequence[TensorType]) -> Pointwise | None:
@@ -81,13 +105,19 @@ class FusedElementwise(Op):
         lines: list[str] = []
         scalars: dict[str, float | int] = {}
         for number, step in enumerate(self.steps):
-            kinds = self._resolve(list(inputs), results, step)
+            kinds = self._resolve(inputs, results, step, lambda n: n.type)
             expression = step.op.expression(*(None if k is None else k.dtype for k in kinds))
             if expression is None:
                 return None
             present = [(i, k) for i, k in zip(step.inputs, kinds, strict=True) if i is not None]
             arguments = [f"{n}: {k.dtype.compute}" for n, (_, k) in zip(expression.names, present, strict=True)]
-            values = [f"in{i}" if i >= 0 else f"t{-1 - i}" for i, _ in present]
+            values = []
+            for i, _ in present:
+                if isinstance(i, Number):
+                    values.append(f"s{number}_{len(values)}")
+                    scalars[values[-1]] = i.value
+                else:
+                    values.append(f"in{i}" if i >= 0 else f"t{-1 - i}")
             for name, value in expression.scalars.items():
                 arguments.append(f"{name}: {'i32' if isinstance(value, int) else 'f32'}")
                 values.append(f"s{number}_{name}")
@@ -97,7 +127,7 @@ class FusedElementwise(Op):
             functions.append(f"fn step{number}({', '.join(arguments)}) -> {result} {{ {code} }}")
             lines.append(f"let t{number} = step{number}({', '.join(values)});")
         lines.append(f"return t{len(self.steps) - 1};")
-        used = tuple(sorted({i for s in self.steps for i in s.inputs if i is not None and i >= 0}))
+        used = tuple(sorted({i for s in self.steps for i in s.inputs if isinstance(i, int) and i >= 0}))
         return Pointwise("\n  ".join(lines), "\n\n".join(functions), scalars, used)
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
@@ -112,4 +142,4 @@ class FusedElementwise(Op):
 
 def fusible(dtype: DType) -> bool:
     """True for types whose intermediate values need no rounding or wrapping between steps."""
-    return dtype.bits >= 32 and bool(dtype.compute) or dtype in (DType.FLOAT16, DType.BFLOAT16, DType.BOOL)
+    return (dtype.bits >= 32 and bool(dtype.compute)) or dtype in (DType.FLOAT16, DType.BFLOAT16, DType.BOOL)

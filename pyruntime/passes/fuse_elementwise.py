@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
-from pyruntime.ops.fused_elementwise import FusedElementwise, Step, fusible
+from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Source, Step, fusible
 
 __all__ = ["run"]
 
@@ -27,11 +27,13 @@ def run(graph: TypedGraph, target: Target) -> bool:
     chains: dict[str, _Chain] = {}
     gone: set[int] = set()
     made: list[Node] = []
+    original: dict[int, Node] = {}
     for node in graph.nodes:
         if not _is_elementwise(graph, node):
             made.append(node)
             continue
-        chain = _Chain(node, {id(node)})
+        single = as_chain(graph, node)
+        chain = _Chain(single, {id(node)})
         shape = graph.tensor(node.outputs[0]).shape
         while True:
             candidates = (chains[n] for n in chain.node.inputs if n in chains and n not in wanted)
@@ -51,7 +53,9 @@ def run(graph: TypedGraph, target: Target) -> bool:
             chain = _Chain(_merge(producer.node, chain.node), chain.members | producer.members)
         chains[node.outputs[0]] = chain
         made.append(chain.node)
-    graph.nodes = [n for n in made if id(n) not in gone]
+        if chain.node is single:
+            original[id(single)] = node
+    graph.nodes = [original.get(id(n), n) for n in made if id(n) not in gone]
     return bool(gone)
 
 
@@ -78,41 +82,72 @@ def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
     return node.op.alias(*types) is None and node.op.expression(*(t and t.dtype for t in types)) is not None  # type: ignore[union-attr]
 
 
-def as_chain(node: Node) -> FusedElementwise:
-    """An elementwise node's operator as a chain of its own."""
+def as_chain(graph: TypedGraph, node: Node) -> Node:
+    """An elementwise node as a chain of one step, constant scalars taken out of its inputs."""
     if isinstance(node.op, FusedElementwise):
-        return node.op
+        return node
     assert isinstance(node.op, Elementwise)
-    return FusedElementwise(steps=(Step(node.op, tuple(i if n else None for i, n in enumerate(node.inputs))),))
+    y = graph.tensor(node.outputs[0])
+    names: list[str] = []
+    sources: list[Source] = []
+    for name in node.inputs:
+        number = _number(graph, name, y) if name else None
+        if number is None and name and name not in names:
+            names.append(name)
+        sources.append(number if number is not None else names.index(name) if name else None)
+    if not any(graph.tensor(n).shape == y.shape for n in names):
+        return _plain_chain(node, node.op)
+    return Node(FusedElementwise(steps=(Step(node.op, tuple(sources)),)), tuple(names), node.outputs, node.name)
+
+
+def _plain_chain(node: Node, op: Elementwise) -> Node:
+    names = [n for n in dict.fromkeys(node.inputs) if n]
+    sources = tuple(names.index(n) if n else None for n in node.inputs)
+    return Node(FusedElementwise(steps=(Step(op, sources),)), tuple(names), node.outputs, node.name)
+
+
+def _number(graph: TypedGraph, name: str, y: TensorType) -> Number | None:
+    """A static tensor of one element as a uniform, where WGSL has one of its type."""
+    kind = graph.tensor(name)
+    if name not in graph.static or kind.size != 1 or kind.rank > y.rank or kind.dtype.compute not in ("f32", "i32"):
+        return None
+    value = kind.value().reshape(-1)[0]
+    return Number(float(value) if kind.dtype.is_float else int(value), kind.dtype)
 
 
 def _names(producer: Node, reader: Node) -> list[str]:
-    """The inputs of the two nodes merged."""
-    every = [*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]
-    return [n for n in dict.fromkeys(every) if n]
+    """The inputs of the two chains merged."""
+    return list(dict.fromkeys([*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]))
 
 
 def _fits(producer: Node, reader: Node, target: Target) -> bool:
-    steps = len(as_chain(producer).steps) + len(as_chain(reader).steps)
+    steps = len(_steps(producer)) + len(_steps(reader))
     return len(_names(producer, reader)) < target.limits.storage_buffers and steps <= MAX_STEPS
+
+
+def _steps(node: Node) -> tuple[Step, ...]:
+    assert isinstance(node.op, FusedElementwise)
+    return node.op.steps
 
 
 def _merge(producer: Node, reader: Node) -> Node:
     """`reader` with `producer`'s steps in front."""
-    first, second = as_chain(producer), as_chain(reader)
-    names, shift = _names(producer, reader), len(first.steps)
+    first, second = _steps(producer), _steps(reader)
+    names, shift = _names(producer, reader), len(first)
 
     def renumber(step: Step, inputs: tuple[str, ...], offset: int) -> Step:
-        made: list[int | None] = []
+        made: list[Source] = []
         for i in step.inputs:
-            if i is None or i < 0:
-                made.append(None if i is None else i - offset)
+            if not isinstance(i, int):
+                made.append(i)
+            elif i < 0:
+                made.append(i - offset)
             elif inputs[i] == producer.outputs[0]:
                 made.append(-shift)
             else:
                 made.append(names.index(inputs[i]))
         return Step(step.op, tuple(made))
 
-    front = [renumber(s, producer.inputs, 0) for s in first.steps]
-    back = [renumber(s, reader.inputs, shift) for s in second.steps]
+    front = [renumber(s, producer.inputs, 0) for s in first]
+    back = [renumber(s, reader.inputs, shift) for s in second]
     return Node(FusedElementwise(steps=(*front, *back)), tuple(names), reader.outputs, reader.name)

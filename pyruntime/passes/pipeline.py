@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 from pyruntime.ir import TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.passes import common_subexpressions, dead_code
+from pyruntime.passes import (
+    batchnorm_to_affine,
+    common_subexpressions,
+    dead_code,
+    fuse_attention,
+    fuse_elementwise,
+    fuse_norms,
+    fuse_tail,
+    merge_products,
+    sink_reshape,
+)
 
 __all__ = ["PASSES", "optimize"]
 
@@ -15,6 +25,14 @@ Pass = Callable[[TypedGraph, Target], bool]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
     ("common_subexpressions", common_subexpressions.run),
+    ("batchnorm_to_affine", batchnorm_to_affine.run),
+    ("fuse_norms", fuse_norms.run),
+    ("merge_products", merge_products.run),
+    ("fuse_attention", fuse_attention.run),
+    ("sink_reshape", sink_reshape.run),
+    ("dead_code", dead_code.run),
+    ("fuse_elementwise", fuse_elementwise.run),
+    ("fuse_tail", fuse_tail.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 

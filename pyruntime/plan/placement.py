@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
 from pyruntime.kernels.legalize import legalize
@@ -116,6 +116,8 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
     limits = target.limits
     for dispatch in dispatches:
         name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
+        if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
+            return "float64 is exact on the host"
         if bound > limits.storage_buffers:
             return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
         largest = max(o.type.nbytes for o in dispatch.operands)

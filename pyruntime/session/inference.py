@@ -100,8 +100,12 @@ class InferenceSession:
         else:
             opened = None
         if opened is not None:
-            with _Phase("shaders", progress, self._timings):
-                await self._prepare()
+            try:
+                with _Phase("shaders", progress, self._timings):
+                    await self._prepare()
+            except BaseException:
+                self.release()
+                raise
         self._timings["create_ms"] = (time.perf_counter() - began) * 1000
 
     async def _open_device(self) -> Program | None:

@@ -80,7 +80,7 @@ def summarize(session: InferenceSession) -> dict[str, Any]:
                 "name": a.name,
                 "op_type": a.op_type,
                 "domain": a.domain,
-                "placement": "host" if a.placement == "host" else "gpu",
+                "placement": a.placement,
                 "reason": "" if a.placement == "gpu" else a.reason,
                 "kernels": list(a.kernels),
             }

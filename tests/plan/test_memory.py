@@ -58,7 +58,8 @@ def arena_regions(plan: Plan) -> list[tuple[int, Region]]:
     times = itertools.count()
     found = []
     for segment in plan.steps:
-        assert isinstance(segment, GpuSegment)
+        if not isinstance(segment, GpuSegment):
+            continue  # a view taken on the host
         for command in segment.commands:
             step = next(times)
             found += [(step, r) for r in command.regions if r.space is Space.ARENA]
@@ -74,7 +75,10 @@ def test_plan__random_graph__regions_lie_in_live_storages_that_do_not_overlap(gr
     assert not [pair for pair in itertools.combinations(live, 2) if overlaps(*pair)]
     for step, region in arena_regions(plan):
         assert any(
-            s.arena == region.index and s.offset == region.offset and region.nbytes <= s.nbytes and s.first <= step <= s.last
+            s.arena == region.index
+            and s.offset == region.offset
+            and region.nbytes <= s.nbytes
+            and s.first <= step <= s.last
             for s in live
         ), f"step {step} binds {region}, which no live storage owns"
     for command in plan.commands:

@@ -1,0 +1,77 @@
+"""WithTail: an operator and the elementwise chain behind it as one kernel. Made by passes, not by models.
+
+y = chain(base(x_0, ..., x_n), z_1, ..., z_m): bias, activation and residual are applied before the result is stored.
+Where the operator's kernel has no hook, a second dispatch applies the chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out
+from pyruntime.kernels.tail import Tail, attach_tail, classify
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
+
+__all__ = ["WithTail"]
+
+_BETWEEN = 900
+"""Scratch number of the result in front of a chain that could not be attached."""
+
+
+@op("WithTail", opsets=range(1, 2), domain="pyruntime")
+class WithTail(Op):
+    """The first `count` inputs are those of `base`; the chain's input 0 is its result, the others follow."""
+
+    base: Op
+    count: int
+    chain: FusedElementwise
+
+    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        return self.chain.infer(result, *inputs[self.count :])
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        kind = self.base.infer(*types[: self.count])[0]
+        result = self.base.evaluate_typed(types[: self.count], *inputs[: self.count])[0]
+        return self.chain.evaluate_typed((kind, *types[self.count :]), result, *inputs[self.count :])
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        others = inputs[self.count :]
+        chain = self.chain.pointwise((result, *others))
+        if chain is None:
+            raise Unsupported("a step of the chain has no WGSL for these types")
+        dispatches = self.base.lower(target, *inputs[: self.count])
+        y = out(0, self.infer(*inputs)[0])
+        operands = {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
+        tail = self._tail(chain, operands, result)
+        attached = attach_tail(dispatches[-1], tail) if tail is not None else None
+        if attached is not None and len(attached.operands) <= target.limits.storage_buffers:
+            return (*dispatches[:-1], attached)
+        between = Operand(Role.SCRATCH, _BETWEEN, result)
+        first = tuple(_redirected(d, between) for d in dispatches)
+        name = f"after_{self.base.op_type.lower()}"
+        return (
+            *first,
+            elementwise(target, name, {"in0": between, **operands}, y, chain.code, chain.scalars, chain.helpers),
+        )
+
+    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
+        placed = {}
+        for name, operand in operands.items():
+            access = classify(operand.type, result)
+            if access is None:
+                return None
+            placed[name] = (operand, access)
+        name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
+        return Tail(name, chain.code, chain.helpers, placed, chain.scalars)
+
+
+def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:
+    """The dispatch with output 0 replaced by scratch memory."""
+    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
+    operands = tuple(between if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
+    return replace(dispatch, operands=operands)

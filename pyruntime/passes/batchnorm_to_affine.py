@@ -1,0 +1,55 @@
+"""BatchNormalization with constant statistics becomes y = x * a + b, which then joins the convolution before it.
+
+a = scale / sqrt(var + epsilon), b = bias - mean * a: two vectors of C numbers; the convolution's weights stay as they
+are in the file, and need not enter Python's memory. Source: Ioffe and Szegedy, 2015.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.base import LATEST
+from pyruntime.ops.registry import op_class
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every inference-mode BatchNormalization of constant statistics; True where there was one."""
+    made: list[Node] = []
+    for node in graph.nodes:
+        made += _affine(graph, node) or [node]
+    changed = len(made) != len(graph.nodes)
+    graph.nodes = made
+    return changed
+
+
+def _affine(graph: TypedGraph, node: Node) -> list[Node] | None:
+    op: Any = node.op
+    if op.domain or op.op_type != "BatchNormalization" or any(node.outputs[1:]):
+        return None
+    if getattr(op, "training_mode", 0) or node.outputs[0] in graph.static:
+        return None
+    x = graph.tensor(node.inputs[0])
+    values = [graph.static_value(n) for n in node.inputs[1:5]]
+    if x.rank < 2 or not x.dtype.is_float or any(v is None or v.ndim != 1 for v in values):
+        return None
+    scale, bias, mean, var = (np.asarray(v, np.float64) for v in values)
+    a = scale / np.sqrt(var + op.epsilon)
+    shape = (-1, *(1,) * (x.rank - 2))
+    dtype = x.dtype
+    names = [
+        graph.add_constant(v.reshape(shape).astype(dtype.numpy), dtype, f"{node.outputs[0]}.{hint}")
+        for v, hint in ((a, "a"), (bias - mean * a, "b"))
+    ]
+    product = graph.fresh(f"{node.outputs[0]}.product")
+    graph.types[product] = x.with_shape(*x.shape)
+    mul, add = op_class("Mul", "", LATEST)(), op_class("Add", "", LATEST)()
+    return [
+        Node(mul, (node.inputs[0], names[0]), (product,), node.name),
+        Node(add, (product, names[1]), (node.outputs[0],), node.name),
+    ]

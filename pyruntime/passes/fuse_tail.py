@@ -1,0 +1,121 @@
+"""Bias, activation and residual into the kernel in front of them: Conv, ConvTranspose, MatMul and Gemm.
+
+requires: `fuse_elementwise` has run. ensures: no elementwise node of the product's shape reads a product that nobody
+else reads, unless an operand lies across it in a way kernels do not know (`kernels.tail.Access`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.kernels.tail import Access, classify
+from pyruntime.ops.base import LATEST
+from pyruntime.ops.elementwise import Elementwise
+from pyruntime.ops.fused_elementwise import FusedElementwise, Source, Step
+from pyruntime.ops.registry import op_class
+from pyruntime.ops.with_tail import WithTail
+from pyruntime.passes.fuse_elementwise import as_chain
+
+__all__ = ["run"]
+
+_ROWS = ("MatMul", "Gemm")
+_CHANNELS = ("Conv", "ConvTranspose")
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    makers = graph.producers()
+    readers = graph.consumers()
+    position = {id(n): i for i, n in enumerate(graph.nodes)}
+    wanted = set(graph.outputs)
+    gone: set[int] = set()
+    made: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        fused = None
+        if isinstance(node.op, Elementwise | FusedElementwise) and node.outputs[0] not in graph.static:
+            bases = [makers[n] for n in dict.fromkeys(node.inputs) if n in makers and n not in wanted]
+            bases = [b for b in bases if id(b) not in gone and len(readers[b.outputs[0]]) == 1]
+            for base in sorted(bases, key=lambda b: -position[id(b)]):
+                fused = _fuse(graph, base, node, target)
+                if fused is not None:
+                    gone.add(id(base))
+                    changed = True
+                    break
+        made.append(fused or node)
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return changed
+
+
+def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:
+    """`base` with `node` as its tail, or None."""
+    op: Any = base.op
+    if op.domain or op.op_type not in (*_ROWS, *_CHANNELS):
+        return None
+    result, final = graph.tensor(base.outputs[0]), graph.tensor(node.outputs[0])
+    if result != final or result.rank < 2 or not result.dtype.is_float or result.dtype.is_wide:
+        return None
+    node = as_chain(graph, node)
+    chain = node.op
+    assert isinstance(chain, FusedElementwise)
+    others = [n for n in node.inputs if n != base.outputs[0]]
+    inputs = list(base.inputs)
+    if op.op_type == "Gemm":
+        split = _without_c(graph, base)
+        if split is None:
+            return None
+        op, inputs, added = split
+        if added:
+            chain, others = _add_first(chain, node, base.outputs[0], others, added)
+    else:
+        chain = _result_first(chain, node, base.outputs[0], others)
+    kinds = [graph.types[n] for n in others]
+    known = {Access.FULL, Access.SCALAR, Access.MINOR if op.op_type in _ROWS else Access.CHANNEL}
+    if not all(isinstance(k, TensorType) and k.dtype.bits <= 32 and classify(k, result) in known for k in kinds):
+        return None
+    if len(inputs) + len(others) + 1 > target.limits.storage_buffers:
+        return None
+    return Node(WithTail(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
+
+
+def _result_first(chain: FusedElementwise, node: Node, result: str, others: list[str]) -> FusedElementwise:
+    """The chain with `result` as input 0 and `others` behind it."""
+    order = [result, *others]
+
+    def number(i: Source) -> Source:
+        return i if not isinstance(i, int) or i < 0 else order.index(node.inputs[i])
+
+    return FusedElementwise(steps=tuple(Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps))
+
+
+def _without_c(graph: TypedGraph, base: Node) -> tuple[Any, list[str], str] | None:
+    """A Gemm without its C, the inputs left, and the name of C where there is one; None where beta or alpha matter."""
+    op: Any = base.op
+    if op.alpha != 1.0:
+        return None
+    c = base.inputs[2] if len(base.inputs) > 2 else ""
+    if c and op.beta != 1.0:
+        return None
+    return replace(op), list(base.inputs[:2]), c
+
+
+def _add_first(
+    chain: FusedElementwise, node: Node, result: str, others: list[str], added: str
+) -> tuple[FusedElementwise, list[str]]:
+    """The chain behind an addition of `added` to the result."""
+    add: Any = op_class("Add", "", LATEST)
+    others = list(dict.fromkeys([added, *others]))
+    order = [result, *others]
+
+    def number(i: Source) -> Source:
+        if not isinstance(i, int):
+            return i
+        if i < 0:
+            return i - 1
+        return -1 if node.inputs[i] == result else order.index(node.inputs[i])
+
+    steps = [Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps]
+    return FusedElementwise(steps=(Step(add(), (0, 1)), *steps)), others

@@ -1,0 +1,100 @@
+"""Reshapes move behind elementwise operators, so that these meet the product in front of the reshape.
+
+f(reshape(x), z) = reshape(f(x, z')), where z' is z reshaped (a view, free), a scalar, or a vector along the unchanged
+last dimension. requires: topological order. ensures: nothing about order but that; dead reshapes are left to dead_code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.base import LATEST
+from pyruntime.ops.elementwise import Elementwise
+from pyruntime.ops.registry import op_class
+
+__all__ = ["run"]
+
+_PRODUCTS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
+    makers = graph.producers()
+    made: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        moved = _moved(graph, node, makers)
+        changed |= moved is not None
+        for new in moved or [node]:
+            made.append(new)
+            makers.update({n: new for n in new.outputs if n})
+    graph.nodes = made
+    return changed
+
+
+def _moved(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> list[Node] | None:
+    if not isinstance(node.op, Elementwise) or any(node.outputs[1:]) or node.outputs[0] in graph.static:
+        return None
+    y = graph.tensor(node.outputs[0])
+    before = next((b for n in node.inputs if n and (b := _before(graph, n, y, makers))), None)
+    if before is None:
+        return None
+    shape = graph.tensor(before).shape
+    added: list[Node] = []
+    inputs: list[str] = []
+    for name in node.inputs:
+        moved = _operand(graph, name, y, shape, makers, added) if name else ""
+        if moved is None:
+            return None
+        inputs.append(moved)
+    inner = graph.fresh(f"{node.outputs[0]}.before_reshape")
+    graph.types[inner] = TensorType(y.dtype, shape, None, inner)
+    return [*added, Node(node.op, tuple(inputs), (inner,), node.name), _reshape(graph, inner, node.outputs[0], y.shape)]
+
+
+def _before(graph: TypedGraph, name: str, y: TensorType, makers: dict[str, Node]) -> str | None:
+    """The value in front of a reshape that makes `name`, where a product or a moved operator made it."""
+    node = makers.get(name)
+    if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
+        return None
+    source = node.inputs[0]
+    maker: Any = makers.get(source)
+    shape = graph.tensor(source).shape
+    if maker is None or not shape or not y.shape or graph.tensor(name).shape != y.shape or shape[-1] != y.shape[-1]:
+        return None
+    moved = isinstance(maker.op, Elementwise) and source.split("#")[0].endswith(".before_reshape")
+    return source if moved or (not maker.op.domain and maker.op.op_type in _PRODUCTS) else None
+
+
+def _operand(
+    graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], makers: dict[str, Node], added: list[Node]
+) -> str | None:
+    """`name` as an operand over `shape`; None where it has none."""
+    kind = graph.types[name]
+    if not isinstance(kind, TensorType):
+        return None
+    if kind.shape == y.shape:
+        node = makers.get(name)
+        if node is not None and node.op.op_type == "Reshape" and graph.tensor(node.inputs[0]).shape == shape:
+            return node.inputs[0]
+        inner = graph.fresh(f"{name}.reshaped")
+        added.append(_reshape(graph, name, inner, shape))
+        return inner
+    stretched = (1,) * (y.rank - kind.rank) + kind.shape
+    if kind.size == 1 and kind.rank <= len(shape):
+        return name
+    if kind.rank <= len(shape) and stretched == (1,) * (y.rank - 1) + y.shape[-1:] and kind.rank == 1:
+        return name
+    return None
+
+
+def _reshape(graph: TypedGraph, source: str, result: str, shape: tuple[int, ...]) -> Node:
+    wanted = graph.add_constant(np.array(shape, np.int64), DType.INT64, f"{result}.shape")
+    kind = graph.tensor(source)
+    if result not in graph.types:
+        graph.types[result] = TensorType(kind.dtype, shape, None, result)
+    return Node(op_class("Reshape", "", LATEST)(), (source, wanted), (result,), result)

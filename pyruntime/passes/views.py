@@ -1,0 +1,151 @@
+"""Views: what Transpose, Reshape, Split, Slice and kin do to addresses, so that readers can do without them.
+
+Multiplication by a constant is seen through too, since readers have a factor anyway.
+
+A view of a tensor is `(source, shape, base, strides)`: element c of it is element `base + sum(c[d] * strides[d])`
+of the source, which is contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
+from pyruntime.kernels.indexing import contiguous
+
+__all__ = ["View", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Elements of the value `source`, addressed by `base` and `strides` (in elements) over `shape`, times `scale`."""
+
+    source: str
+    shape: tuple[int, ...]
+    base: int
+    strides: tuple[int, ...]
+    scale: float = 1.0
+
+    @staticmethod
+    def whole(name: str, kind: TensorType) -> View:
+        """The tensor itself."""
+        return View(name, kind.shape, 0, contiguous(kind.shape))
+
+    def transposed(self, perm: Sequence[int]) -> View:
+        """Dimensions in another order."""
+        return replace(self, shape=tuple(self.shape[p] for p in perm), strides=tuple(self.strides[p] for p in perm))
+
+    def sliced(self, axis: int, start: int, size: int, step: int = 1) -> View:
+        """A range along one axis."""
+        shape, strides = list(self.shape), list(self.strides)
+        base = self.base + start * strides[axis]
+        shape[axis], strides[axis] = size, strides[axis] * step
+        return View(self.source, tuple(shape), base, tuple(strides), self.scale)
+
+    def reshaped(self, shape: Sequence[int]) -> View | None:
+        """The same elements in another shape, None where no strides say so."""
+        old = [(d, s) for d, s in zip(self.shape, self.strides, strict=True) if d != 1]
+        new = [d for d in shape if d != 1]
+        strides: list[int] = []
+        i = j = 0
+        while i < len(old) and j < len(new):
+            have, want, first, last = old[i][0], new[j], i, j
+            while have != want:
+                if have < want:
+                    i += 1
+                    if i == len(old):
+                        return None
+                    have *= old[i][0]
+                else:
+                    j += 1
+                    if j == len(new):
+                        return None
+                    want *= new[j]
+            for k in range(first, i):
+                if old[k][1] != old[k + 1][0] * old[k + 1][1]:
+                    return None
+            step, group = old[i][1], list[int]()
+            for d in reversed(new[last : j + 1]):
+                group.append(step)
+                step *= d
+            strides += reversed(group)
+            i, j = i + 1, j + 1
+        if i != len(old) or j != len(new):
+            return None
+        left = iter(strides)
+        made = [next(left) if d != 1 else 0 for d in shape]
+        # A stride of size one is free; the next one's extent keeps later merges possible.
+        step = 1
+        for d in range(len(made) - 1, -1, -1):
+            if shape[d] == 1:
+                made[d] = step
+            step = made[d] * shape[d]
+        return View(self.source, tuple(shape), self.base, tuple(made), self.scale)
+
+
+def trace(graph: TypedGraph, name: str, makers: dict[str, Node]) -> View:
+    """`name` as a view of the value it was moved from; of itself where nothing was moved."""
+    node = makers.get(name)
+    kind = graph.tensor(name)
+    view: View | None = None
+    if node is not None and node.op.domain == "" and name not in graph.static:
+        view = _through(graph, node, name, makers)
+    return view or View.whole(name, kind)
+
+
+def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) -> View | None:
+    op, kind = node.op.op_type, graph.tensor(name)
+    if op == "Transpose":
+        inner = trace(graph, node.inputs[0], makers)
+        return inner.transposed(node.op.permutation(len(inner.shape)))  # type: ignore[attr-defined]
+    if op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
+        return trace(graph, node.inputs[0], makers).reshaped(kind.shape)
+    if op == "Identity":
+        return trace(graph, node.inputs[0], makers)
+    if op in ("Mul", "Div"):
+        return _scaled(graph, node, makers)
+    if op == "Split":
+        inner = trace(graph, node.inputs[0], makers)
+        axis = node.op.axis % len(inner.shape)  # type: ignore[attr-defined]
+        before = node.outputs[: node.outputs.index(name)]
+        start = sum(graph.tensor(n).shape[axis] for n in before if n)
+        return inner.sliced(axis, start, kind.shape[axis]) if all(before) else None
+    if op == "Slice" and len(node.inputs) > 1:
+        return _slice(graph, node, name, makers)
+    return None
+
+
+def _scaled(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
+    """A product with, or quotient by, a constant scalar."""
+    for i in (0, 1) if node.op.op_type == "Mul" else (1,):
+        kind, name = graph.tensor(node.inputs[i]), node.inputs[1 - i]
+        if (
+            node.inputs[i] in graph.static
+            and kind.size == 1
+            and graph.tensor(name).shape == graph.tensor(node.outputs[0]).shape
+        ):
+            number = float(kind.value().reshape(-1)[0])
+            if node.op.op_type == "Div" and number == 0:
+                return None
+            inner = trace(graph, name, makers)
+            return replace(inner, scale=inner.scale * (number if node.op.op_type == "Mul" else 1 / number))
+    return None
+
+
+def _slice(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) -> View | None:
+    try:
+        given = [graph.tensor(n).ints() if n else None for n in node.inputs[1:]]
+    except ValueNeeded:
+        return None
+    inner = trace(graph, node.inputs[0], makers)
+    starts = given[0] or ()
+    axes = given[2] if len(given) > 2 and given[2] is not None else tuple(range(len(starts)))
+    steps = given[3] if len(given) > 3 and given[3] is not None else (1,) * len(starts)
+    for start, axis, step in zip(starts, axes, steps, strict=True):
+        if step < 1:
+            return None
+        size = inner.shape[axis]
+        first = min(max(start + size if start < 0 else start, 0), size)
+        inner = inner.sliced(axis % len(inner.shape), first, graph.tensor(name).shape[axis], step)
+    return inner
