@@ -1,8 +1,12 @@
-// y = exp(x - m) / sum(exp(x - m)), m = max(x), over `length` elements that lie `inner` apart.
-// One workgroup a row: each invocation folds its share into a running (max, sum), the pairs are merged in a tree.
-// Online normaliser: Milakov and Gimelshein, 2018. LOG gives x - m - log(sum).
+// y = exp(x - m) / sum(exp(x - m)), m = max(x), over `length` elements that lie `inner` apart. LOG: x - m - log(sum).
+//
+// A row is folded into (max, sum) online, then read once more. One workgroup of WG invocations a row; ALONE: one
+// invocation a row, for short rows and where neighbouring rows lie side by side. VEC: rows are whole vec4s, inner = 1.
+// Rows with NaN or +inf, or of -inf alone, are all NaN. MASKED: such rows of -inf alone are 0 instead.
+// Online normaliser: Milakov and Gimelshein, 2018.
 //#tensors x -> y
-//#variants LOG=0 | LOG=1 | LOG=0 x=float16 y=float16
+//#variants LOG=0 | LOG=1 | ALONE=1 | ALONE=1,VEC=1,LOG=1 x=float16 y=float16 | VEC=1,WG=256 x=bfloat16 y=bfloat16
+//#variants MASKED=1
 const WG: u32 = 64u;
 
 struct Params {
@@ -11,9 +15,82 @@ struct Params {
   inner: u32,
 }
 
-var<workgroup> part_max: array<f32, WG>;
-var<workgroup> part_sum: array<f32, WG>;
+//#if !ALONE
+var<workgroup> parts: array<vec2<f32>, WG>;
+//#endif
 
+// The share of one invocation, from element `first` on in steps of `stride`, as sum * exp(max).
+fn fold(base: u32, first: u32, stride: u32) -> vec2<f32> {
+  var total = vec2<f32>(f32_bits(0xff800000u, params.length), 0.0);
+//#if VEC
+  for (var k = first * 4u; k < params.length; k += stride * 4u) {
+    let v = load4_x((base + k) >> 2u);
+    let top = nan_max(nan_max(nan_max(v[0], v[1]), nan_max(v[2], v[3])), total.x);
+    total.y = total.y * exp_below(total.x, top)
+      + ((exp_below(v[0], top) + exp_below(v[1], top)) + (exp_below(v[2], top) + exp_below(v[3], top)));
+    total.x = top;
+  }
+//#else
+  for (var k = first; k < params.length; k += stride) {
+    total = lse_combine(total, vec2<f32>(load_x(base + k * params.inner), 1.0));
+  }
+//#endif
+  return total;
+}
+
+fn result(x: f32, total: vec2<f32>, log_sum: f32) -> f32 {
+//#if LOG
+  return x - total.x - log_sum;
+//#else
+  return exp_below(x, total.x) / total.y;
+//#endif
+}
+
+// Writes the elements from `first` on in steps of `stride`.
+fn finish_row(base: u32, first: u32, stride: u32, total: vec2<f32>) {
+  let broken = is_nan(total.x) || is_inf(total.x);
+//#if MASKED
+  let substitute = f32_bits(select(0x7fc00000u, 0u, is_inf(total.x) && is_negative(total.x)), params.length);
+//#else
+  let substitute = f32_bits(0x7fc00000u, params.length);
+//#endif
+  let log_sum = log(total.y);
+//#if VEC
+  for (var k = first * 4u; k < params.length; k += stride * 4u) {
+    let g = (base + k) >> 2u;
+    let v = load4_x(g);
+    var out = vec4<f32>(substitute);
+    if (!broken) {
+      out = vec4<f32>(
+        result(v[0], total, log_sum), result(v[1], total, log_sum),
+        result(v[2], total, log_sum), result(v[3], total, log_sum));
+    }
+    store4_y(g, out[0], out[1], out[2], out[3]);
+  }
+//#else
+  for (var k = first; k < params.length; k += stride) {
+    let at = base + k * params.inner;
+    var out = substitute;
+    if (!broken) { out = result(load_x(at), total, log_sum); }
+    store_y(at, out);
+  }
+//#endif
+}
+
+fn start(row: u32) -> u32 {
+  let outer = row / params.inner;
+  return outer * params.length * params.inner + (row - outer * params.inner);
+}
+
+//#if ALONE
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let row = global_index(gid, nwg, WG);
+  if (row >= params.rows) { return; }
+  let base = start(row);
+  finish_row(base, 0u, 1u, fold(base, 0u, 1u));
+}
+//#else
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -22,37 +99,13 @@ fn main(
 ) {
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
-  let outer = row / params.inner;
-  let base = outer * params.length * params.inner + (row - outer * params.inner);
-
-  var top = -3.4028234663852886e38;
-  var sum = 0.0;
-  for (var k = lane; k < params.length; k += WG) {
-    let v = load_x(base + k * params.inner);
-    let higher = max(top, v);
-    sum = sum * exp(top - higher) + exp(v - higher);
-    top = higher;
-  }
-  part_max[lane] = top;
-  part_sum[lane] = sum;
+  let base = start(row);
+  parts[lane] = fold(base, lane, WG);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) {
-      let other = part_max[lane + step];
-      let higher = max(part_max[lane], other);
-      part_sum[lane] = part_sum[lane] * exp(part_max[lane] - higher) + part_sum[lane + step] * exp(other - higher);
-      part_max[lane] = higher;
-    }
+    if (lane < step) { parts[lane] = lse_combine(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
-  top = part_max[0];
-  sum = part_sum[0];
-  for (var k = lane; k < params.length; k += WG) {
-    let at = base + k * params.inner;
-//#if LOG
-    store_y(at, load_x(at) - top - log(sum));
-//#else
-    store_y(at, exp(load_x(at) - top) / sum);
-//#endif
-  }
+  finish_row(base, lane, WG, parts[0]);
 }
+//#endif

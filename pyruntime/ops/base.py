@@ -110,8 +110,8 @@ class Op:
         return dtypes[0]
 
     def axis_of(self, axis: int, rank: int) -> int:
-        """`axis` counted from the front. Raises InvalidGraph outside [-rank, rank)."""
-        if not -rank <= axis < max(rank, 1):
+        """`axis` from the front; a scalar counts as one dimension. Raises InvalidGraph outside [-rank, rank)."""
+        if not -max(rank, 1) <= axis < max(rank, 1):
             self.fail(f"an axis in [{-rank}, {rank - 1}]", axis)
         return axis % rank if rank else 0
 

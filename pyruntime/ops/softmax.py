@@ -1,72 +1,79 @@
-"""Softmax and LogSoftmax: y = exp(x - max) / sum(exp(x - max)), and its logarithm. Source: ONNX operators."""
+"""Softmax and LogSoftmax: y = exp(x - max) / sum(exp(x - max)), and its logarithm. Source: ONNX operators.
+
+A row with NaN or +inf, or of -inf alone, is NaN throughout, as the formula has it. Without an element there is nothing
+to write.
+"""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.rows import Rows, rows_of, softmax_rows
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
-WORKGROUP = 64
+__all__ = ["softmax"]
 
 
+def softmax(x: Array, axis: int, log: bool = False) -> Array:
+    """Softmax or its logarithm along `axis`, in x's type (16-bit floats through float32)."""
+    if not x.size:
+        return x
+    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    with np.errstate(all="ignore"):
+        shifted = wide - wide.max(axis=axis, keepdims=True)
+        exponentials = np.exp(shifted)
+        total = exponentials.sum(axis=axis, keepdims=True)
+        y = shifted - np.log(total) if log else exponentials / total
+    return np.asarray(y).astype(x.dtype, copy=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Softmax(Op):
-    """Shared by both; `log` says which, `flatten` the shape rule of opsets before 13."""
+    """Shared by both operators and both shape rules: from opset 13 along one axis, before over all from `axis` on."""
 
-    log = False
-    flatten = False
+    axis: int = -1
 
-    def _extent(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-        """(outer, length, inner): softmax runs over `length` elements `inner` apart."""
-        axis = self.axis_of(self.axis, len(shape))  # type: ignore[attr-defined]
-        if self.flatten:
-            return math.prod(shape[:axis]), math.prod(shape[axis:]), 1
-        return math.prod(shape[:axis]), shape[axis] if shape else 1, math.prod(shape[axis + 1 :])
+    @property
+    def log(self) -> bool:
+        return self.op_type == "LogSoftmax"
+
+    def rows(self, shape: tuple[int, ...]) -> Rows:
+        """The rows that are normalised."""
+        return rows_of(shape, self.axis_of(self.axis, len(shape)), flatten=self.opsets.stop <= 13)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        self._extent(x.shape)
+        self.rows(x.shape)
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        rows = x.reshape(self._extent(x.shape))
-        if not rows.size:
-            return (x,)
-        shifted = rows - rows.max(axis=1, keepdims=True)
-        total = np.exp(shifted).sum(axis=1, keepdims=True)
-        y = shifted - np.log(total) if self.log else np.exp(shifted) / total
-        return (y.astype(x.dtype).reshape(x.shape),)
+        rows = self.rows(x.shape)
+        view = x.reshape(rows.outer, rows.length, rows.inner)
+        return (softmax(view, 1, self.log).reshape(x.shape),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        outer, length, inner = self._extent(x.shape)
-        kernel = template("softmax_rows", x.dtype, LOG=int(self.log))
-        params = params_of(kernel, rows=outer * inner, length=length, inner=inner)
-        grid = target.fold(outer * inner)
-        return (Dispatch(kernel, (inp(0, x), out(0, x)), grid, params, flops=5 * x.size),)
+        if x.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        return (softmax_rows(target, out(0, x), inp(0, x), self.rows(x.shape), self.log),)
 
 
 @op("Softmax", opsets=range(13, LATEST + 1))
 class Softmax(_Softmax):
     """Along one axis."""
 
-    axis: int = -1
-
 
 @op("LogSoftmax", opsets=range(13, LATEST + 1))
 class LogSoftmax(_Softmax):
     """Along one axis."""
-
-    log = True
-    axis: int = -1
 
 
 @op("Softmax", opsets=range(1, 13))
 class SoftmaxFlattened(_Softmax):
     """Over all dimensions from `axis` on, taken as one."""
 
-    flatten = True
     axis: int = 1
 
 
@@ -74,6 +81,4 @@ class SoftmaxFlattened(_Softmax):
 class LogSoftmaxFlattened(_Softmax):
     """Over all dimensions from `axis` on, taken as one."""
 
-    log = True
-    flatten = True
     axis: int = 1

@@ -14,10 +14,10 @@ fn nan_min(a: f32, b: f32) -> f32 {
   return min(a, b);
 }
 
-// exp(x - top) for x <= top; 1 where they are the same infinity.
+// exp(x - top) for x <= top; 1 where they are the same infinity. Below exp(-110) every f32 is 0.
 fn exp_below(x: f32, top: f32) -> f32 {
   if (bitcast<u32>(x) == bitcast<u32>(top)) { return 1.0; }
-  return exp(x - top);
+  return exp(max(x - top, -110.0));
 }
 
 // (m, s) stands for s * exp(m): the sum of two such numbers. NaN as either m wins.

@@ -1,0 +1,116 @@
+"""Kernels that treat a tensor as rows along one axis: how many invocations a row gets, and softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["Rows", "rows_of", "softmax_rows"]
+
+ALONE = 32
+"""Rows of at most this many elements take one invocation each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A tensor as `outer * inner` rows of `length` elements that lie `inner` apart."""
+
+    outer: int
+    length: int
+    inner: int
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return self.outer * self.inner
+
+    @property
+    def vector(self) -> bool:
+        """True where rows are whole vec4s."""
+        return self.inner == 1 and self.length % 4 == 0
+
+    def lanes(self, target: Target) -> int:
+        """Invocations a row: 1 for short rows and where neighbouring rows lie side by side, else a workgroup's."""
+        if self.length <= ALONE or (self.inner >= ALONE and self.count >= 1024):
+            return 1
+        wide = min(256, target.limits.invocations, target.limits.workgroup_x)
+        return wide if self.length >= 4 * wide else 64
+
+    def grid(self, target: Target) -> tuple[int, int, int]:
+        """Workgroups that cover all rows."""
+        return target.grid(self.count) if self.lanes(target) == 1 else target.fold(max(1, self.count))
+
+    def defines(self, target: Target, vector: bool = True) -> dict[str, int]:
+        """WG, ALONE and VEC of the row templates."""
+        lanes = self.lanes(target)
+        defines = {"WG": max(64, lanes)}
+        if lanes == 1:
+            defines["ALONE"] = 1
+        if vector and self.vector:
+            defines["VEC"] = 1
+        return defines
+
+
+def rows_of(shape: Sequence[int], axis: int, flatten: bool = False) -> Rows:
+    """Rows along `axis` (not negative); `flatten`: along it and all after it."""
+    if flatten:
+        return Rows(math.prod(shape[:axis]), math.prod(shape[axis:]), 1)
+    return Rows(math.prod(shape[:axis]), shape[axis] if shape else 1, math.prod(shape[axis + 1 :]))
+
+
+def softmax_rows(
+    target: Target, y: Operand, x: Operand, rows: Rows, log: bool = False, masked: bool = False
+) -> Dispatch:
+    """y = softmax of x along rows, or its logarithm; `masked`: rows of -inf alone give 0."""
+    flags = {"LOG": log, "MASKED": masked}
+    kernel: Kernel = template(
+        "softmax_rows",
+        {"x": x.type.dtype, "y": y.type.dtype},
+        **rows.defines(target),
+        **{k: 1 for k, v in flags.items() if v},
+    )
+    params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner))
+    # Every row is folded before the barrier; after it an invocation rereads only what it writes.
+    inplace = ((0, 1),) if kernel.can_share(0, 1) else ()
+    return Dispatch(kernel, (x, y), rows.grid(target), params, inplace, flops=5 * x.type.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """What `normalize_rows` computes besides y = (x - mean) / sqrt(var + epsilon).
+
+    Attributes:
+        rms: the mean is not taken off.
+        scale, bias: tensors of a row's length, shared by all rows.
+        mean, inv: where the statistics go, one a row.
+    """
+
+    epsilon: float
+    rms: bool = False
+    scale: Operand | None = None
+    bias: Operand | None = None
+    mean: Operand | None = None
+    inv: Operand | None = None
+
+
+def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Norm) -> Dispatch:
+    """y = (x - mean) / sqrt(var + epsilon) * scale + bias along contiguous rows (`rows.inner` = 1)."""
+    reads = {"x": x, "scale": norm.scale, "bias": norm.bias}
+    writes = {"y": y, "mean": norm.mean, "inv": norm.inv}
+    bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
+    flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in ("scale", "bias", "mean", "inv")}}
+    kernel = template(
+        "normalize_rows",
+        {name: operand.type.dtype for name, operand in bound.items()},
+        **rows.defines(target),
+        **{k: 1 for k, v in flags.items() if v},
+    )
+    params = params_of(kernel, rows=rows.count, length=rows.length, epsilon=norm.epsilon)
+    operands = tuple(bound[b.name] for b in kernel.bindings)
+    inplace = ((0, operands.index(y)),) if kernel.can_share(0, operands.index(y)) else ()
+    return Dispatch(kernel, operands, rows.grid(target), params, inplace, flops=8 * x.type.size)
