@@ -19,13 +19,15 @@ def test_model__dropped__is_summarised_and_run(ready_page: Page) -> None:
     drop(ready_page, "small.onnx", small_model())
     report = ready_page.get_by_role("article", name="Report on small.onnx")
     expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
-    expect(report.locator(".report-facts")).to_contain_text("3 nodes, 2 on the GPU, 1 in NumPy")
+    expect(report.locator(".report-facts")).to_have_text(
+        re.compile(r"^\d nodes, \d on the GPU, 1 in NumPy; \d GPU disp")
+    )
     expect(report.get_by_role("region", name="Inputs")).to_contain_text("float32 [rows, 4]")
     operators = report.get_by_role("region", name="Operators").locator("tbody tr")
     rows = {row.split("\t")[0]: row for row in operators.all_inner_texts()}
-    assert set(rows) == {"Add", "Relu", "NonZero"}
-    assert "GPU" in rows["Add"]
-    assert re.search(r"NumPy\s+\S{3}", rows["NonZero"]), "a host step needs its reason"
+    assert re.search(r"NumPy\s+\S{3}", rows.pop("NonZero")), "a host step needs its reason"
+    assert rows
+    assert all("GPU" in row for row in rows.values())
     expect(report.get_by_role("region", name="Results")).to_contain_text("int64 [2, 4]")
     expect(report.locator(".memory dd")).to_have_count(3)
 
@@ -66,7 +68,9 @@ def test_model__good_one_after_a_bad_one__is_reported(ready_page: Page) -> None:
     ready_page.get_by_role("button", name="Look inside digits.onnx").click()
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
     expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
-    expect(report.locator(".report-facts")).to_contain_text("all on the GPU")
+    expect(report.locator(".report-facts")).to_have_text(
+        re.compile(r"^\d+ nodes, \d+ on the GPU(, \d at no cost)?; \d+ GPU disp")
+    )
     expect(ready_page.locator("#model-error .error")).to_have_count(0)
     draw(ready_page, DRAWN[2])
     assert answer(ready_page) == 2

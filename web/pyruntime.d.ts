@@ -89,7 +89,8 @@ export interface Summary {
     readonly name: string;
     readonly op_type: string;
     readonly domain: string;
-    readonly placement: 'gpu' | 'host';
+    /** 'none': it costs nothing (a view, a value known beforehand). */
+    readonly placement: 'gpu' | 'host' | 'none';
     /** Why it runs there; empty on the GPU. */
     readonly reason: string;
     readonly kernels: readonly string[];

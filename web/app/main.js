@@ -8,6 +8,9 @@ import { Inspector, listenForModels } from './inspector.js';
 import { PhaseList } from './phases.js';
 import { showSnippets } from './snippets.js';
 
+/** Adapters that are no hardware. */
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
+
 /**
  * Sets one of the readings.
  *
@@ -31,7 +34,8 @@ function describeAdapter(adapter) {
   if (!adapter) return ['CPU', 'NumPy'];
   const { vendor, architecture, description } = adapter;
   const maker = [vendor, architecture].filter(Boolean).join(' ');
-  return description ? [description, `WebGPU, ${maker}`] : [maker || 'GPU', 'WebGPU'];
+  const how = SOFTWARE.test(`${maker} ${description}`) ? 'WebGPU, emulated on the CPU' : 'WebGPU';
+  return description ? [description, `${how}, ${maker}`] : [maker || 'GPU', how];
 }
 
 async function showAdapter() {

@@ -13,6 +13,9 @@ import { RANDOM_INPUT } from './random_input.js';
 const VALUES_SHOWN = 8;
 const STRIP_LIMIT = 2000;
 
+/** @type {Record<string, string>} */
+const BADGES = { gpu: 'GPU', host: 'NumPy', none: 'no cost' };
+
 /** What is in one model and how it runs, as a part of the page. */
 export class Report {
   /**
@@ -65,8 +68,9 @@ export class Report {
 
   /** @param {Summary} summary */
   showSummary({ nodes, memory, dispatches, pipelines }) {
-    const host = nodes.filter(({ placement }) => placement === 'host').length;
-    const where = host === 0 ? 'all on the GPU' : `${nodes.length - host} on the GPU, ${host} in NumPy`;
+    const count = (/** @type {string} */ where) => nodes.filter(({ placement }) => placement === where).length;
+    const where = [[count('gpu'), 'on the GPU'], [count('host'), 'in NumPy'], [count('none'), 'at no cost']]
+      .filter(([many]) => many).map((part) => part.join(' ')).join(', ');
     const work = dispatches ? `; ${formatCount(dispatches, 'GPU dispatch', 'es')}, ${formatCount(pipelines, 'pipeline')}` : '';
     this.facts.textContent = `${formatCount(nodes.length, 'node')}, ${where}${work}`;
     this.operators.replaceChildren(operatorTable(nodes));
@@ -77,7 +81,7 @@ export class Report {
   showTimes({ firstMs, medianMs, runs }) {
     const first = h('span', {}, 'First run ', h('b', {}, formatTime(firstMs)));
     const again = medianMs === null ? h('span', {}, 'measuring')
-      : h('span', {}, 'then ', h('b', {}, formatTime(medianMs)), ` (median of ${runs}, from this page and back)`);
+      : h('span', {}, 'then ', h('b', {}, formatTime(medianMs)), ` (median of ${formatCount(runs, 'round trip')})`);
     this.times.replaceChildren(first, ', ', again);
   }
 
@@ -115,9 +119,9 @@ function operatorTable(nodes) {
       h('td', { class: 'reason' }, [...reasons].join('; ')))));
   return h('div', {}, h('h4', {}, 'Operators'), strip(nodes), table('Operators', ['Operator', 'Nodes', 'Runs on', 'Why'], rows),
     h('details', {}, h('summary', {}, `Every node, in order (${nodes.length})`),
-      table('Nodes', ['Node', 'Operator', 'Runs on', 'Why'], nodes.map(({ name, op_type: type, placement, reason }) => (
-        h('tr', {}, h('th', { scope: 'row' }, name || '(unnamed)'), h('td', {}, type), h('td', {}, badge(placement)),
-          h('td', { class: 'reason' }, reason ?? '')))))));
+      table('Nodes', ['Node', 'Operator', 'Runs on', 'Kernels, or why'], nodes.map((node) => (
+        h('tr', {}, h('th', { scope: 'row' }, node.name || '(unnamed)'), h('td', {}, node.op_type),
+          h('td', {}, badge(node.placement)), h('td', { class: 'reason' }, node.reason || node.kernels.join(', '))))))));
 }
 
 /** The nodes in order as thin pieces, coloured by where they run: how often work goes between GPU and host. @param {Nodes} nodes */
@@ -137,7 +141,7 @@ function table(title, columns, rows) {
 
 /** @param {string} placement */
 function badge(placement) {
-  return h('span', { class: 'badge', data: { placement } }, placement === 'gpu' ? 'GPU' : 'NumPy');
+  return h('span', { class: 'badge', data: { placement } }, BADGES[placement] ?? placement);
 }
 
 /** Three bars on one scale: what is allocated, the least possible, and what it would be without reuse. @param {Memory} memory */
