@@ -1,0 +1,81 @@
+"""Range: start, start + delta, start + 2 delta, ... below (above, for a negative delta) limit. Source: ONNX operator.
+
+n = max(ceil((limit - start) / delta), 0): exact for integers; for floats the difference is of the inputs' type and the
+quotient a float64, as ONNX's shape inference has it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, gather_map, out
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+
+
+class _Range(Op):
+    """What both versions share."""
+
+    def count(self, start: Array, limit: Array, delta: Array) -> int:
+        """How many numbers there are. Raises InvalidGraph where delta is 0, or the count is not finite."""
+        if any(v.size != 1 for v in (start, limit, delta)):
+            self.fail("scalars", [list(v.shape) for v in (start, limit, delta)])
+        if not delta.reshape(()):
+            self.fail("a delta other than 0", 0)
+        if start.dtype.kind == "f":
+            wide = np.result_type(start, np.float32)
+            span = limit.reshape(()).astype(wide) - start.reshape(()).astype(wide)
+            steps = float(span) / float(delta.reshape(()))
+            if not math.isfinite(steps):
+                self.fail("a finite number of elements", steps)
+            return max(math.ceil(steps), 0)
+        first, last, step = (int(v.reshape(())) for v in (start, limit, delta))
+        return max(-((first - last) // step), 0)
+
+    def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[TensorType, ...]:
+        dtype = self.same_dtype(start, limit, delta)
+        return (TensorType(dtype, (self.count(start.value(), limit.value(), delta.value()),)),)
+
+    def evaluate(self, start: Array, limit: Array, delta: Array) -> tuple[Array, ...]:
+        n, dtype = self.count(start, limit, delta), start.dtype
+        first, step = start.reshape(()), delta.reshape(())
+        if dtype == np.float16:
+            first, step = first.astype(np.float32), step.astype(np.float32)
+        return ((first + np.arange(n).astype(first.dtype) * step).astype(dtype),)
+
+    def lower(self, target: Target, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(start, limit, delta)
+        kind = y.dtype.compute
+        first, step = start.value().reshape(()), delta.value().reshape(())
+        if y.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        if y.dtype is DType.INT64:
+            numbers = {"first": int(first), "step": int(step)}
+            values = {f"{n}_{part}": v >> shift for n, v in numbers.items() for part, shift in (("lo", 0), ("hi", 32))}
+            fields = tuple((name, "u32") for name in values)
+            element = """let first = vec2<u32>(params.first_lo, params.first_hi);
+  return i64_add(first, i64_mul(vec2<u32>(i, 0u), vec2<u32>(params.step_lo, params.step_hi)));"""
+            return (gather_map(target, "range_i64", out(0, y), [], element, fields, values),)
+        fields = (("first", kind), ("step", kind))
+        element = f"return params.first + {kind}(i) * params.step;"
+        scalars = {"first": first.item(), "step": step.item()}
+        return (gather_map(target, f"range_{kind}", out(0, y), [], element, fields, scalars),)
+
+
+@op("Range", opsets=range(27, LATEST + 1))
+class Range(_Range):
+    """start, limit, delta: scalars of one type; float16 and bfloat16 are computed in float32."""
+
+    stash_type: int = 1
+
+    def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[TensorType, ...]:
+        if self.stash_type != 1 and start.dtype in (DType.FLOAT16, DType.BFLOAT16):
+            self.fail("stash_type 1 (float)", self.stash_type)
+        return super().infer(start, limit, delta)
+
+
+@op("Range", opsets=range(11, 27))
+class RangePlain(_Range):
+    """start, limit, delta: scalars of one type."""

@@ -1,0 +1,307 @@
+"""ScatterElements, ScatterND, Scatter: data with elements replaced by updates, or reduced with them. Source: ONNX.
+
+Several updates may name one place. They apply in the order of the updates tensor, as onnxruntime's CPU does, on the
+host and on the GPU: with no reduction the last one wins; sums and products are folded from the first to the last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import (
+    Dispatch,
+    Operand,
+    Source,
+    Target,
+    Unit,
+    fill,
+    for_each,
+    gather_map,
+    inp,
+    move,
+    out,
+    scratch,
+)
+from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
+from pyruntime.kernels.params import Fields
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.indices import check_indices, from_front, index_at, slot_code, slot_fields, slots
+
+MOST_COMPARISONS = 1 << 32
+"""Worst case of a reduction on the GPU: every place whose updates are looked for, times the updates looked at."""
+
+_UFUNC = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+_COMBINE = {
+    "f32": {"add": "a + b", "mul": "a * b", "max": "nan_max(a, b)", "min": "nan_min(a, b)"},
+    "bool": {"add": "a || b", "mul": "a && b", "max": "a || b", "min": "a && b"},
+    "vec2<u32>": {
+        "add": "i64_add(a, b)",
+        "mul": "i64_mul(a, b)",
+        "max": "select(a, b, {less}(a, b))",
+        "min": "select(a, b, {less}(b, a))",
+    },
+}
+_INTEGER = {"add": "a + b", "mul": "a * b", "max": "max(a, b)", "min": "min(a, b)"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where updates go, for kernels.
+
+    Data is `slots` slices of `inner` elements; update u of `count` goes to slice `slot_of(u)`, the WGSL function whose
+    body is `code`. Updates that may name the same slice lie `step` apart.
+    """
+
+    name: str
+    code: str
+    fields: Fields
+    values: dict[str, int | list[int]]
+    count: int
+    slots: int
+    inner: int
+    step: int
+
+    def for_each(
+        self, target: Target, name: str, indices: Operand, writes: dict[str, Operand], statements: str
+    ) -> Dispatch:
+        """Run `statements` for every update number `i`."""
+        name = f"{name}_{self.name}_{indices.type.dtype.onnx_name}"
+        function = f"fn slot_of(u: u32) -> u32 {{\n  {self.code}\n}}"
+        read = {"indices": indices}
+        return for_each(target, name, self.count, read, writes, statements, self.fields, self.values, function)
+
+
+class _Scatter(Op):
+    """What all versions share."""
+
+    def reduction_name(self) -> str:
+        """none, add, mul, max or min. Raises InvalidGraph for anything else."""
+        name = str(getattr(self, "reduction", "none"))
+        if name != "none" and name not in _UFUNC:
+            self.fail("reduction none, add, mul, max or min", name)
+        return name
+
+    def check(self, data: TensorType, indices: TensorType, updates: TensorType) -> None:
+        """Raise InvalidGraph where the types do not go together."""
+        self.reduction_name()
+        self.same_dtype(data, updates)
+        check_indices(self, indices)
+
+    def apply(self, data: Array, where: Array, updates: Array) -> Array:
+        """`data` [slots, ...] with `updates` [count, ...] applied at the slots `where`, in their order."""
+        reduction = self.reduction_name()
+        if reduction == "none":
+            result = data.copy()
+            result[where] = updates
+            return result
+        wide = np.float32 if data.dtype == np.float16 else data.dtype
+        total = data.astype(wide)
+        _UFUNC[reduction].at(total, where, updates.astype(wide))
+        return total.astype(data.dtype)
+
+    def dispatches(
+        self, target: Target, data: TensorType, indices: TensorType, updates: TensorType, places: _Places
+    ) -> tuple[Dispatch, ...]:
+        """Mark for every slice which updates it gets, then make every element of the output on its own."""
+        if not data.size:
+            return ()
+        reduction = self.reduction_name()
+        tensors = {"x": inp(0, data), "updates": inp(2, updates)}
+        y = out(0, TensorType(data.dtype, data.shape))
+        if reduction == "none":
+            return _replace(target, y, tensors, inp(1, indices), places)
+        if data.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        worst = min(places.slots, places.count) * places.inner * (places.count // places.step)
+        if worst > MOST_COMPARISONS:
+            raise Unsupported(f"up to {worst:,} comparisons to find the terms of every element in order")
+        return _reduce(target, reduction, y, tensors, inp(1, indices), places)
+
+
+def _replace(
+    target: Target, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
+) -> tuple[Dispatch, ...]:
+    """y's slice s = the last of its updates, or x's; `marks[s]` is that update's number, from 1."""
+    marks = scratch(0, DType.UINT32, places.slots)
+    mark = "atomicMax(&marks[slot_of(i)], i + 1u);"
+    unit = Unit.widest(y.type.dtype, places.inner)
+    element = f"""let slot = i / params.inner;
+  let last = load_marks(slot);
+  if (last == 0u) {{ return {unit.load}_x(i); }}
+  return {unit.load}_updates((last - 1u) * params.inner + i - slot * params.inner);"""
+    fields, values = (("inner", "u32"),), {"inner": places.inner // unit.width}
+    return (
+        fill(target, "clear", marks, bytes(16)),
+        places.for_each(target, "mark_last", indices, {"marks": marks}, mark),
+        move(target, "scatter", unit, y, tensors, element, fields, values, {"marks": marks}),
+    )
+
+
+def _reduce(
+    target: Target, reduction: str, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
+) -> tuple[Dispatch, ...]:
+    """y's slice s = x's folded with its updates u, the ones with `homes[u] = s`, in ascending order.
+
+    They lie between `~marks[2s + 1]` and `marks[2s]`, which are 0 where there are none.
+    """
+    marks = scratch(0, DType.UINT32, 2 * places.slots)
+    homes = scratch(1, DType.UINT32, places.count)
+    mark = """let slot = slot_of(i);
+  store_homes(i, slot);
+  atomicMax(&marks[2u * slot], i + 1u);
+  atomicMax(&marks[2u * slot + 1u], ~i);"""
+    element = """let slot = i / params.inner;
+  let end = load_marks(2u * slot);
+  var total = load_x(i);
+  if (end == 0u || i >= params.size) { return total; }
+  for (var u = ~load_marks(2u * slot + 1u); u < end; u += params.step) {
+    if (load_homes(u) == slot) { total = combine(total, load_updates(u * params.inner + i - slot * params.inner)); }
+  }
+  return total;"""
+    marked = {"marks": marks, "homes": homes}
+    return (
+        fill(target, "clear", marks, bytes(16)),
+        places.for_each(target, "mark_span", indices, marked, mark),
+        gather_map(
+            target,
+            f"scatter_{reduction}",
+            y,
+            [Source(n, o) for n, o in {**tensors, **marked}.items()],
+            element,
+            (("inner", "u32"), ("step", "u32")),
+            {"inner": places.inner, "step": places.step},
+            _combine(reduction, y.type.dtype),
+        ),
+    )
+
+
+def _combine(reduction: str, dtype: DType) -> str:
+    """The WGSL function that folds an update into an element."""
+    expr = _COMBINE.get(dtype.compute, _INTEGER)[reduction]
+    expr = expr.format(less="i64_lt" if dtype.is_signed else "u64_lt")
+    kind = dtype.compute
+    return f"fn combine(a: {kind}, b: {kind}) -> {kind} {{ return {expr}; }}"
+
+
+class _ScatterElements(_Scatter):
+    """y[c with the axis's coordinate replaced by indices[c]] = updates[c]."""
+
+    axis: int
+
+    def along(self, rank: int) -> int:
+        """The axis, counted from the front."""
+        return self.axis_of(self.axis, rank)
+
+    def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
+        self.check(data, indices, updates)
+        axis = self.along(data.rank)
+        if data.rank == 0 or data.rank != indices.rank or indices.shape != updates.shape:
+            self.fail("indices and updates of one shape and data's rank, at least 1", f"{indices}, {updates}, {data}")
+        if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
+            self.fail(f"indices no longer than the data except along axis {axis}", f"{indices} for {data}")
+        return (TensorType(data.dtype, data.shape),)
+
+    def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+        axis = self.along(data.ndim)
+        where = from_front(self, indices, data.shape[axis], axis) * contiguous(data.shape)[axis]
+        for k, (dim, step) in enumerate(zip(indices.shape, contiguous(data.shape), strict=True)):
+            if k != axis:
+                where = where + (np.arange(dim) * step).reshape(-1, *[1] * (data.ndim - 1 - k))
+        return (self.apply(data.reshape(-1), where.reshape(-1), updates.reshape(-1)).reshape(data.shape),)
+
+    def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
+        """No updates change nothing."""
+        return 0 if updates.size == 0 else None
+
+    def lower(self, target: Target, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[Dispatch, ...]:
+        axis, own = self.along(data.rank), contiguous(data.shape)
+        dims, (view,) = collapse(indices.shape, [0 if k == axis else step for k, step in enumerate(own)])
+        rank = len(dims)
+        pick = index_at(indices.dtype, "load_indices(u)", "params.length")
+        places = _Places(
+            f"elements_r{rank}",
+            f"{index_code(rank, ['y'], 'u')}\n  return at_y + {pick} * params.stride;",
+            (("length", "u32"), ("stride", "u32"), *index_fields(rank, ["y"])),
+            {"length": data.shape[axis], "stride": own[axis], **index_values(dims, {"y": (0, view)})},
+            count=indices.size,
+            slots=data.size,
+            inner=1,
+            step=math.prod(indices.shape[axis + 1 :]),
+        )
+        return self.dispatches(target, data, indices, updates, places)
+
+
+class _ScatterND(_Scatter):
+    """y[indices[i]] = updates[i], a slice where the index tuples are shorter than data's rank."""
+
+    def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
+        self.check(data, indices, updates)
+        if data.rank == 0 or indices.rank == 0 or indices.shape[-1] > data.rank:
+            self.fail("data and indices of rank 1 or more, index tuples no longer than data's", f"{indices}, {data}")
+        expected = indices.shape[:-1] + data.shape[indices.shape[-1] :]
+        if updates.shape != expected:
+            self.fail(f"updates of shape {list(expected)}", updates)
+        return (TensorType(data.dtype, data.shape),)
+
+    def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+        k = indices.shape[-1]
+        where, rest = slots(self, indices, data.shape[:k]).reshape(-1), data.shape[k:]
+        flat = data.reshape(math.prod(data.shape[:k]), *rest)
+        return (self.apply(flat, where, updates.reshape(where.size, *rest)).reshape(data.shape),)
+
+    def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
+        """No updates change nothing."""
+        return 0 if updates.size == 0 else None
+
+    def lower(self, target: Target, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[Dispatch, ...]:
+        k = indices.shape[-1]
+        fields, values = slot_fields(data.shape[:k])
+        places = _Places(
+            f"nd{k}",
+            f"{slot_code(indices.dtype, k, 'u')}\n  return slot;",
+            fields,
+            {**values},
+            count=math.prod(indices.shape[:-1]),
+            slots=math.prod(data.shape[:k]),
+            inner=math.prod(data.shape[k:]),
+            step=1,
+        )
+        return self.dispatches(target, data, indices, updates, places)
+
+
+@op("ScatterElements", opsets=range(16, LATEST + 1))
+class ScatterElements(_ScatterElements):
+    """data: rank 1 or more; indices: int32 or int64; updates: indices' shape."""
+
+    axis: int = 0
+    reduction: str = "none"
+
+
+@op("ScatterElements", opsets=range(11, 16))
+class ScatterElementsPlain(_ScatterElements):
+    """data: rank 1 or more; indices: int32 or int64; updates: indices' shape."""
+
+    axis: int = 0
+
+
+@op("Scatter", opsets=range(9, 11))
+class Scatter(_ScatterElements):
+    """ScatterElements' first name."""
+
+    axis: int = 0
+
+
+@op("ScatterND", opsets=range(16, LATEST + 1))
+class ScatterND(_ScatterND):
+    """data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on]."""
+
+    reduction: str = "none"
+
+
+@op("ScatterND", opsets=range(11, 16))
+class ScatterNDPlain(_ScatterND):
+    """data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on]."""

@@ -1,0 +1,48 @@
+"""Shape and Size: dimensions and number of elements, known without the tensor's data. Source: ONNX operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
+from pyruntime.ops.base import LATEST, Op, op
+
+
+def _int64(value: Array) -> tuple[ValueType, ...]:
+    return (of_element(DType.INT64, value),)
+
+
+@op("Shape", opsets=range(15, LATEST + 1))
+class Shape(Op):
+    """x.shape[start:end] as int64; start and end count as in Python, beyond the rank they are clamped to it."""
+
+    start: int = 0
+    end: int | None = None
+
+    def infer(self, x: TensorType) -> tuple[ValueType, ...]:
+        return _int64(np.array(x.shape[self.start : self.end], np.int64))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (np.array(x.shape[self.start : self.end], np.int64),)
+
+
+@op("Shape", opsets=range(1, 15))
+class WholeShape(Op):
+    """x.shape as int64."""
+
+    def infer(self, x: TensorType) -> tuple[ValueType, ...]:
+        return _int64(np.array(x.shape, np.int64))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (np.array(x.shape, np.int64),)
+
+
+@op("Size", opsets=range(1, LATEST + 1))
+class Size(Op):
+    """The number of elements as an int64 scalar."""
+
+    def infer(self, x: TensorType) -> tuple[ValueType, ...]:
+        return _int64(np.array(x.size, np.int64))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (np.array(x.size, np.int64),)

@@ -1,0 +1,179 @@
+"""Split: one tensor into several along an axis. Source: ONNX operator Split.
+
+Seen from the axis on, input and outputs are matrices [outer, own length], as Concat has them the other way round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, Unit, for_each, inp, out, strided_copy
+from pyruntime.ops.base import LATEST, Op, op
+
+
+def _distribute(
+    target: Target, unit: Unit, x: Operand, outputs: Sequence[Operand], columns: Sequence[tuple[int, int]], row: int
+) -> Dispatch:
+    """Write the columns [start, end) of x's `row` to each of `outputs`; counted in elements."""
+    first, width = columns[0][0], columns[-1][1] - columns[0][0]
+    bounds = [(bound - first) // unit.width for pair in columns for bound in pair]
+    lines = ["let row = i / params.width;", "let col = i - row * params.width;"]
+    lines.append(f"let v = {unit.load}_x(row * params.row + params.offset + col);")
+    for k, _ in enumerate(outputs):
+        start, end = (f"params.bounds_{j // 4}[{j % 4}]" for j in (2 * k, 2 * k + 1))
+        store = unit.store(f"y{k}", f"row * ({end} - {start}) + col - {start}", "v")
+        lines.append(f"if (col >= {start} && col < {end}) {{ {store} }}")
+    words = range(-(-len(bounds) // 4))
+    fields = (("width", "u32"), ("row", "u32"), ("offset", "u32"), *((f"bounds_{k}", "vec4<u32>") for k in words))
+    values: dict[str, int | list[int]] = {f"bounds_{k}": bounds[4 * k : 4 * k + 4] for k in words}
+    values |= {"width": width // unit.width, "row": row // unit.width, "offset": first // unit.width}
+    return for_each(
+        target,
+        f"split{len(outputs)}_{unit.bits}",
+        x.type.size // row * width // unit.width,
+        {"x": unit.view(x)},
+        {f"y{k}": unit.view(o) for k, o in enumerate(outputs)},
+        "\n  ".join(lines),
+        fields,
+        values,
+    )
+
+
+class _Split(Op):
+    """What all versions share; sizes along the axis come from `sizes`."""
+
+    axis: int | None
+
+    def along(self, rank: int) -> int:
+        """The axis, counted from the front."""
+        return self.axis_of(self.axis or 0, rank)
+
+    def sizes(self, dim: int, given: Sequence[int] | None) -> list[int]:
+        """The outputs' lengths along the axis; equal ones where none are given. Raises InvalidGraph."""
+        count = len(self.present)
+        if given is None:
+            if dim % count:
+                self.fail(f"an axis that {count} outputs share evenly", dim)
+            return [dim // count] * count
+        if len(given) != count or sum(given) != dim or any(size < 0 for size in given):
+            self.fail(f"{count} sizes of at least 0 with the sum {dim}", list(given))
+        return list(given)
+
+    def parts(self, x: TensorType, given: Sequence[int] | None) -> tuple[TensorType, ...]:
+        """The output types."""
+        if x.rank == 0:
+            self.fail("an input of rank 1 or more", x)
+        axis = self.along(x.rank)
+        return tuple(
+            x.with_shape(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in self.sizes(x.shape[axis], given)
+        )
+
+    def cut(self, x: Array, given: Sequence[int] | None) -> tuple[Array, ...]:
+        """The outputs."""
+        axis = self.along(x.ndim)
+        ends = [0, *accumulate(self.sizes(x.shape[axis], given))]
+        before = (slice(None),) * axis
+        return tuple(x[(*before, slice(a, b))] for a, b in pairwise(ends))
+
+    def whole(self, x: TensorType, parts: Sequence[TensorType]) -> int | None:
+        """0 where the first output is the whole input and nobody wants an empty other one."""
+        others = any(self.wants(k) for k in range(1, len(parts)))
+        return 0 if parts[0].size == x.size and not others else None
+
+    def copies(self, target: Target, x: TensorType, parts: Sequence[TensorType]) -> tuple[Dispatch, ...]:
+        """One dispatch for as many outputs as the device binds; one each where outputs start within a word."""
+        outer = math.prod(x.shape[: self.along(x.rank)])
+        widths = [y.size // max(outer, 1) for y in parts]
+        row, ends = sum(widths), list(accumulate(widths))
+        wanted = [k for k, y in enumerate(parts) if self.wants(k) and y.size]
+        unit = Unit.widest(x.dtype, *widths)
+        source, made = inp(0, x), []
+        if not unit.is_words or len(wanted) == 1:
+            for k in wanted:
+                y = out(k, parts[k].with_shape(outer, widths[k]))
+                made.append(strided_copy(target, "split", y, source, ends[k] - widths[k], (row, 1)))
+            return tuple(made)
+        most = target.limits.storage_buffers - 1
+        for first in range(0, len(wanted), most):
+            chunk = wanted[first : first + most]
+            columns = [(ends[k] - widths[k], ends[k]) for k in chunk]
+            made.append(_distribute(target, unit, source, [out(k, parts[k]) for k in chunk], columns, row))
+        return tuple(made)
+
+
+class _SplitByInput(_Split):
+    """x: any shape of rank 1 or more; split: int64 [number of outputs]."""
+
+    def infer(self, x: TensorType, split: TensorType | None = None) -> tuple[TensorType, ...]:
+        return self.parts(x, None if split is None else split.ints())
+
+    def evaluate(self, x: Array, split: Array | None = None) -> tuple[Array, ...]:
+        return self.cut(x, None if split is None else split.reshape(-1).tolist())
+
+    def alias(self, x: TensorType, split: TensorType | None = None) -> int | None:
+        return self.whole(x, self.infer(x, split))
+
+    def lower(self, target: Target, x: TensorType, split: TensorType | None = None) -> tuple[Dispatch, ...]:
+        return self.copies(target, x, self.infer(x, split))
+
+
+@op("Split", opsets=range(18, LATEST + 1))
+class Split(_SplitByInput):
+    """Sizes from the input, or `num_outputs` of ceil(dim / num_outputs), the last one smaller."""
+
+    axis: int = 0
+    num_outputs: int | None = None
+
+    def sizes(self, dim: int, given: Sequence[int] | None) -> list[int]:
+        if self.num_outputs is None or given is not None:
+            if self.num_outputs is not None:
+                self.fail("either the input split or num_outputs", "both")
+            return super().sizes(dim, given)
+        count = self.num_outputs
+        if count != len(self.present) or count < 1:
+            self.fail(f"num_outputs to be the number of outputs, {len(self.present)}", count)
+        size = -(-dim // count)
+        if size * (count - 1) > dim:
+            self.fail(f"an axis of which {count} outputs each have {size} elements, the last fewer", dim)
+        return [size] * (count - 1) + [dim - size * (count - 1)]
+
+
+@op("Split", opsets=range(13, 18))
+class SplitEvenly(_SplitByInput):
+    """Sizes from the input, or equal ones."""
+
+    axis: int = 0
+
+
+@op("Split", opsets=range(2, 13))
+class SplitByAttribute(_Split):
+    """x: any shape of rank 1 or more; sizes from the attribute, or equal ones."""
+
+    axis: int = 0
+    split: tuple[int, ...] | None = None
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        return self.parts(x, self.split)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return self.cut(x, self.split)
+
+    def alias(self, x: TensorType) -> int | None:
+        return self.whole(x, self.infer(x))
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        return self.copies(target, x, self.infer(x))
+
+
+@op("Split", opsets=range(1, 2))
+class SplitByEither(_SplitByInput):
+    """Sizes from the attribute, else from the input, else equal ones."""
+
+    axis: int | None = None
+    split: tuple[int, ...] | None = None
+
+    def sizes(self, dim: int, given: Sequence[int] | None) -> list[int]:
+        return super().sizes(dim, given if self.split is None else self.split)
