@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,14 @@ from pyruntime.ir.encoding import decode, encode, round_to
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import op_class
 
-ATTRIBUTE = {1: float, 2: int, 3: lambda s: s.decode(), 6: tuple, 7: tuple, 8: lambda v: tuple(s.decode() for s in v)}
+ATTRIBUTE: dict[int, Callable[[Any], Any]] = {
+    onnx.AttributeProto.FLOAT: float,
+    onnx.AttributeProto.INT: int,
+    onnx.AttributeProto.STRING: lambda s: s.decode(),
+    onnx.AttributeProto.FLOATS: tuple,
+    onnx.AttributeProto.INTS: tuple,
+    onnx.AttributeProto.STRINGS: lambda v: tuple(s.decode() for s in v),
+}
 
 
 def carrier(array: Array | onnx.TensorProto) -> tuple[DType, Array]:
@@ -31,7 +39,8 @@ def make_op(node: onnx.NodeProto, opsets: dict[str, int]) -> Op:
     for a in node.attribute:
         value = onnx.helper.get_attribute_value(a)
         if a.type == onnx.AttributeProto.TENSOR:
-            fields[a.name] = Constant.from_array(*reversed(carrier(onnx.numpy_helper.to_array(value))))
+            dtype, array = carrier(value)
+            fields[a.name] = Constant.from_array(array, dtype)
         else:
             fields[a.name] = ATTRIBUTE[a.type](value)
     domain = "" if node.domain == "ai.onnx" else node.domain
@@ -49,8 +58,8 @@ def typed(array: Array | None, known: bool = True) -> TensorType | None:
 
 def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
     """The operator's outputs: on NumPy, or on `gpu` (a e2e.gpu.Gpu)."""
-    types = [typed(x) for x in inputs]
-    outs = op.infer(*types)
+    types: list[Any] = [typed(x) for x in inputs]
+    outs: tuple[Any, ...] = op.infer(*types)
     values = [None if x is None else carrier(x)[1] for x in inputs]
     if gpu is not None:
         alias = op.alias(*types)
@@ -58,7 +67,8 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
             raw = encode(np.asarray(values[alias]), types[alias].dtype)
             return [decode(raw, outs[0].dtype, outs[0].shape)]
         wanted = [t for i, t in enumerate(outs) if op.wants(i)]
-        return gpu.run(op.lower(gpu.target, *types), values, types, wanted)
+        made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted)
+        return made
     results = op.evaluate_typed(tuple(types), *values)
     for t, r in zip(outs, results, strict=False):
         if isinstance(t, TensorType) and r is not None:
@@ -77,6 +87,7 @@ def node_tests() -> dict[str, TestCase]:
 
 def single_node(case: TestCase) -> onnx.NodeProto | None:
     """The case's only node, or None where it has several, functions or subgraphs."""
+    assert case.model is not None
     graph = case.model.graph
     return graph.node[0] if len(graph.node) == 1 and not graph.initializer else None
 
@@ -85,7 +96,7 @@ def check_case(name: str, gpu: Any = None) -> None:
     """Run ONNX node test `name` and compare with its expected outputs at its own tolerances."""
     case = node_tests()[name]
     node = single_node(case)
-    assert node is not None, "not a single-node test"
+    assert node is not None and case.model is not None and case.data_sets is not None, "not a single-node test"
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in case.model.opset_import}
     op = make_op(node, opsets)
     for inputs, outputs in case.data_sets:
