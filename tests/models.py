@@ -18,15 +18,23 @@ from tests.harness import carrier, node_tests
 
 __all__ = ["check_model", "check_model_case", "compare", "run_model", "run_model_typed", "text_model", "value_of"]
 
+ROUNDING = {DType.FLOAT16: (2e-3, 1e-3), DType.BFLOAT16: (2e-2, 1e-2)}
+"""(rtol, atol) where several operators round one after the other."""
+
 
 def value_of(given: Any, declared: DeclaredType | None = None) -> ValueType:
-    """A NumPy array, list or None with its type; lists and None need a declaration."""
+    """A NumPy array, TensorProto, list or None with its type; lists and None need a declaration."""
+    given = _array(given)
     if isinstance(given, (np.ndarray, np.generic)):
         dtype, array = carrier(np.asarray(given))
         return known(TensorType(dtype, array.shape), array.astype(object) if dtype is DType.STRING else array)
     element = declared_element(declared)
     assert element is not None and not isinstance(element, DType), f"{given!r} is no {declared}"
     return known(element, _plain(given))
+
+
+def _array(given: Any) -> Any:
+    return onnx.numpy_helper.to_array(given) if isinstance(given, onnx.TensorProto) else given
 
 
 def _plain(given: Any) -> Any:
@@ -100,7 +108,8 @@ def check_model_case(name: str) -> None:
         feeds = dict(zip((i.name for i in case.model.graph.input), inputs, strict=False))
         got = run_model_typed(case.model, feeds)
         assert len(got) == len(outputs)
-        for mine, theirs in zip(got, outputs, strict=True):
+        for mine, theirs in zip(got, map(_array, outputs), strict=True):
             if isinstance(theirs, np.ndarray):
                 assert _dtype(mine) is carrier(theirs)[0]
-            compare(mine.value(), theirs, max(case.rtol, 1e-3), max(case.atol, 1e-5))
+            rtol, atol = ROUNDING.get(_dtype(mine), (1e-3, 1e-5))
+            compare(mine.value(), theirs, max(case.rtol, rtol), max(case.atol, atol))
