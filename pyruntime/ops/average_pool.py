@@ -17,13 +17,11 @@ from pyruntime.ops.pooling import global_pool, pool
 from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
 
 
-@op("AveragePool", opsets=range(1, LATEST + 1))
-class AveragePool(SlidingOp):
+class _AveragePool(SlidingOp):
     """x: [N, C, D1 .. Dn], floats. A window that sees nothing gives 0."""
 
     ceil_mode: int = 0
     count_include_pad: int = 0
-    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -56,3 +54,30 @@ class AveragePool(SlidingOp):
         if window.covers_all:
             return global_pool(target, FOLDS["Mean"](x.dtype), x, y)
         return pool(target, "MEAN", window, x, (out(0, y),), count_padding=bool(self.count_include_pad))
+
+
+@op("AveragePool", opsets=range(19, LATEST + 1))
+class AveragePool(_AveragePool):
+    """With everything."""
+
+    ceil_mode: int = 0
+    count_include_pad: int = 0
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...]
+
+
+@op("AveragePool", opsets=range(10, 19))
+class AveragePool10(_AveragePool):
+    """Without dilations."""
+
+    ceil_mode: int = 0
+    count_include_pad: int = 0
+    kernel_shape: tuple[int, ...]
+
+
+@op("AveragePool", opsets=range(7, 10))
+class AveragePool7(_AveragePool):
+    """Without ceil_mode, too."""
+
+    count_include_pad: int = 0
+    kernel_shape: tuple[int, ...]

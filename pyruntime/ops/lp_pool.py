@@ -14,14 +14,12 @@ from pyruntime.ops.pooling import global_pool, norm_fold, pool
 from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
 
 
-@op("LpPool", opsets=range(2, LATEST + 1))
-class LpPool(SlidingOp):
+class _LpPool(SlidingOp):
     """x: [N, C, D1 .. Dn], floats."""
 
     ceil_mode: int = 0
-    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
-    p: int = 2
+    p: int
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if self.p < 1:
@@ -44,3 +42,21 @@ class LpPool(SlidingOp):
         if window.covers_all:
             return global_pool(target, norm_fold(self.p, x.dtype), x, y)
         return pool(target, "NORM", window, x, (out(0, y),), p=self.p)
+
+
+@op("LpPool", opsets=range(18, LATEST + 1))
+class LpPool(_LpPool):
+    """With everything."""
+
+    ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...]
+    p: int = 2
+
+
+@op("LpPool", opsets=range(2, 18))
+class LpPool2(_LpPool):
+    """Without ceil_mode and dilations."""
+
+    kernel_shape: tuple[int, ...]
+    p: int = 2

@@ -23,15 +23,13 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
-@op("MaxPool", opsets=range(1, LATEST + 1))
-class MaxPool(SlidingOp):
+class _MaxPool(SlidingOp):
     """x: [N, C, D1 .. Dn], floats or 8-bit integers. Indices: int64, of the first maximum in flattened x.
 
     With storage_order 1 indices count the spatial axes column-major, D1 fastest.
     """
 
     ceil_mode: int = 0
-    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
     storage_order: int = 0
 
@@ -81,3 +79,28 @@ class MaxPool(SlidingOp):
             return global_pool(target, FOLDS["Max"](x.dtype), x, outputs[0])
         operands = tuple(out(i, t) for i, t in enumerate(outputs))
         return pool(target, "MAXIMUM", window, x, operands, column_major=bool(self.storage_order))
+
+
+@op("MaxPool", opsets=range(10, LATEST + 1))
+class MaxPool(_MaxPool):
+    """With everything."""
+
+    ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...]
+    storage_order: int = 0
+
+
+@op("MaxPool", opsets=range(8, 10))
+class MaxPool8(_MaxPool):
+    """Without ceil_mode and dilations."""
+
+    kernel_shape: tuple[int, ...]
+    storage_order: int = 0
+
+
+@op("MaxPool", opsets=range(1, 8))
+class MaxPool1(_MaxPool):
+    """Without indices, too."""
+
+    kernel_shape: tuple[int, ...]

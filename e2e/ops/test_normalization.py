@@ -1,0 +1,76 @@
+"""BatchNormalization, InstanceNormalization, GroupNormalization, MeanVarianceNormalization, LRN on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from e2e.gpu import Gpu
+from pyruntime.ir import Array
+from tests.harness import check_case, run_op
+from tests.ops.test_normalization import SHAPES, batch_inputs, normalization_cases, normalization_op
+
+TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (5e-3, 5e-3), "bfloat16": (4e-2, 4e-2)}
+
+
+def _as_host(
+    gpu: Gpu, name: str, inputs: list[Array | None], outputs: int = 1, opset: int = 22, **attributes: Any
+) -> None:
+    op = normalization_op(name, len(inputs), outputs, opset, **attributes)
+    host, device = run_op(op, list(inputs)), run_op(op, list(inputs), gpu)
+    assert inputs[0] is not None
+    for mine, theirs in zip(device, host, strict=True):
+        assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, *TOLERANCE[inputs[0].dtype.name])
+
+
+def test_normalization__onnx_cases__expected_outputs(gpu: Gpu) -> None:
+    names = normalization_cases()
+    assert len(names) >= 11
+    for name in names:
+        check_case(name, gpu)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_normalization__every_type_and_rank__as_host(gpu: Gpu, dtype: str) -> None:
+    numpy = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
+    for shape in SHAPES:
+        inputs: list[Array | None] = [a.astype(numpy) for a in batch_inputs(shape, (4,)) if a is not None]
+        _as_host(gpu, "BatchNormalization", inputs)
+        _as_host(gpu, "LRN", inputs[:1], size=3)
+        _as_host(gpu, "MeanVarianceNormalization", inputs[:1], axes=[0, *range(2, len(shape))])
+        if len(shape) > 2:
+            _as_host(gpu, "BatchNormalization", inputs, 3, training_mode=1)
+            _as_host(gpu, "InstanceNormalization", inputs[:3])
+            _as_host(gpu, "GroupNormalization", inputs[:3], num_groups=2)
+            halves: list[Array | None] = [inputs[0], *(a[:2] for a in inputs[1:3] if a is not None)]
+            _as_host(gpu, "GroupNormalization", halves, opset=18, num_groups=2)
+
+
+def test_batch_normalization__old_opsets__as_host(gpu: Gpu) -> None:
+    _as_host(gpu, "BatchNormalization", batch_inputs((2, 4, 6), (4,)), 5, 9)
+    _as_host(gpu, "BatchNormalization", batch_inputs((2, 4, 6), (4, 6)), 1, 7, spatial=0)
+    _as_host(gpu, "BatchNormalization", batch_inputs((5, 4, 6), (4, 6)), 5, 7, spatial=0)
+
+
+@pytest.mark.parametrize("axes", [[1, 3], [-1], [0, 1, 2, 3], [0]])
+def test_mean_variance_normalization__axes__as_host(gpu: Gpu, axes: list[int]) -> None:
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    _as_host(gpu, "MeanVarianceNormalization", [x], axes=axes)
+
+
+def test_normalization__large_mean__variance_without_cancellation(gpu: Gpu) -> None:
+    x = (np.random.default_rng(2).standard_normal((2, 2, 5000)) + 3000).astype(np.float32)
+    ones = np.ones(2, np.float32)
+    _as_host(gpu, "InstanceNormalization", [x, ones, ones])
+    _as_host(gpu, "BatchNormalization", [x, ones, ones, ones, ones], 3, training_mode=1)
+
+
+def test_normalization__no_images__no_output(gpu: Gpu) -> None:
+    inputs = batch_inputs((0, 4, 3), (4,))
+    _as_host(gpu, "BatchNormalization", inputs)
+    _as_host(gpu, "InstanceNormalization", inputs[:3])
+    _as_host(gpu, "LRN", inputs[:1], size=3)

@@ -1,0 +1,138 @@
+"""InstanceNormalization and GroupNormalization: y = (x - mean) / sqrt(var + epsilon) * scale + bias.
+
+Mean and population variance are over all positions of a group of channels of one image; an instance is a group of one.
+They are computed in float32 (float64 for float64) whatever stash_type allows. Source: ONNX operators
+InstanceNormalization (6, 22), GroupNormalization (18: scale and bias one a group; 21: one a channel).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out, params_of, template
+from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.sliding import accumulator, refuse_float64
+
+__all__ = ["GroupNormalization", "InstanceNormalization", "normalize_rows"]
+
+WIDE = 2048
+"""Rows of at least this many elements get four times the invocations."""
+
+
+def normalize_rows(
+    target: Target,
+    x: Operand,
+    y: Operand,
+    rows: int,
+    epsilon: float,
+    floor: float = 0.0,
+    affine: tuple[Operand, Operand] | None = None,
+    groups: int = 1,
+    inner: int = 1,
+    per_group: bool = False,
+) -> Dispatch:
+    """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each of `rows` runs of elements.
+
+    Args:
+        affine: scale and bias. groups: rows an image. inner: elements a channel.
+        per_group: scale and bias are one a group, not one a channel.
+    """
+    length = x.type.size // max(rows, 1)
+    types = {"x": x.type.dtype, "y": y.type.dtype}
+    if affine is not None:
+        types |= {"scale": affine[0].type.dtype, "bias": affine[1].type.dtype}
+    wide = 256 if length >= WIDE and target.limits.invocations >= 256 else 64
+    kernel = template("normalize_groups", types, WG=wide, **({} if affine is None else {"AFFINE": 1}))
+    params = params_of(
+        kernel,
+        rows=rows,
+        length=length,
+        inner=inner,
+        groups=groups,
+        per_group=int(per_group),
+        epsilon=epsilon,
+        floor=floor,
+    )
+    return Dispatch(kernel, (x, *(affine or ()), y), target.fold(max(rows, 1)), params, flops=8 * x.type.size)
+
+
+class _GroupNormalization(Op):
+    """x: [N, C, D1 .. Dn]; scale, bias: [C] or [groups]; floats of one type."""
+
+    epsilon: float
+    num_groups: int
+
+    def groups(self, channels: int) -> int:
+        """Groups of channels. Raises InvalidGraph where they are not of equal size."""
+        if self.num_groups < 1 or channels % self.num_groups:
+            self.fail(f"{channels} channels in groups of equal size", f"num_groups {self.num_groups}")
+        return self.num_groups
+
+    def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType, ...]:
+        self.same_dtype(x, scale, bias)
+        if x.rank < 3:
+            self.fail("an input [N, C, D1, ...]", x)
+        expected = (self.parameters(x.shape[1]),)
+        if scale.shape != expected or bias.shape != expected:
+            self.fail(f"scale and bias {list(expected)}", f"{scale}, {bias}")
+        return (TensorType(x.dtype, x.shape),)
+
+    def parameters(self, channels: int) -> int:
+        """Elements of scale and of bias."""
+        return self.groups(channels) * (channels // self.groups(channels))
+
+    def evaluate(self, x: Array, scale: Array, bias: Array) -> tuple[Array, ...]:
+        channels = x.shape[1]
+        if not x.size:
+            return (x,)
+        rows = x.reshape(x.shape[0], self.groups(channels), -1).astype(accumulator(x.dtype), copy=False)
+        mean = rows.mean(axis=2, keepdims=True, dtype=np.float64)
+        distance = rows - mean
+        variance = np.mean(distance * distance, axis=2, keepdims=True)
+        normal = (distance / np.sqrt(variance + self.epsilon)).reshape(x.shape)
+        column = (-1, *(1,) * (x.ndim - 2))
+        repeats = channels // self.parameters(channels)
+        scale, bias = (np.repeat(p.astype(np.float64), repeats).reshape(column) for p in (scale, bias))
+        return ((normal * scale + bias).astype(x.dtype),)
+
+    def lower(self, target: Target, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        (y,) = self.infer(x, scale, bias)
+        groups = self.groups(x.shape[1])
+        affine = inp(1, scale), inp(2, bias)
+        inner = math.prod(x.shape[2:])
+        layout = groups, max(inner, 1), scale.size != x.shape[1]
+        return (normalize_rows(target, inp(0, x), out(0, y), x.shape[0] * groups, self.epsilon, 0.0, affine, *layout),)
+
+
+@op("InstanceNormalization", opsets=range(6, LATEST + 1))
+class InstanceNormalization(_GroupNormalization):
+    """Every channel of every image on its own."""
+
+    epsilon: float = 1e-5
+
+    def groups(self, channels: int) -> int:
+        return channels
+
+
+@op("GroupNormalization", opsets=range(21, LATEST + 1))
+class GroupNormalization(_GroupNormalization):
+    """Groups of C / num_groups channels; scale and bias [C]."""
+
+    epsilon: float = 1e-5
+    num_groups: int
+    stash_type: int = 1
+
+
+@op("GroupNormalization", opsets=range(18, 21))
+class GroupNormalization18(_GroupNormalization):
+    """Groups of C / num_groups channels; scale and bias [num_groups]."""
+
+    epsilon: float = 1e-5
+    num_groups: int
+
+    def parameters(self, channels: int) -> int:
+        return self.groups(channels)

@@ -1,0 +1,62 @@
+"""MeanVarianceNormalization: y = (x - mean) / (sqrt(var) + 1e-9), mean and population variance over `axes`.
+
+Source: ONNX operator MeanVarianceNormalization (9, 13).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out, scratch, strided_copy
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.group_normalization import normalize_rows
+from pyruntime.ops.sliding import accumulator, refuse_float64
+
+EPSILON = 1e-9
+
+
+@op("MeanVarianceNormalization", opsets=range(9, LATEST + 1))
+class MeanVarianceNormalization(Op):
+    """x: floats of any shape that has the axes."""
+
+    axes: tuple[int, ...] = (0, 2, 3)
+
+    def over(self, rank: int) -> tuple[int, ...]:
+        """The axes, counted from the front, in order. Raises InvalidGraph."""
+        return tuple(sorted({self.axis_of(a, rank) for a in self.axes}))
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        self.over(x.rank)
+        return (TensorType(x.dtype, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        if not x.size:
+            return (x,)
+        axes = self.over(x.ndim)
+        wide = x.astype(accumulator(x.dtype), copy=False)
+        distance = wide - wide.mean(axis=axes, keepdims=True, dtype=np.float64)
+        deviation = np.sqrt(np.mean(distance * distance, axis=axes, keepdims=True))
+        return ((distance / (deviation + EPSILON)).astype(x.dtype),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        """One workgroup a mean; axes that are not the last ones are brought there and back."""
+        refuse_float64(x)
+        axes = self.over(x.rank)
+        kept = tuple(d for d in range(x.rank) if d not in axes)
+        order = (*kept, *axes)
+        rows = math.prod(x.shape[d] for d in kept)
+        y = TensorType(x.dtype, x.shape)
+        if [d for d in order if x.shape[d] > 1] == [d for d in range(x.rank) if x.shape[d] > 1]:
+            return (normalize_rows(target, inp(0, x), out(0, y), rows, 0.0, EPSILON),)
+        turned = tuple(x.shape[d] for d in order)
+        before, after = (scratch(k, x.dtype, *turned) for k in range(2))
+        strides, back = contiguous(x.shape), contiguous(turned)
+        return (
+            strided_copy(target, "mvn_gather", before, inp(0, x), 0, [strides[d] for d in order]),
+            normalize_rows(target, before, after, rows, 0.0, EPSILON),
+            strided_copy(target, "mvn_return", out(0, y), after, 0, [back[order.index(d)] for d in range(x.rank)]),
+        )

@@ -1,0 +1,38 @@
+// y[n, c, i] = x[n, c, i] / (bias + alpha / size * sum over channels near c of x[n, ., i]^2)^beta
+//
+// One invocation makes four neighbouring elements.
+//#tensors x -> y
+//#variants x=float32 | x=bfloat16 y=bfloat16
+const MANY: u32 = 0x10000000u;
+
+struct Params {
+  size: u32,       // elements of y
+  channels: u32,
+  inner: u32,      // elements of a channel
+  before: u32,     // channels below c that count
+  after: u32,      // and above
+  scale: f32,      // alpha / size
+  offset: f32,     // bias
+  beta: f32,
+}
+
+fn element(i: u32) -> f32 {
+  let c = (i / params.inner) % params.channels;
+  let below = min(c, params.before);
+  let count = below + min(params.channels - 1u - c, params.after) + 1u;
+  let start = i - below * params.inner;
+  var sum = 0.0;
+  for (var k = 0u; k < MANY; k++) {
+    if (k >= count) { break; }
+    let v = load_x(start + k * params.inner);
+    sum += v * v;
+  }
+  return load_x(i) / pow(params.offset + params.scale * sum, params.beta);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let g = global_index(gid, nwg, 64u);
+  if (g * 4u >= params.size) { return; }
+  store4_y(g, element(g * 4u), element(g * 4u + 1u), element(g * 4u + 2u), element(g * 4u + 3u));
+}
