@@ -44,7 +44,7 @@ class OneHot(Op):
             picks = indices.astype(np.int64)
         picks = np.expand_dims(np.where(picks < 0, picks + size, picks), axis)
         places = np.arange(size).reshape(-1, *[1] * (indices.ndim - axis))
-        return (np.where(picks == places, values[1], values[0]),)
+        return (np.where(picks == places, values[1:], values[:1]),)
 
     def lower(self, target: Target, indices: TensorType, depth: TensorType, values: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(indices, depth, values)

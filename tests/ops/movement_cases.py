@@ -83,7 +83,9 @@ def sources(case: Case) -> list[Array]:
 
 
 def values(rng: Rng, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Random elements of a type, with NaN and infinity among the float32."""
+    """Random elements of a type, with NaN and infinity among the float32; `object` gives strings."""
+    if dtype is object:
+        return rng.integers(0, 1 << 20, shape).astype(str).astype(object)
     x = (rng.standard_normal(shape) * 40).astype(np.float32)
     if dtype is np.float32 and x.size > 2:
         x.reshape(-1)[:2] = np.nan, -np.inf
@@ -95,11 +97,12 @@ def values(rng: Rng, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def check_moves(case: Case, rng: Rng, dtype: str, gpu: Any = None) -> None:
-    """The outputs are the elements onnxruntime picks, bit for bit, in any type."""
+    """The outputs are the elements onnxruntime picks, bit for bit, in any type (one of `DTYPES`, or 'string')."""
     picked = sources(case)
-    inputs = [values(rng, x, DTYPES[dtype]) if isinstance(x, Data) else x for x in case.inputs]
+    inputs = [values(rng, x, DTYPES.get(dtype, object)) if isinstance(x, Data) else x for x in case.inputs]
     data = [carrier(v)[1] for v, x in zip(inputs, case.inputs, strict=True) if isinstance(x, Data)]
-    pool = np.concatenate([np.zeros(1, data[0].dtype), *(d.reshape(-1) for d in data)])
+    zero = np.array([""] if dtype == "string" else [0], data[0].dtype)
+    pool = np.concatenate([zero, *(d.reshape(-1) for d in data)])
     op = make_op(node_of(case.op_type, inputs, case.outputs, **case.attributes), {"": case.opset})
     got = run_op(op, inputs, gpu)
     assert len(got) == len(picked)

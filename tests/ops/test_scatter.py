@@ -7,6 +7,8 @@ import pytest
 
 from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import DType, TensorType
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Unsupported
 from pyruntime.ops.scatter import ScatterElements, ScatterND
 from tests.harness import run_op
 from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter, random_scatter
@@ -72,6 +74,17 @@ def test_scatter__bad_attribute_or_types__invalid_graph() -> None:
         ScatterElements().infer(x, i, u)
     with pytest.raises(InvalidGraph, match="int32"):
         ScatterElements().infer(x, x, x)
+
+
+def test_scatter__reductions_the_gpu_leaves_to_the_host__unsupported_with_the_reason() -> None:
+    double, indices = TensorType(DType.DOUBLE, (4,)), TensorType(DType.INT64, (4,))
+    with pytest.raises(Unsupported, match="float64"):
+        ScatterElements(reduction="add").lower(Target(), double, indices, double)
+    assert ScatterElements().lower(Target(), double, indices, double)
+    many, indices = _floats(1 << 17), TensorType(DType.INT64, (1 << 17,))
+    with pytest.raises(Unsupported, match="comparisons"):
+        ScatterElements(reduction="add").lower(Target(), many, indices, many)
+    assert ScatterElements().lower(Target(), many, indices, many)
 
 
 def test_scatter__no_updates__a_view_of_data() -> None:
