@@ -1,0 +1,36 @@
+// One step of a bitonic sorting network (Batcher, 1968) over rows of `length` pairs (key, index), a power of two;
+// greatest key first, ties by index. In place. WIDE: keys of 64 bits.
+//#tensors -> keys, indices
+//#variants WIDE=0 keys=uint32 indices=uint32 | WIDE=1 keys=uint64 indices=uint32
+struct Params {
+  pairs: u32,
+  half: u32,
+  size: u32,
+  step: u32,
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let n = global_index(gid, nwg, 64u);
+  if (n >= params.pairs) { return; }
+  let row = n / params.half;
+  let pair = n - row * params.half;
+  let place = (pair / params.step) * params.step * 2u + pair % params.step;
+  let i = row * params.half * 2u + place;
+  let j = i + params.step;
+  let ki = load_keys(i);
+  let kj = load_keys(j);
+  let ii = load_indices(i);
+  let ij = load_indices(j);
+//#if WIDE
+  let swapped = sorts_before_64(kj, ij, ki, ii);
+//#else
+  let swapped = sorts_before_32(kj, ij, ki, ii);
+//#endif
+  if (swapped == ((place & params.size) == 0u)) {
+    store_keys(i, kj);
+    store_keys(j, ki);
+    store_indices(i, ij);
+    store_indices(j, ii);
+  }
+}
