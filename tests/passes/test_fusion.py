@@ -1,0 +1,231 @@
+"""fuse_elementwise, fuse_tail, fuse_norms, merge_products, fuse_attention: a match, and graphs they must leave alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.passes import dead_code, fuse_attention, fuse_elementwise, fuse_norms, fuse_tail, merge_products
+from tests.passes.support import apply, graph_of, node, op_types
+
+RNG = np.random.default_rng(7)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def scalar(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+def test_fuse_elementwise__gelu_as_torch_writes_it__is_one_kernel_of_one_input() -> None:
+    nodes = [
+        node("Div", ["x", "root2"], ["a"]),
+        node("Erf", ["a"], ["b"]),
+        node("Add", ["b", "one"], ["c"]),
+        node("Mul", ["half", "c"], ["d"]),
+        node("Mul", ["x", "d"], ["y"]),
+    ]
+    constants = {"root2": scalar(math.sqrt(2)), "one": scalar(1), "half": scalar(0.5)}
+    graph = graph_of(nodes, {"x": (4, 5)}, ["y"], constants)
+    assert apply(fuse_elementwise.run, graph)
+    assert op_types(graph) == ["FusedElementwise"]
+    assert graph.nodes[0].inputs == ("x",)
+
+
+def test_fuse_elementwise__value_read_elsewhere__is_not_recomputed() -> None:
+    nodes = [node("Exp", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("MatMul", ["a", "b"], ["y"])]
+    assert not apply(fuse_elementwise.run, graph_of(nodes, {"x": (4, 4)}, ["y"]))
+
+
+def test_fuse_elementwise__smaller_producer__is_not_recomputed_for_every_element() -> None:
+    nodes = [node("Exp", ["v"], ["a"]), node("Add", ["x", "a"], ["y"])]
+    assert not apply(fuse_elementwise.run, graph_of(nodes, {"x": (4, 5), "v": (5,)}, ["y"]))
+
+
+def test_fuse_elementwise__clip_with_bounds__takes_them_as_numbers() -> None:
+    nodes = [node("Neg", ["x"], ["a"]), node("Clip", ["a", "low", "high"], ["y"])]
+    graph = graph_of(nodes, {"x": (7,)}, ["y"], {"low": scalar(0), "high": scalar(0.5)})
+    assert apply(fuse_elementwise.run, graph)
+    assert graph.nodes[0].inputs == ("x",)
+
+
+def test_fuse_tail__conv_bias_relu_residual__is_one_node() -> None:
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], pads=(1, 1, 1, 1)),
+        node("Add", ["c", "z"], ["a"]),
+        node("Relu", ["a"], ["y"]),
+    ]
+    constants = {"w": weights(3, 2, 3, 3), "b": weights(3)}
+    graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
+    assert apply(fuse_elementwise.run, graph)
+    assert apply(fuse_tail.run, graph)
+    assert op_types(graph) == ["WithTail"]
+
+
+def test_fuse_tail__gemm__its_c_joins_the_chain() -> None:
+    nodes = [node("Gemm", ["x", "w", "c"], ["g"]), node("Tanh", ["g"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6), "c": weights(6)})
+    assert apply(fuse_tail.run, graph)
+    assert op_types(graph) == ["WithTail"]
+    assert graph.nodes[0].inputs == ("x", "w", "c")
+
+
+@pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}])
+def test_fuse_tail__scaled_gemm__stays(attributes: dict[str, float]) -> None:
+    nodes = [node("Gemm", ["x", "w", "c"], ["g"], **attributes), node("Tanh", ["g"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6), "c": weights(6)})
+    assert not apply(fuse_tail.run, graph)
+
+
+def test_fuse_tail__product_read_twice__stays() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["a"]), node("Concat", ["a", "p"], ["y"], axis=0)]
+    assert not apply(fuse_tail.run, graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6)}))
+
+
+def rms_norm(mean_axis: int = -1) -> list[Node]:
+    return [
+        node("Pow", ["x", "two"], ["sq"]),
+        node("ReduceMean", ["sq", "axes"], ["m"], keepdims=1),
+        node("Add", ["m", "eps"], ["me"]),
+        node("Sqrt", ["me"], ["root"]),
+        node("Reciprocal", ["root"], ["inv"]),
+        node("Mul", ["x", "inv"], ["n"]),
+        node("Mul", ["n", "w"], ["y"]),
+    ]
+
+
+def rms_constants(axis: int) -> dict[str, np.ndarray]:
+    return {"two": scalar(2), "axes": np.array([axis]), "eps": scalar(1e-5), "w": weights(8)}
+
+
+def test_fuse_norms__rms_written_out__becomes_one_operator() -> None:
+    graph = graph_of(rms_norm(), {"x": (2, 3, 8)}, ["y"], rms_constants(-1))
+    assert apply(fuse_norms.run, graph)
+    assert apply(dead_code.run, graph)
+    assert op_types(graph) == ["RMSNormalization"]
+
+
+def test_fuse_norms__mean_over_another_axis__stays() -> None:
+    graph = graph_of(rms_norm(), {"x": (2, 8, 8)}, ["y"], rms_constants(1))
+    assert not apply(fuse_norms.run, graph)
+
+
+def test_fuse_norms__layer_norm_written_out__becomes_one_operator() -> None:
+    nodes = [
+        node("ReduceMean", ["x", "axes"], ["mean"]),
+        node("Sub", ["x", "mean"], ["d"]),
+        node("Pow", ["d", "two"], ["sq"]),
+        node("ReduceMean", ["sq", "axes"], ["var"]),
+        node("Add", ["var", "eps"], ["ve"]),
+        node("Sqrt", ["ve"], ["root"]),
+        node("Div", ["d", "root"], ["n"]),
+        node("Mul", ["n", "w"], ["s"]),
+        node("Add", ["s", "b"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"x": (2, 3, 8)}, ["y"], rms_constants(-1) | {"b": weights(8)})
+    assert apply(fuse_norms.run, graph)
+    assert apply(dead_code.run, graph)
+    assert op_types(graph) == ["LayerNormalization"]
+
+
+HEADS, LENGTH, SIZE = 2, 5, 4
+WIDTH = HEADS * SIZE
+
+
+def heads(name: str, constants: dict[str, np.ndarray], bias: bool) -> list[Node]:
+    constants[f"w{name}"] = weights(WIDTH, WIDTH)
+    made = [node("MatMul", ["x", f"w{name}"], [f"{name}_product"])]
+    last = f"{name}_product"
+    if bias:
+        constants[f"b{name}"] = weights(WIDTH)
+        made.append(node("Add", [last, f"b{name}"], [f"{name}_biased"]))
+        last = f"{name}_biased"
+    made.append(node("Reshape", [last, "split"], [f"{name}_split"]))
+    made.append(node("Transpose", [f"{name}_split"], [name], perm=(0, 2, 1, 3)))
+    return made
+
+
+def attention(masked: bool = True, safe: bool = True, scale: str = "Mul") -> TypedGraph:
+    """Self-attention as torch exports it; the key's projection has no bias, as in whisper."""
+    constants: dict[str, np.ndarray] = {
+        "split": np.array([1, LENGTH, HEADS, SIZE]),
+        "join": np.array([1, LENGTH, WIDTH]),
+        "scale": scalar(0.5 if scale == "Mul" else 2.0),
+        "zero": scalar(0),
+        "mask": np.triu(np.full((LENGTH, LENGTH), -1e9, np.float32), 1)[None, None],
+    }
+    nodes = [*heads("q", constants, True), *heads("k", constants, False), *heads("v", constants, True)]
+    nodes += [
+        node("Transpose", ["k"], ["kt"], perm=(0, 1, 3, 2)),
+        node("MatMul", ["q", "kt"], ["raw"]),
+        node(scale, ["raw", "scale"], ["scores"]),
+    ]
+    last = "scores"
+    if masked:
+        nodes.append(node("Add", [last, "mask"], ["masked"]))
+        last = "masked"
+    nodes.append(node("Softmax", [last], ["p"]))
+    last = "p"
+    if safe:
+        nodes += [node("IsNaN", ["p"], ["nan"]), node("Where", ["nan", "zero", "p"], ["safe"])]
+        last = "safe"
+    nodes += [
+        node("MatMul", [last, "v"], ["o"]),
+        node("Transpose", ["o"], ["ot"], perm=(0, 2, 1, 3)),
+        node("Reshape", ["ot", "join"], ["y"]),
+    ]
+    return graph_of(nodes, {"x": (1, LENGTH, WIDTH)}, ["y"], constants)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("scale", ["Mul", "Div"])
+def test_fuse_attention__torch_pattern__is_one_kernel(masked: bool, safe: bool, scale: str) -> None:
+    graph = attention(masked, safe, scale)
+    assert apply(fuse_attention.run, graph)
+    assert apply(dead_code.run, graph)
+    left = op_types(graph)
+    assert left.count("FusedAttention") == 1
+    assert not {"Softmax", "Transpose"} & set(left)
+
+
+def test_merge_products__projections_of_attention__become_one_product_read_as_views() -> None:
+    graph = attention()
+    assert apply(merge_products.run, graph)
+    assert op_types(graph).count("MatMul") == 3
+    assert apply(fuse_attention.run, graph)
+    assert apply(dead_code.run, graph)
+    assert [t for t in op_types(graph) if t not in ("Concat",)] == ["MatMul", "Add", "FusedAttention"]
+
+
+def test_merge_products__products_that_lead_elsewhere__stay() -> None:
+    nodes = [node("MatMul", ["x", "a"], ["p"]), node("MatMul", ["x", "b"], ["q"]), node("Mul", ["p", "q"], ["y"])]
+    graph = graph_of(nodes, {"x": (3, 4)}, ["y"], {"a": weights(4, 4), "b": weights(4, 4)})
+    assert not apply(merge_products.run, graph)
+
+
+def test_fuse_attention__softmax_over_another_axis__stays() -> None:
+    nodes = [
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"q": (2, 3, 4), "k": (2, 4, 3), "v": (2, 3, 4)}, ["y"])
+    assert not apply(fuse_attention.run, graph)
+
+
+def test_fuse_attention__weights_are_an_output_too__stays() -> None:
+    nodes = [node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "v"], ["y"])]
+    graph = graph_of(nodes, {"q": (2, 3, 4), "k": (2, 4, 3), "v": (2, 3, 4)}, ["y", "p"])
+    assert not apply(fuse_attention.run, graph)
+
+
+def test_fuse_attention__rank_three__batches_are_heads() -> None:
+    nodes = [node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "v"], ["y"])]
+    graph = graph_of(nodes, {"q": (2, 3, 4), "k": (2, 4, 5), "v": (2, 5, 4)}, ["y"])
+    assert apply(fuse_attention.run, graph)

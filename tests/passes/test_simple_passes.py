@@ -1,0 +1,84 @@
+"""dead_code, common_subexpressions, batchnorm_to_affine, sink_reshape: a match, and graphs they must leave alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.passes import batchnorm_to_affine, common_subexpressions, dead_code, sink_reshape
+from tests.passes.support import apply, graph_of, node, op_types
+
+
+def test_dead_code__unread_chain__is_removed() -> None:
+    nodes = [node("Relu", ["x"], ["y"]), node("Exp", ["x"], ["a"]), node("Neg", ["a"], ["b"])]
+    graph = graph_of(nodes, {"x": (3,)}, ["y"])
+    assert apply(dead_code.run, graph)
+    assert op_types(graph) == ["Relu"]
+
+
+def test_dead_code__everything_read__changes_nothing() -> None:
+    graph = graph_of([node("Exp", ["x"], ["a"]), node("Neg", ["a"], ["y"])], {"x": (3,)}, ["y"])
+    assert not apply(dead_code.run, graph)
+
+
+def test_common_subexpressions__twins__are_computed_once() -> None:
+    nodes = [node("Exp", ["x"], ["a"]), node("Exp", ["x"], ["b"]), node("Add", ["a", "b"], ["y"])]
+    graph = graph_of(nodes, {"x": (3,)}, ["y"])
+    assert apply(common_subexpressions.run, graph)
+    assert op_types(graph) == ["Exp", "Add"]
+
+
+def test_common_subexpressions__other_attributes__are_kept_apart() -> None:
+    nodes = [
+        node("LeakyRelu", ["x"], ["a"], alpha=0.1),
+        node("LeakyRelu", ["x"], ["b"], alpha=0.2),
+        node("Add", ["a", "b"], ["y"]),
+    ]
+    assert not apply(common_subexpressions.run, graph_of(nodes, {"x": (3,)}, ["y"]))
+
+
+def test_common_subexpressions__two_graph_outputs__both_stay() -> None:
+    graph = graph_of([node("Exp", ["x"], ["a"]), node("Exp", ["x"], ["b"])], {"x": (3,)}, ["a", "b"])
+    assert not apply(common_subexpressions.run, graph)
+
+
+STATISTICS = {
+    "scale": np.array([1.5, -0.5], np.float32),
+    "bias": np.array([0.1, 0.2], np.float32),
+    "mean": np.array([0.3, -0.4], np.float32),
+    "var": np.array([2.0, 0.25], np.float32),
+}
+
+
+def test_batchnorm__constant_statistics__becomes_multiply_and_add() -> None:
+    nodes = [node("BatchNormalization", ["x", *STATISTICS], ["y"], epsilon=1e-3)]
+    graph = graph_of(nodes, {"x": (2, 2, 3, 3)}, ["y"], STATISTICS)
+    assert apply(batchnorm_to_affine.run, graph)
+    assert op_types(graph) == ["Mul", "Add"]
+
+
+def test_batchnorm__computed_statistics__stays() -> None:
+    known = {k: v for k, v in STATISTICS.items() if k != "scale"}
+    nodes = [node("BatchNormalization", ["x", *STATISTICS], ["y"])]
+    graph = graph_of(nodes, {"x": (2, 2, 3, 3), "scale": (2,)}, ["y"], known)
+    assert not apply(batchnorm_to_affine.run, graph)
+
+
+
+def test_sink_reshape__between_product_and_residual__moves_behind() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Reshape", ["p", "s"], ["r"]),
+        node("Add", ["r", "z"], ["a"]),
+        node("Relu", ["a"], ["y"]),
+    ]
+    constants = {"w": np.ones((3, 4), np.float32), "s": np.array([1, 6, 4])}
+    graph = graph_of(nodes, {"x": (6, 3), "z": (1, 6, 4)}, ["y"], constants)
+    assert apply(sink_reshape.run, graph)
+    assert apply(dead_code.run, graph)
+    assert op_types(graph) == ["MatMul", "Reshape", "Add", "Relu", "Reshape"]
+
+
+def test_sink_reshape__last_dimension_changes__stays() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Reshape", ["p", "s"], ["r"]), node("Add", ["r", "z"], ["y"])]
+    constants = {"w": np.ones((3, 4), np.float32), "s": np.array([6, 2, 2])}
+    assert not apply(sink_reshape.run, graph_of(nodes, {"x": (6, 3), "z": (6, 2, 2)}, ["y"], constants))
