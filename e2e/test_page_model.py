@@ -71,6 +71,7 @@ def test_model__good_one_after_a_bad_one__is_reported(ready_page: Page) -> None:
     expect(report.locator(".report-facts")).to_have_text(
         re.compile(r"^\d+ nodes, \d+ on the GPU(, \d at no cost)?; \d+ GPU disp")
     )
+    expect(report.get_by_role("region", name="Operators")).to_contain_text("Conv + Relu")
     expect(ready_page.locator("#model-error .error")).to_have_count(0)
     draw(ready_page, DRAWN[2])
     assert answer(ready_page) == 2
@@ -108,4 +109,3 @@ def test_url__missing__says_so(page: Page, guard: Guard, site_url: str) -> None:
 def test_url__on_another_site__is_not_fetched(page: Page, site_url: str) -> None:
     page.goto(f"{site_url}?url=https://example.com/model.onnx")
     expect(page.locator("#model-error")).to_contain_text("only from its own site")
-    expect(page.locator("#loading-title")).to_have_text("Loaded", timeout=READY_MS)

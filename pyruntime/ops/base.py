@@ -89,6 +89,11 @@ class Op:
         """The input whose bytes output 0 is (Reshape and kin), or None. Such a node costs nothing on the GPU."""
         return None
 
+    @property
+    def title(self) -> str:
+        """What reports call it: the operator's name, or those of the operators that it fuses."""
+        return self.op_type
+
     def wants(self, output: int) -> bool:
         """True where the node names this output."""
         return output < len(self.present) and self.present[output]

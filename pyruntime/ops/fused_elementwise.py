@@ -68,6 +68,11 @@ class FusedElementwise(Op):
 
     steps: tuple[Step, ...]
 
+    @property
+    def title(self) -> str:
+        """The steps, such as 'Mul + Add'."""
+        return " + ".join(step.op.title for step in self.steps)
+
     def _resolve(
         self, values: Sequence[Any], results: Sequence[Any], step: Step, number: Callable[[Number], Any]
     ) -> list[Any]:

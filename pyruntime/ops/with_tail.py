@@ -29,6 +29,11 @@ class WithTail(Op):
     count: int
     chain: FusedElementwise
 
+    @property
+    def title(self) -> str:
+        """The operator and its chain, such as 'Conv + Relu'."""
+        return f"{self.base.title} + {self.chain.title}"
+
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
         result: Any = self.base.infer(*inputs[: self.count])[0]
         return self.chain.infer(result, *inputs[self.count :])

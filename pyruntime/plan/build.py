@@ -74,7 +74,7 @@ class _Builder:
         op = placed.node.op
         where = "none" if placed.where == "forward" else placed.where
         self.assignments.append(
-            Assignment(placed.node.name, op.op_type, op.domain, where, placed.reason, placed.kernels)
+            Assignment(placed.node.name, op.title, op.domain, where, placed.reason, placed.kernels)
         )
 
     def _segment(self) -> _Segment:

@@ -81,6 +81,7 @@ class Assignment:
     """Where a node runs and why.
 
     Attributes:
+        op_type: the operator, or those that the node fuses: 'Conv + Relu'.
         placement: 'gpu', 'host', or 'none' for nodes that cost nothing (views, folded values).
     """
 

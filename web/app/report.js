@@ -108,7 +108,8 @@ function operatorTable(nodes) {
   /** @type {Map<string, {name: string, placement: string, reasons: Set<string>, count: number}>} */
   const kinds = new Map();
   for (const { op_type: type, domain, placement, reason } of nodes) {
-    const name = domain ? `${domain}.${type}` : type;
+    // Operators of the runtime's own domain are fused ones: their name says of what.
+    const name = domain && domain !== 'pyruntime' ? `${domain}.${type}` : type;
     const kind = kinds.get(`${name} ${placement}`) ?? { name, placement, reasons: new Set(), count: 0 };
     kind.count += 1;
     if (reason) kind.reasons.add(reason);
