@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pyruntime import errors
-from pyruntime.ir import Array
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, params_of, template
+from pyruntime.ops.base import Unsupported
 
-__all__ = ["AGGREGATES", "MODES", "Forest"]
+__all__ = ["AGGREGATES", "MODES", "Forest", "indexed", "lowered", "votes_of"]
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
 """Comparisons of a node, by TreeEnsemble's code; a leaf compares nothing."""
@@ -60,19 +63,22 @@ class Forest:
             outside = values[(values < 0) | (values >= most)]
             if outside.size:
                 return f"{name} {int(outside[0])} is not below {most}"
-        return "its nodes form a cycle" if self._has_cycle(inner) else None
+        return None if self.depth is not None else "its nodes form a cycle"
 
-    def _has_cycle(self, inner: Array) -> bool:
-        """True where peeling off nodes without parents, again and again, leaves some."""
+    @cached_property
+    def depth(self) -> int | None:
+        """The longest way from a root to a leaf, in nodes; None where there is a cycle."""
+        inner = self.mode != _LEAF
         parents = np.bincount(np.concatenate([self.yes[inner], self.no[inner]]), minlength=len(inner))
-        here, left = np.flatnonzero(parents == 0), len(inner)
+        here, left, depth = np.flatnonzero(parents == 0), len(inner), 0
         while here.size:
             left -= here.size
+            depth += 1
             inside = here[inner[here]]
             children, edges = np.unique(np.concatenate([self.yes[inside], self.no[inside]]), return_counts=True)
             parents[children] -= edges
             here = children[parents[children] == 0]
-        return left > 0
+        return None if left else depth
 
     def leaves(self, x: Array) -> Array:
         """The leaf that every row of x reaches in every tree, [N, trees]."""
@@ -123,6 +129,51 @@ class Forest:
         (np.minimum if how == "MIN" else np.maximum).at(result, place, weight)
         voted = np.bincount(place, minlength=size) > 0
         return np.where(voted, result, 0).reshape(len(x), targets)
+
+
+def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str) -> Dispatch:
+    """The kernel that computes `aggregate` into y, a float tensor [N, targets], from input 0.
+
+    Raises:
+        Unsupported: thresholds that are no float32, or no float input.
+    """
+    if x.dtype.compute != "f32":
+        raise Unsupported(f"{x.dtype.onnx_name} is compared on the host")
+    sets = [forest.members.get(node, np.zeros(0)) for node in range(len(forest.mode))]
+    compared = np.concatenate([forest.split[forest.mode < _MEMBER], *sets])
+    if (compared.astype(np.float32) != compared).any():
+        raise Unsupported("thresholds in double precision are compared on the host")
+    ends = np.cumsum([0, *(len(s) for s in sets)])
+    nodes = np.stack(
+        [
+            forest.feature,
+            forest.mode + 8 * forest.nan_is_yes,
+            forest.yes,
+            forest.no,
+            forest.first_vote[:-1],
+            forest.first_vote[1:],
+            ends[:-1],
+            ends[1:],
+        ],
+        axis=1,
+    )
+    table = np.concatenate([nodes.reshape(-1), forest.roots, forest.vote_target]).astype(np.int32)
+    numbers = np.concatenate([forest.split, forest.vote_weight, *sets]).astype(np.float32)
+    kernel = template(
+        "forest", {"x": x.dtype, "table": DType.INT32, "y": y.type.dtype}, AGGREGATE=AGGREGATES.index(how)
+    )
+    params = params_of(
+        kernel,
+        size=y.type.size,
+        targets=y.type.shape[1],
+        features=x.shape[1],
+        nodes=len(forest.mode),
+        trees=len(forest.roots),
+        depth=forest.depth or 0,
+        votes=len(forest.vote_weight),
+    )
+    operands = (inp(0, x), constant(0, Constant.from_array(table)), constant(1, Constant.from_array(numbers)), y)
+    return Dispatch(kernel, operands, target.grid(y.type.size), params)
 
 
 def votes_of(nodes: int, owner: Array, target: Array, weight: Array) -> tuple[Array, Array, Array]:

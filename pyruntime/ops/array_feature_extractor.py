@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pyruntime import errors
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Source, Target, bits_type, constant, gather_map, inp, out
 from pyruntime.ops._ml import ALL
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, Unsupported, op
 
 
 @op("ArrayFeatureExtractor", domain="ai.onnx.ml", opsets=ALL)
@@ -30,3 +33,21 @@ class ArrayFeatureExtractor(Op):
             )
         z = x[..., index]
         return (z.reshape(1, -1) if x.ndim == 1 else z,)
+
+    def lower(self, target: Target, x: TensorType, y: TensorType) -> tuple[Dispatch, ...]:
+        if not y.is_known:
+            raise Unsupported("indices that are not constant are checked on the host")
+        index = y.value().reshape(-1)
+        if x.dtype.compute == "" or ((index < 0) | (index >= x.shape[-1])).any():
+            raise Unsupported("strings and indices outside are for the host")
+        (z,) = self.infer(x, y)
+        bits = bits_type(x.dtype)
+        columns = constant(0, Constant.from_array(index.astype(np.uint32)))
+        element = (
+            "let row = i / params.columns;\n  return load_x(row * params.width + load_index(i - row * params.columns));"
+        )
+        fields = (("columns", "u32"), ("width", "u32"))
+        sources = [Source("x", inp(0, TensorType(bits, x.shape))), Source("index", columns)]
+        output = out(0, TensorType(bits, z.shape))
+        values = {"columns": index.size, "width": x.shape[-1]}
+        return (gather_map(target, "array_feature_extractor", output, sources, element, fields, values),)

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, votes_of
+from pyruntime.kernels import Dispatch, Target, out
+from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, lowered, votes_of
 from pyruntime.ops._ml import ALL, TRANSFORMS, transformed
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, Unsupported, op
 
 
 @op("TreeEnsemble", domain="ai.onnx.ml", opsets=range(5, ALL.stop))
@@ -104,6 +105,12 @@ class TreeEnsemble(Op):
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         scores = self._forest.aggregate(x, self._targets, AGGREGATES[self.aggregate_function])
         return (transformed(scores, TRANSFORMS[self.post_transform]).astype(x.dtype),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        if self.post_transform:
+            raise Unsupported("post_transform runs on the host")
+        (y,) = self.infer(x)
+        return (lowered(self._forest, target, x, out(0, y), AGGREGATES[self.aggregate_function]),)
 
 
 def _and(values: Array, more: int, fill: float) -> Array:

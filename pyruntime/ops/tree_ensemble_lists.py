@@ -11,7 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, votes_of
+from pyruntime.kernels import Dispatch, Target, out
+from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, lowered, votes_of
 from pyruntime.ops._ml import (
     ALL,
     Labels,
@@ -22,7 +23,7 @@ from pyruntime.ops._ml import (
     matrix,
     transformed,
 )
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, Unsupported, op
 
 
 class _Trees(Op):
@@ -231,6 +232,13 @@ class _Regressor(_Trees):
         scores = self._forest.aggregate(as_float(x), self._targets, self.aggregate_function)
         base = self._numbers("base_values")
         return (transformed(scores + (base if base.size else 0), self.post_transform),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        base = self._numbers("base_values")
+        if self.post_transform != "NONE" or base.any() or x.rank != 2:
+            raise Unsupported("base values and post_transform are applied on the host")
+        (y,) = self.infer(x)
+        return (lowered(self._forest, target, x, out(0, y), self.aggregate_function),)
 
 
 @op("TreeEnsembleRegressor", domain="ai.onnx.ml", opsets=range(3, ALL.stop))
