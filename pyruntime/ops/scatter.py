@@ -31,6 +31,9 @@ from pyruntime.kernels.params import Fields
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.indices import check_indices, from_front, index_at, slot_code, slot_fields, slots
 
+FEW = 8
+"""Updates up to which every element looks at all of them: one dispatch and no scratch memory."""
+
 MOST_COMPARISONS = 1 << 32
 """Worst case of a reduction on the GPU: every place whose updates are looked for, times the updates looked at."""
 
@@ -69,10 +72,13 @@ class _Places:
         self, target: Target, name: str, indices: Operand, writes: dict[str, Operand], statements: str
     ) -> Dispatch:
         """Run `statements` for every update number `i`."""
-        name = f"{name}_{self.name}_{indices.type.dtype.onnx_name}"
-        function = f"fn slot_of(u: u32) -> u32 {{\n  {self.code}\n}}"
-        read = {"indices": indices}
-        return for_each(target, name, self.count, read, writes, statements, self.fields, self.values, function)
+        name, read = f"{name}_{self.name}", {"indices": indices}
+        return for_each(target, name, self.count, read, writes, statements, self.fields, self.values, self.function)
+
+    @property
+    def function(self) -> str:
+        """`slot_of` in WGSL; it reads the binding `indices`."""
+        return f"fn slot_of(u: u32) -> u32 {{\n  {self.code}\n}}"
 
 
 class _Scatter(Op):
@@ -112,14 +118,40 @@ class _Scatter(Op):
         reduction = self.reduction_name()
         tensors = {"x": inp(0, data), "updates": inp(2, updates)}
         y = out(0, TensorType(data.dtype, data.shape))
+        if reduction != "none" and data.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        if places.count <= FEW:
+            return (_look_at_all(target, reduction, y, tensors, inp(1, indices), places),)
         if reduction == "none":
             return _replace(target, y, tensors, inp(1, indices), places)
-        if data.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
         worst = min(places.slots, places.count) * places.inner * (places.count // places.step)
         if worst > MOST_COMPARISONS:
             raise Unsupported(f"up to {worst:,} comparisons to find the terms of every element in order")
         return _reduce(target, reduction, y, tensors, inp(1, indices), places)
+
+
+def _look_at_all(
+    target: Target, reduction: str, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
+) -> Dispatch:
+    """y's slice s = the last of its updates, or x's folded with all of them, found by going through every update."""
+    replaces = reduction == "none"
+    unit = Unit.widest(y.type.dtype, places.inner) if replaces else Unit(1, y.type.dtype.bits)
+    load = f"{unit.load}_updates(u * params.inner + i - slot * params.inner)"
+    element = f"""let slot = i / params.inner;
+  var made = {unit.load}_x(i);
+  for (var u = 0u; u < params.count; u++) {{
+    if (slot_of(u) == slot) {{ made = {load if replaces else f"combine(made, {load})"}; }}
+  }}
+  return made;"""
+    name = f"scatter_few_{reduction}_{places.name}"
+    fields: Fields = (("inner", "u32"), ("count", "u32"), *places.fields)
+    values = {"inner": places.inner // unit.width, "count": places.count, **places.values}
+    if replaces:
+        others = {"indices": indices}
+        return move(target, name, unit, y, tensors, element, fields, values, others, places.function)
+    sources = [Source(n, o) for n, o in {**tensors, "indices": indices}.items()]
+    helpers = f"{places.function}\n\n{_combine(reduction, y.type.dtype)}"
+    return gather_map(target, name, y, sources, element, fields, values, helpers)
 
 
 def _replace(
@@ -223,7 +255,7 @@ class _ScatterElements(_Scatter):
         rank = len(dims)
         pick = index_at(indices.dtype, "load_indices(u)", "params.length")
         places = _Places(
-            f"elements_r{rank}",
+            f"elements_r{rank}_{indices.dtype.onnx_name}",
             f"{index_code(rank, ['y'], 'u')}\n  return at_y + {pick} * params.stride;",
             (("length", "u32"), ("stride", "u32"), *index_fields(rank, ["y"])),
             {"length": data.shape[axis], "stride": own[axis], **index_values(dims, {"y": (0, view)})},
@@ -261,7 +293,7 @@ class _ScatterND(_Scatter):
         k = indices.shape[-1]
         fields, values = slot_fields(data.shape[:k])
         places = _Places(
-            f"nd{k}",
+            f"nd{k}_{indices.dtype.onnx_name}",
             f"{slot_code(indices.dtype, k, 'u')}\n  return slot;",
             fields,
             {**values},
