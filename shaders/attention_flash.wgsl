@@ -7,9 +7,11 @@
 //
 // q, k, v, y and the mask are strided views (batch, head, position, component), so that the reshapes and transposes
 // around attention move nothing. VEC: components are contiguous and all strides whole vec4s. A row whose every key is
-// masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does.
+// masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does. DIRECT: keys and values are read where they
+// are, without workgroup memory, for adapters that run on a processor (with SPLIT = 1).
 //#tensors q, k, v, mask -> y
 //#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
+//#variants DIRECT=1,ROWS=64,SPLIT=1,KEYS=8,VEC=1
 //#variants ROWS=1,SPLIT=64,VEC=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
@@ -39,9 +41,11 @@ struct Params {
   scale: f32,
 }
 
+//#if !DIRECT
 var<workgroup> tile: array<vec4<f32>, max(KEYS * WIDEST, THREADS / 2u * QUADS_V)>;
 var<workgroup> part_top: array<f32, THREADS>;
 var<workgroup> part_sum: array<f32, THREADS>;
+//#endif
 
 //#if VEC
 fn quad_q(base: u32, d: u32) -> vec4<f32> {
@@ -111,17 +115,24 @@ fn main(
   var sum = 0.0;
 
   for (var first = 0u; first < params.keys; first += KEYS) {
+//#if !DIRECT
     for (var i = lane; i < KEYS * QUADS; i += THREADS) {
       let j = min(first + i / QUADS, params.keys - 1u);
       tile[i] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
     }
     workgroupBarrier();
+//#endif
     var score: array<f32, MINE>;
     var highest = top;
     for (var n = 0u; n < MINE; n++) {
       let j = n * SPLIT + part;
       var products = vec4<f32>();
+//#if DIRECT
+      let at_k = k_base + min(first + j, params.keys - 1u) * params.k_strides.z;
+      for (var d = 0u; d < QUADS; d++) { products += x[d] * quad_k(at_k, d); }
+//#else
       for (var d = 0u; d < QUADS; d++) { products += x[d] * tile[j * QUADS + d]; }
+//#endif
       var s = products.x + products.y + products.z + products.w;
 //#if MASK
       s += load_mask(mask_base + min(first + j, params.keys - 1u) * params.mask_strides.w);
@@ -129,12 +140,14 @@ fn main(
       score[n] = s;
       if (first + j < params.keys) { highest = max(highest, s); }
     }
+//#if !DIRECT
     workgroupBarrier();
     for (var i = lane; i < KEYS * QUADS_V; i += THREADS) {
       let j = min(first + i / QUADS_V, params.keys - 1u);
       tile[i] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
     }
     workgroupBarrier();
+//#endif
     let shrink = exp(top - highest);
     top = highest;
     sum *= shrink;
@@ -143,11 +156,19 @@ fn main(
       let j = n * SPLIT + part;
       let weight = select(0.0, exp(score[n] - top), first + j < params.keys);
       sum += weight;
+//#if DIRECT
+      let at_v = v_base + min(first + j, params.keys - 1u) * params.v_strides.z;
+      for (var d = 0u; d < QUADS_V; d++) { y[d] += weight * quad_v(at_v, d); }
+//#else
       for (var d = 0u; d < QUADS_V; d++) { y[d] += weight * tile[j * QUADS_V + d]; }
+//#endif
     }
+//#if !DIRECT
     workgroupBarrier();
+//#endif
   }
 
+//#if !DIRECT
   for (var step = SPLIT / 2u; step > 0u; step >>= 1u) {
     let giver = part >= step && part < 2u * step;
     let slot = (lane / SPLIT) * step + (part % step);
@@ -167,6 +188,7 @@ fn main(
     }
     workgroupBarrier();
   }
+//#endif
 
   if (part == 0u && row < params.queries) {
 //#if EMPTY_ZERO

@@ -1,5 +1,6 @@
 """Matrix products on the GPU: which kernel, which configuration, and its dispatches.
 
+    direct     no workgroup memory: for adapters that run on a processor
     few rows   m <= 8 (or n = 1): every element of b is read once, k is split within a workgroup
     tiled S    32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup: small and narrow products
     tiled M    64 x 64, 8 x 4 an invocation
@@ -187,6 +188,8 @@ def matmul(
     made: tuple[Dispatch, ...]
     if tiling is None and product.n == 1 and product.m > 1 and not zeros:
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
+    elif tiling is None and target.is_software and not zeros and product.n > 1:
+        made = (_direct(target, y, a, b, product),)
     elif tiling is None and product.m <= FEW_ROWS and not zeros:
         made = (_few_rows(target, y, a, b, product),)
     else:
@@ -254,6 +257,21 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     )
     kernel = replace(kernel, name=_name("matmul_few_rows", p))
     return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
+
+
+def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
+    """`shaders/matmul_direct.wgsl`, for software adapters."""
+    row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
+    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and p.n % 4 == 0, "VEC_Y": p.n % 4 == 0}
+    types = {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype}
+    kernel = template("matmul_direct", types, **{k: 1 for k, v in flags.items() if v})
+    columns, rows = -(-p.n // 4), -(-p.m // 4)
+    jobs = columns * rows * p.batches
+    params = params_of(
+        kernel, n=p.n, k=p.k, m=p.m, columns=columns, rows=rows, a_row=row, a_step=step, jobs=jobs, **_batch(p)
+    )
+    kernel = replace(kernel, name=_name("matmul_direct", p))
+    return Dispatch(kernel, (a, b, y), target.grid(jobs), params, flops=p.flops)
 
 
 def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:

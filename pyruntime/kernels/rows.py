@@ -35,8 +35,8 @@ class Rows:
         return self.inner == 1 and self.length % 4 == 0
 
     def lanes(self, target: Target) -> int:
-        """Invocations a row: 1 for short rows and where neighbouring rows lie side by side, else a workgroup's."""
-        if self.length <= ALONE or (self.inner >= ALONE and self.count >= 1024):
+        """Invocations a row: 1 for short rows, where neighbouring rows lie side by side, and where barriers are dear."""
+        if self.length <= ALONE or target.is_software or (self.inner >= ALONE and self.count >= 1024):
             return 1
         wide = min(256, target.limits.invocations, target.limits.workgroup_x)
         return wide if self.length >= 4 * wide else 64

@@ -89,6 +89,8 @@ class FusedAttention(Op):
         quads = all(v.is_quads for v in views) and D % 4 == 0 and E % 4 == 0
         rows, split = (1, 64) if M == 1 else (4, 16) if M * H * B < 512 else (16, 4)
         keys = 64
+        if target.is_software:
+            rows, split, keys = 64, 1, 8
         while keys > split and keys * max(D, E) * 4 + 1024 > target.limits.workgroup_bytes:
             keys //= 2
         kernel = template(
@@ -99,7 +101,16 @@ class FusedAttention(Op):
             ROWS=rows,
             SPLIT=split,
             KEYS=keys,
-            **{name: 1 for name, on in (("VEC", quads), ("MASK", mask), ("EMPTY_ZERO", self.empty_zero)) if on},
+            **{
+                name: 1
+                for name, on in (
+                    ("VEC", quads),
+                    ("MASK", mask),
+                    ("EMPTY_ZERO", self.empty_zero),
+                    ("DIRECT", target.is_software),
+                )
+                if on
+            },
         )
         tiles = math.ceil(M / rows)
         params = params_of(

@@ -1,0 +1,103 @@
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), four rows of four columns an invocation, no workgroup
+// memory. For adapters that run on a processor: its caches do what tiles in workgroup memory do on a GPU, and barriers
+// between invocations are dear there.
+//
+// VEC_B: rows of b are whole vec4s. TRANS_B: b is [n, k]. a's element (m, k) is at m * a_row + k * a_step.
+//#tensors a, b -> y
+//#type T = y
+//#variants VEC_B=1,VEC_Y=1 | TRANS_B=1 | VEC_B=0 a=float16 b=bfloat16 y=float16
+struct Params {
+  n: u32,
+  k: u32,
+  m: u32,
+  columns: u32,
+  rows: u32,
+  a_row: u32,
+  a_step: u32,
+  jobs: u32,
+  batch: vec4<u32>,
+  a_strides: vec4<u32>,
+  b_strides: vec4<u32>,
+}
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+fn batch_base(index: u32, strides: vec4<u32>) -> u32 {
+  var rest = index;
+  var base = 0u;
+  for (var d = 3u; d > 0u; d--) {
+    let q = rest / params.batch[d];
+    base += (rest - q * params.batch[d]) * strides[d];
+    rest = q;
+  }
+  return base + rest * strides[0];
+}
+
+// b[k, n .. n + 3]
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+//#if TRANS_B
+  let last = params.n - 1u;
+  return vec4<T>(
+    T(load_b(base + n * params.k + k)), T(load_b(base + min(n + 1u, last) * params.k + k)),
+    T(load_b(base + min(n + 2u, last) * params.k + k)), T(load_b(base + min(n + 3u, last) * params.k + k)));
+//#else
+//#if VEC_B
+  return vec4<T>(load4_b((base + k * params.n + n) >> 2u));
+//#else
+  let at = base + k * params.n;
+  let last = params.n - 1u;
+  return vec4<T>(
+    T(load_b(at + n)), T(load_b(at + min(n + 1u, last))), T(load_b(at + min(n + 2u, last))),
+    T(load_b(at + min(n + 3u, last))));
+//#endif
+//#endif
+}
+
+fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
+  if (m >= params.m) { return; }
+  let row = batch * params.m + m;
+  let v = finish(value, row, n);
+  let at = row * params.n + n;
+//#if VEC_Y
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (n + c < params.n) { store_y(at + c, v[c]); }
+  }
+//#endif
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let line = job / params.columns;
+  let n = (job - line * params.columns) * 4u;
+  let batch = line / params.rows;
+  let m = (line - batch * params.rows) * 4u;
+  let top = params.m - 1u;
+  let base_a = batch_base(batch, params.a_strides);
+  let base_b = batch_base(batch, params.b_strides);
+  let r0 = base_a + m * params.a_row;
+  let r1 = base_a + min(m + 1u, top) * params.a_row;
+  let r2 = base_a + min(m + 2u, top) * params.a_row;
+  let r3 = base_a + min(m + 3u, top) * params.a_row;
+  var s0 = vec4<T>();
+  var s1 = vec4<T>();
+  var s2 = vec4<T>();
+  var s3 = vec4<T>();
+  for (var k = 0u; k < params.k; k++) {
+    let right = quad_b(base_b, k, n);
+    let step = k * params.a_step;
+    s0 += T(load_a(r0 + step)) * right;
+    s1 += T(load_a(r1 + step)) * right;
+    s2 += T(load_a(r2 + step)) * right;
+    s3 += T(load_a(r3 + step)) * right;
+  }
+  keep(batch, m, n, s0);
+  keep(batch, m + 1u, n, s1);
+  keep(batch, m + 2u, n, s2);
+  keep(batch, m + 3u, n, s3);
+}
