@@ -1,0 +1,169 @@
+"""NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss. Source: ONNX operators of these names."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime import errors
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, elementwise, gather_map, inp, out, scratch
+from pyruntime.kernels.params import Fields
+from pyruntime.kernels.reduce import Fold, reduction
+from pyruntime.kernels.rows import rows_of, softmax_rows
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.softmax import softmax
+
+_FIELDS: Fields = (
+    ("classes", "u32"),
+    ("inner", "u32"),
+    ("ignored_low", "u32"),
+    ("ignored_high", "u32"),
+)
+
+_FOLDS = {
+    name: Fold(
+        f"loss_{name}",
+        "vec2<f32>",
+        "vec2<f32>(0.0, 0.0)",
+        "bitcast<vec2<f32>>(x)",
+        "a + b",
+        finish,
+        state=DType.UINT64,
+        save="bitcast<vec2<u32>>(a)",
+        restore="bitcast<vec2<f32>>(x)",
+    )
+    for name, finish in (("mean", "a.x / a.y"), ("sum", "a.x"))
+}
+"""Folds of (loss, weight) pairs, stored as the words of a 64-bit integer."""
+
+
+class _Loss(Op):
+    """l[n, d] = -p[n, t, d]·w[t], t = target[n, d]; 0 where t is `ignore_index`. w is 1 where it is absent.
+
+    p: log-probabilities [N, C, d...]; target: int32 or int64 [N, d...]; w: [C]. `reduction` 'none' gives l, 'sum' its
+    sum, 'mean' the sum over that of the weights of the targets that are not ignored.
+    """
+
+    ignore_index: int | None
+    reduction: str
+
+    def _loss_type(self, x: TensorType, target: TensorType, weight: TensorType | None) -> TensorType:
+        if x.rank < 2 or not x.dtype.is_float:
+            self.fail("a float tensor [N, C, ...]", x)
+        if target.dtype not in (DType.INT32, DType.INT64) or target.shape != (x.shape[0], *x.shape[2:]):
+            self.fail(f"int32 or int64 targets {[x.shape[0], *x.shape[2:]]}", target)
+        if weight is not None and (weight.shape != (x.shape[1],) or weight.dtype is not x.dtype):
+            self.fail(f"weights {x.with_shape(x.shape[1])}", weight)
+        if self.reduction not in ("none", "sum", "mean"):
+            self.fail("reduction none, sum or mean", self.reduction)
+        return TensorType(x.dtype, target.shape if self.reduction == "none" else ())
+
+    def _evaluate(self, p: Array, target: Array, weight: Array | None) -> Array:
+        classes = p.shape[1]
+        ignored = target == self.ignore_index if self.ignore_index is not None else np.zeros(target.shape, bool)
+        outside = target[~ignored & ((target < 0) | (target >= classes))]
+        if outside.size:
+            raise errors.RuntimeException(
+                f"{self.op_type}: expected targets in [0, {classes}) or ignore_index, got {int(outside[0])}"
+            )
+        label = np.where(ignored, 0, target)
+        weights = np.ones(classes, p.dtype) if weight is None else weight.astype(p.dtype)
+        share = np.where(ignored, 0, weights[label])
+        chosen = np.take_along_axis(p, np.expand_dims(label, 1), axis=1)[:, 0] if p.size else np.zeros(label.shape)
+        loss = np.where(ignored, 0, -chosen * share)
+        if self.reduction == "none":
+            return loss
+        total = loss.sum()
+        return np.asarray(total / share.sum() if self.reduction == "mean" else total)
+
+    def _lower(
+        self, target: Target, p: Operand, label: TensorType, weight: TensorType | None, dtype: DType
+    ) -> tuple[Dispatch, ...]:
+        """The loss, output 0 of type `dtype`, from log-probabilities. A target outside [0, C) makes it NaN."""
+        none = self.reduction == "none"
+        pairs = scratch(7, DType.UINT64, *label.shape)
+        ignored = (self.ignore_index or 0) & (2**64 - 1)
+        values = {
+            "classes": p.type.shape[1],
+            "inner": math.prod(p.type.shape[2:]),
+            "ignored_low": ignored & 0xFFFFFFFF,
+            "ignored_high": ignored >> 32,
+        }
+        sources = [Source("p", p), Source("label", inp(1, label))]
+        sources += [Source("weight", inp(2, weight))] if weight is not None else []
+        wide = "load_label(i)" if label.dtype.is_wide else "i64_of_i32(load_label(i))"
+        skip = "label.x == params.ignored_low && label.y == params.ignored_high"
+        code = f"""let label = {wide};
+  var pair = vec2<f32>(0.0, 0.0);
+  if (!({skip if self.ignore_index is not None else "false"})) {{
+    let inside = label.y == 0u && label.x < params.classes;
+    let t = select(0u, label.x, inside);
+    let n = i / params.inner;
+    pair.y = {"load_weight(t)" if weight is not None else "1.0"};
+    pair.x = -load_p((n * params.classes + t) * params.inner + i - n * params.inner) * pair.y;
+    if (!inside) {{ pair.x = f32_bits(0x7fc00000u, i); }}
+  }}
+  return {"pair.x" if none else "bitcast<vec2<u32>>(pair)"};"""
+        name = f"loss{'_ignore' if self.ignore_index is not None else ''}"
+        into = out(0, TensorType(dtype, label.shape)) if none else pairs
+        picked = gather_map(target, name, into, sources, code, _FIELDS, values)
+        if none:
+            return (picked,)
+        end = out(0, TensorType(dtype, ()))
+        return (picked, *reduction(target, _FOLDS[self.reduction], end, pairs, range(label.rank), 8))
+
+
+@op("NegativeLogLikelihoodLoss", opsets=range(12, LATEST + 1))
+class NegativeLogLikelihoodLoss(_Loss):
+    """The loss of log-probabilities."""
+
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
+    def infer(self, x: TensorType, target: TensorType, weight: TensorType | None = None) -> tuple[TensorType, ...]:
+        return (self._loss_type(x, target, weight),)
+
+    def evaluate(self, x: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
+        return (self._evaluate(_wide(x), target, weight),)
+
+    def lower(
+        self, target: Target, x: TensorType, labels: TensorType, weight: TensorType | None = None
+    ) -> tuple[Dispatch, ...]:
+        if x.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        return self._lower(target, inp(0, x), labels, weight, x.dtype)
+
+
+@op("SoftmaxCrossEntropyLoss", opsets=range(12, LATEST + 1))
+class SoftmaxCrossEntropyLoss(_Loss):
+    """The loss of log_softmax(scores), which is output 1."""
+
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
+    def infer(
+        self, scores: TensorType, labels: TensorType, weights: TensorType | None = None
+    ) -> tuple[TensorType, ...]:
+        return self._loss_type(scores, labels, weights), TensorType(scores.dtype, scores.shape)
+
+    def evaluate(self, scores: Array, labels: Array, weights: Array | None = None) -> tuple[Array, ...]:
+        logs = softmax(_wide(scores), 1, log=True)
+        return self._evaluate(logs, labels, weights), logs
+
+    def lower(
+        self, target: Target, scores: TensorType, labels: TensorType, weights: TensorType | None = None
+    ) -> tuple[Dispatch, ...]:
+        if scores.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        logs = scratch(6, DType.FLOAT, *scores.shape)
+        steps = [softmax_rows(target, logs, inp(0, scores), rows_of(scores.shape, 1), log=True)]
+        if self.wants(1):
+            copy = out(1, TensorType(scores.dtype, scores.shape))
+            steps.append(elementwise(target, "log_prob", {"x": logs}, copy, "x"))
+        return (*steps, *self._lower(target, logs, labels, weights, scores.dtype))
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype == np.float16 else x
