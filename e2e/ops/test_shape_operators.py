@@ -61,7 +61,7 @@ def test_filled_tensors__every_type__right_bits(dtype: DType, gpu: Any) -> None:
 
 def test_tensor_scatter__random__as_specified(gpu: Any) -> None:
     rng = np.random.default_rng(12)
-    for number in range(45):
+    for number in range(30):
         check_tensor_scatter(rng, (np.float32, np.float16, np.int8)[number % 3], gpu)
 
 
@@ -95,7 +95,7 @@ def test_movement__grid_beyond_the_limit__folded(name: str, gpu: Any, monkeypatc
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
 @pytest.mark.parametrize("perm", [(1, 0), (0, 2, 1), (0, 2, 3, 1), (2, 1, 0, 3), (3, 1, 2, 0), (4, 3, 2, 1, 0)])
 def test_transpose__long_dimensions__tiles_fit_at_every_edge(perm: tuple[int, ...], dtype: str, gpu: Any) -> None:
-    for size in (31, 32, 40):
+    for size in (31, 40):
         shape = [3] * len(perm)
         shape[perm[-1]] = size
         shape[-1] = 36 if perm[-1] != len(perm) - 1 else 5
