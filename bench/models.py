@@ -4,7 +4,8 @@
 
 runs in an environment with torch 2.13.0 and transformers (see `bench/requirements.txt`), not in the project's own.
 `--tiny` makes versions of a few megabytes for software adapters. Next to NAME.onnx stands NAME.json with the inputs:
-`{"inputs": {name: {"dtype", "shape", "high"}}}`; integers are drawn below `high`, floats from a normal distribution.
+`{"inputs": {name: {"dtype", "shape", "high" or "fill"}}}`; integers are drawn below `high`, floats from a normal
+distribution; an input whose example is one number throughout (a mask of ones) is filled with it.
 """
 
 from __future__ import annotations
@@ -54,51 +55,118 @@ def tokens(length: int, high: int) -> dict[str, torch.Tensor]:
 
 def resnet50(tiny: bool) -> Spec:
     sizes = {"embedding_size": 16, "hidden_sizes": [32, 64, 96, 128], "depths": [1, 1, 1, 1]} if tiny else {}
-    return Spec(First(tr.ResNetForImageClassification(tr.ResNetConfig(num_labels=1000 if not tiny else 10, **sizes)), lambda y: y.logits), image(64 if tiny else 224))
+    return Spec(
+        First(
+            tr.ResNetForImageClassification(tr.ResNetConfig(num_labels=1000 if not tiny else 10, **sizes)),
+            lambda y: y.logits,
+        ),
+        image(64 if tiny else 224),
+    )
 
 
 def mobilenetv2(tiny: bool) -> Spec:
     config = tr.MobileNetV2Config(depth_multiplier=0.35 if tiny else 1.0, num_labels=10 if tiny else 1000)
-    return Spec(First(tr.MobileNetV2ForImageClassification(config), lambda y: y.logits), image(64 if tiny else 224))
+    model = tr.MobileNetV2ForImageClassification(config)
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):  # as trained ones: transformers' own initialisation lets activations vanish
+            nn.init.kaiming_normal_(layer.weight)
+    return Spec(First(model, lambda y: y.logits), image(64 if tiny else 224))
 
 
 def vit(tiny: bool) -> Spec:
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "image_size": 64, "patch_size": 16} if tiny else {}
-    return Spec(First(tr.ViTModel(tr.ViTConfig(**sizes), add_pooling_layer=False), lambda y: y.last_hidden_state), image(64 if tiny else 224))
+    sizes = (
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 128,
+            "image_size": 64,
+            "patch_size": 16,
+        }
+        if tiny
+        else {}
+    )
+    return Spec(
+        First(tr.ViTModel(tr.ViTConfig(**sizes), add_pooling_layer=False), lambda y: y.last_hidden_state),
+        image(64 if tiny else 224),
+    )
 
 
 def bert(tiny: bool) -> Spec:
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 500} if tiny else {}
+    sizes = (
+        {
+            "hidden_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 128,
+            "vocab_size": 500,
+        }
+        if tiny
+        else {}
+    )
     config = tr.BertConfig(**sizes)
     length = 32 if tiny else 128
     inputs = tokens(length, config.vocab_size) | {"attention_mask": torch.ones(1, length, dtype=torch.int64)}
-    return Spec(First(tr.BertModel(config, add_pooling_layer=False), lambda y: y.last_hidden_state), inputs, config.vocab_size)
+    return Spec(
+        First(tr.BertModel(config, add_pooling_layer=False), lambda y: y.last_hidden_state), inputs, config.vocab_size
+    )
 
 
 def minilm(tiny: bool) -> Spec:
-    sizes = {"hidden_size": 48 if tiny else 384, "num_hidden_layers": 2 if tiny else 6, "num_attention_heads": 12, "intermediate_size": 96 if tiny else 1536, "vocab_size": 500 if tiny else 30522}
+    sizes = {
+        "hidden_size": 48 if tiny else 384,
+        "num_hidden_layers": 2 if tiny else 6,
+        "num_attention_heads": 12,
+        "intermediate_size": 96 if tiny else 1536,
+        "vocab_size": 500 if tiny else 30522,
+    }
     config = tr.BertConfig(**sizes)
     length = 32 if tiny else 128
     inputs = tokens(length, config.vocab_size) | {"attention_mask": torch.ones(1, length, dtype=torch.int64)}
-    return Spec(First(tr.BertModel(config, add_pooling_layer=False), lambda y: y.last_hidden_state), inputs, config.vocab_size)
+    return Spec(
+        First(tr.BertModel(config, add_pooling_layer=False), lambda y: y.last_hidden_state), inputs, config.vocab_size
+    )
 
 
 def gpt2(tiny: bool) -> Spec:
     sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 500, "n_positions": 64} if tiny else {}
     config = tr.GPT2Config(use_cache=False, **sizes)
-    return Spec(First(tr.GPT2LMHeadModel(config), lambda y: y.logits), tokens(32 if tiny else 128, config.vocab_size), config.vocab_size)
+    return Spec(
+        First(tr.GPT2LMHeadModel(config), lambda y: y.logits),
+        tokens(32 if tiny else 128, config.vocab_size),
+        config.vocab_size,
+    )
 
 
 def whisper_encoder(tiny: bool) -> Spec:
-    sizes = {"d_model": 64, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 128, "max_source_positions": 50} if tiny else {"d_model": 384, "encoder_layers": 4, "encoder_attention_heads": 6, "encoder_ffn_dim": 1536}
+    sizes = (
+        {
+            "d_model": 64,
+            "encoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "encoder_ffn_dim": 128,
+            "max_source_positions": 50,
+        }
+        if tiny
+        else {"d_model": 384, "encoder_layers": 4, "encoder_attention_heads": 6, "encoder_ffn_dim": 1536}
+    )
     config = tr.WhisperConfig(**sizes)
     model = WhisperEncoder(config)
-    return Spec(First(model, lambda y: y.last_hidden_state), {"input_features": torch.randn(1, 80, 2 * config.max_source_positions)})
+    return Spec(
+        First(model, lambda y: y.last_hidden_state),
+        {"input_features": torch.randn(1, 80, 2 * config.max_source_positions)},
+    )
 
 
 def convnext(tiny: bool) -> Spec:
     sizes = {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 2, 1]} if tiny else {}
-    return Spec(First(tr.ConvNextForImageClassification(tr.ConvNextConfig(num_labels=10 if tiny else 1000, **sizes)), lambda y: y.logits), image(64 if tiny else 224))
+    return Spec(
+        First(
+            tr.ConvNextForImageClassification(tr.ConvNextConfig(num_labels=10 if tiny else 1000, **sizes)),
+            lambda y: y.logits,
+        ),
+        image(64 if tiny else 224),
+    )
 
 
 def segformer(tiny: bool) -> Spec:
@@ -173,7 +241,9 @@ class Lstm(nn.Module):
 class LlamaStep(nn.Module):
     """One decoding step of a llama-like decoder over a given cache: RMS norm, rotary embedding, grouped queries."""
 
-    def __init__(self, width: int, layers: int, heads: int, kv_heads: int, inner: int, vocabulary: int, past: int) -> None:
+    def __init__(
+        self, width: int, layers: int, heads: int, kv_heads: int, inner: int, vocabulary: int, past: int
+    ) -> None:
         super().__init__()
         self.heads, self.kv, self.size, self.past = heads, kv_heads, width // heads, past
         self.embed = nn.Embedding(vocabulary, width)
@@ -251,7 +321,9 @@ class Chain(nn.Module):
 
 
 def chain(side: int) -> Callable[[bool], Spec]:
-    return lambda tiny: Spec(Chain(side // 16 if tiny else side), {"x": torch.randn(*([side // 16 if tiny else side] * 2))})
+    return lambda tiny: Spec(
+        Chain(side // 16 if tiny else side), {"x": torch.randn(*([side // 16 if tiny else side] * 2))}
+    )
 
 
 MODELS: dict[str, Callable[[bool], Spec]] = {
@@ -288,11 +360,16 @@ def export(name: str, spec: Spec, folder: Path) -> None:
         external_data=False,
         verbose=False,
     )
-    described = {
-        n: {"dtype": str(t.dtype).removeprefix("torch."), "shape": list(t.shape), "high": spec.high}
-        for n, t in spec.inputs.items()
-    }
+    described = {n: describe(t, spec.high) for n, t in spec.inputs.items()}
     (folder / f"{name}.json").write_text(json.dumps({"inputs": described}, indent=1))
+
+
+def describe(example: torch.Tensor, high: int) -> dict[str, Any]:
+    """The entry of NAME.json for an input."""
+    entry: dict[str, Any] = {"dtype": str(example.dtype).removeprefix("torch."), "shape": list(example.shape)}
+    if example.numel() > 1 and bool((example == example.flatten()[0]).all()):
+        return entry | {"fill": example.flatten()[0].item()}
+    return entry if example.is_floating_point() else entry | {"high": high}
 
 
 def main() -> None:

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Rebuild the models of a packed benchmark: NAME.stripped becomes NAME.onnx, of the original's very size and layout.
+
+    python3 bench/refill.py FOLDER [--keep]
+
+needs Python 3.11+ and NumPy alone. A stripped model is a gzip file: one line of JSON, `{"size": bytes of the model,
+"holes": [[offset, length, seed, scale], ...]}`, then every byte that is not in a hole. A hole was the raw_data of a
+float32 weight; it is filled with scale · N(0, 1) from `numpy.random.default_rng(seed)`, so every machine gets the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def refill(stripped: Path, model: Path) -> None:
+    """Write `model` from `stripped`.
+
+    Raises:
+        ValueError: the parts do not make up the size that the file states.
+    """
+    with gzip.open(stripped) as source, model.open("wb") as out:
+        header = json.loads(source.readline())
+        for offset, length, seed, scale in header["holes"]:
+            out.write(source.read(offset - out.tell()))
+            weights = np.random.default_rng(seed).standard_normal(length // 4, np.float32)
+            out.write((weights * np.float32(scale)).astype("<f4", copy=False).data)
+        out.write(source.read())
+        size = out.tell()
+    if size != header["size"]:
+        raise ValueError(f"{stripped} makes {size} bytes, not {header['size']}: the file is damaged")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--keep", action="store_true", help="leave the stripped files")
+    args = parser.parse_args()
+    for stripped in sorted(args.folder.glob("*.stripped")):
+        model = stripped.with_suffix(".onnx")
+        refill(stripped, model)
+        print(f"{model.name} {model.stat().st_size}", flush=True)
+        if not args.keep:
+            stripped.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Take the large random weights out of models, so that they can travel; bench/refill.py puts others in.
+
+    python bench/strip.py MODEL.onnx... --out FOLDER
+
+writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: float32 initializers of two or more
+dimensions, 2,048 or more elements, finite and not all the same. Their root mean square is kept, so that activations
+have the size they had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import shutil
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pyruntime.ir import DType
+from pyruntime.onnx.reader import read_model
+
+SMALLEST = 2048
+
+Hole = tuple[int, int, int, float]
+"""Offset and length in the file, seed, scale."""
+
+
+def holes(data: memoryview) -> list[Hole]:
+    """What `refill` will fill, ascending."""
+    graph = read_model(data).graph
+    assert graph is not None
+    found: list[Hole] = []
+    for record in graph.initializer:
+        if record.raw is None or record.is_external or record.dtype is not DType.FLOAT or len(record.dims) < 2:
+            continue
+        offset, length = record.raw
+        if math.prod(record.dims) < SMALLEST:
+            continue
+        values = np.frombuffer(data[offset : offset + length], "<f4")
+        if np.isfinite(values).all() and values.min() != values.max():
+            scale = float(np.sqrt(np.square(values, dtype=np.float64).mean()))
+            found.append((offset, length, zlib.crc32(record.name.encode()), scale))
+    return sorted(found)
+
+
+def strip(model: Path, stripped: Path) -> None:
+    """Write `stripped` from `model`."""
+    data = memoryview(model.read_bytes())
+    found = holes(data)
+    with gzip.open(stripped, "wb", compresslevel=6) as out:
+        out.write(json.dumps({"size": len(data), "holes": found}).encode() + b"\n")
+        position = 0
+        for offset, length, _, _ in found:
+            out.write(data[position:offset])
+            position = offset + length
+        out.write(data[position:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    for model in args.models:
+        stripped = args.out / f"{model.stem}.stripped"
+        strip(model, stripped)
+        shutil.copyfile(model.with_suffix(".json"), stripped.with_suffix(".json"))
+        print(f"{model.name}: {model.stat().st_size:,} -> {stripped.stat().st_size:,} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main()
