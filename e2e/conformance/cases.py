@@ -17,11 +17,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
-from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
 from pyruntime.ir import DType
 
-__all__ = ["MODEL_SETS", "Case", "model_cases", "node_cases", "plain_tensor_tests"]
+__all__ = ["MODEL_SETS", "Case", "light_cases", "model_cases", "node_cases", "plain_tensor_tests"]
 
 MODEL_SETS = ("simple", "pytorch-operator", "pytorch-converted")
 HERE = Path(__file__).parent
@@ -36,6 +36,11 @@ class Case:
     data_sets: list[tuple[dict[str, Any], list[Any]]]
     rtol: float
     atol: float
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the model and its tensors."""
+        return len(self.model) + sum(_nbytes(v) for inputs, outputs in self.data_sets for v in (*inputs.values(), *outputs))
 
     def message(self) -> dict[str, Any]:
         """What `runner.check` takes."""
@@ -54,7 +59,7 @@ def wire(value: Any) -> Any:
         return None
     if isinstance(value, list | tuple):
         return {"list": [wire(v) for v in value]}
-    array = np.asarray(value)
+    array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
     dtype = DType.from_numpy(array.dtype)
     if dtype is DType.STRING:
         texts = [v.decode() if isinstance(v, bytes) else str(v) for v in array.reshape(-1)]
@@ -62,6 +67,12 @@ def wire(value: Any) -> Any:
         objects[:] = texts
         return {"dtype": dtype.onnx_name, "carrier": objects.reshape(array.shape)}
     return {"dtype": dtype.onnx_name, "carrier": array.astype(dtype.numpy)}
+
+
+def _nbytes(value: Any) -> int:
+    if value is None:
+        return 0
+    return sum(map(_nbytes, value["list"])) if "list" in value else int(value["carrier"].nbytes)
 
 
 def plain_tensor_tests() -> dict[str, tuple[bool, bool]]:
@@ -108,3 +119,16 @@ def model_cases(kind: str) -> Iterator[Case]:
             expected = [wire(_proto(data / f"output_{i}.pb", v.type)) for i, v in enumerate(model.graph.output)]
             sets.append((feed, expected))
         yield Case(case.name, (folder / "model.onnx").read_bytes(), sets, case.rtol, case.atol)
+
+
+def light_cases() -> Iterator[Case]:
+    """The nine `light` models: the weights are made by operators; input i of n elements is (0, 1, ..., n - 1) / n."""
+    for path in sorted((Path(DATA_DIR) / "light").glob("*.onnx")):
+        graph = onnx.load(path).graph
+        initialized = {t.name for t in graph.initializer}
+        (given,) = [v for v in graph.input if v.name not in initialized]
+        shape = [d.dim_value for d in given.type.tensor_type.shape.dim]
+        count = int(np.prod(shape))
+        feed = (np.arange(count).reshape(shape) / count).astype(np.float32)
+        expected = _proto(path.with_name(f"{path.stem}_output_0.pb"), graph.output[0].type)
+        yield Case(path.stem, path.read_bytes(), [({given.name: wire(feed)}, [wire(expected)])], 1e-3, 1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from typing import Any
 
@@ -11,6 +12,9 @@ import pyruntime as ort
 from pyruntime.ir import DType, HostTensor, SequenceType, TensorType
 
 RTOL, ATOL = 1e-3, 1e-5
+
+ROUNDING = {DType.BFLOAT16: 2.0**-6}
+"""Two units in the last place of types that are coarser than `RTOL`."""
 
 
 def _value(wire: Any) -> Any:
@@ -49,6 +53,7 @@ def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: st
     if got.dtype != expected.dtype and dtype is not DType.STRING:
         return f"{where}: carrier {got.dtype}, expected {expected.dtype}"
     if dtype.is_float or got.dtype.kind == "c":
+        rtol = max(rtol, ROUNDING.get(dtype, 0.0))
         close = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     else:
         close = np.asarray(got == expected)
@@ -59,36 +64,62 @@ def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: st
     return f"{where}{list(at)}: {got[at]!r}, expected {expected[at]!r}; {int((~close).sum())} of {close.size} differ"
 
 
-async def check(case: dict[str, Any], fallback: bool = True, providers: list[str] | None = None) -> str:
-    """What is wrong with one case, or nothing."""
-    options = ort.SessionOptions()
-    if not fallback:
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    rtol, atol = max(case["rtol"], RTOL), max(case["atol"], ATOL)
+async def check(case: dict[str, Any], fallback: bool = True, providers: list[str] | None = None) -> dict[str, Any]:
+    """Run one case.
+
+    Returns:
+        "wrong": what is wrong, or nothing; and once a session was made "memory" (see `InferenceSession.summary`),
+        "dispatches", "host" (types of the operators that ran there) and "seconds".
+    """
+    outcome: dict[str, Any] = {"wrong": ""}
+    began = time.perf_counter()
     session = None
     try:
-        session = await ort.InferenceSession.create(case["model"], options, providers)
-        names = [o.name for o in session.get_outputs()]
+        session = await _session(case["model"], fallback, providers)
         for inputs, expected in case["data_sets"]:
-            feed = {
-                name: _plain(v) if isinstance(v, list) else v for name, v in ((n, _value(w)) for n, w in inputs.items())
-            }
-            feed = {n: _fit(session, n, v) for n, v in feed.items()}
-            values = await session._run_values(feed, names, None)
-            for name, wire in zip(names, expected, strict=False):
-                value = values[name]
-                tensor = isinstance(value, HostTensor)
-                got, kind = (value.array(), value.type) if tensor else (value.value(), value)
-                kind = getattr(kind, "element", kind) if not tensor and not isinstance(kind, SequenceType) else kind
-                if wrong := _compare(got, kind, wire, rtol, atol, name):
-                    return wrong
-        return ""
+            outcome["wrong"] = outcome["wrong"] or await _run(session, case, inputs, expected)
+        summary = session.summary()
+        outcome["memory"], outcome["dispatches"] = summary["memory"], summary["dispatches"]
+        outcome["host"] = sorted({n["op_type"] for n in summary["nodes"] if n["placement"] == "host"})
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {str(error)[:300]} ({last.filename.rsplit('/', 1)[-1]}:{last.lineno})"
+        where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno}"
+        outcome["wrong"] = f"{type(error).__name__}: {str(error)[:300]} ({where})"
     finally:
         if session is not None:
             session.release()
+    outcome["seconds"] = time.perf_counter() - began
+    return outcome
+
+
+async def _session(model: bytes, fallback: bool, providers: list[str] | None) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    if not fallback:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    session = await ort.InferenceSession.create(model, options, providers)
+    assert providers or session.target is not None, "no GPU here"
+    return session
+
+
+async def _run(session: ort.InferenceSession, case: dict[str, Any], inputs: dict[str, Any], expected: list[Any]) -> str:
+    """What is wrong with the outputs for one set of inputs, or nothing."""
+    names = [o.name for o in session.get_outputs()]
+    feed = {name: _fit(session, name, _fed(wire)) for name, wire in inputs.items()}
+    values = await session._run_values(feed, names, None)
+    rtol, atol = max(case["rtol"], RTOL), max(case["atol"], ATOL)
+    for name, wire in zip(names, expected, strict=False):
+        value = values[name]
+        tensor = isinstance(value, HostTensor)
+        got, kind = (value.array(), value.type) if tensor else (value.value(), value)
+        kind = getattr(kind, "element", kind) if not tensor and not isinstance(kind, SequenceType) else kind
+        if wrong := _compare(got, kind, wire, rtol, atol, name):
+            return wrong
+    return ""
+
+
+def _fed(wire: Any) -> Any:
+    value = _value(wire)
+    return _plain(value) if isinstance(value, list) else value
 
 
 def _fit(session: ort.InferenceSession, name: str, value: Any) -> Any:
@@ -99,6 +130,6 @@ def _fit(session: ort.InferenceSession, name: str, value: Any) -> Any:
     return value
 
 
-async def check_all(cases: list[dict[str, Any]], **options: Any) -> dict[str, str]:
-    """Name to what is wrong, for a batch."""
+async def check_all(cases: list[dict[str, Any]], **options: Any) -> dict[str, dict[str, Any]]:
+    """Name to the outcome of `check`, for a batch."""
     return {case["name"]: await check(case, **options) for case in cases}
