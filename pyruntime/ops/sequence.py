@@ -36,12 +36,12 @@ class SequenceConstruct(Op):
 
 @op("SequenceEmpty", opsets=range(11, LATEST + 1))
 class SequenceEmpty(Op):
-    """A sequence of no tensors. dtype: a TensorProto code, default float."""
+    """A sequence of no tensors. dtype: a TensorProto code, float where it is absent."""
 
-    dtype: int = DType.FLOAT.code
+    dtype: int | None = None
 
     def infer(self) -> tuple[ValueType, ...]:
-        return (SequenceType(DType.from_code(self.dtype)),)
+        return (SequenceType(DType.FLOAT if self.dtype is None else DType.from_code(self.dtype)),)
 
     def evaluate(self) -> tuple[list[Array], ...]:
         return ([],)
