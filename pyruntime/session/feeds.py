@@ -190,6 +190,8 @@ _ML_DTYPES = {
     DType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
     DType.FLOAT8E8M0: "float8_e8m0fnu",
     DType.FLOAT4E2M1: "float4_e2m1fn",
+    DType.FLOAT6E2M3: "float6_e2m3fn",
+    DType.FLOAT6E3M2: "float6_e3m2fn",
     DType.INT4: "int4",
     DType.UINT4: "uint4",
     DType.INT2: "int2",
