@@ -73,9 +73,7 @@ class _Builder:
     def _assign(self, placed: Placed) -> None:
         op = placed.node.op
         where = "none" if placed.where == "forward" else placed.where
-        self.assignments.append(
-            Assignment(placed.node.name, op.title, op.domain, where, placed.reason, placed.kernels)
-        )
+        self.assignments.append(Assignment(placed.node.name, op.title, op.domain, where, placed.reason, placed.kernels))
 
     def _segment(self) -> _Segment:
         """The GPU segment being filled."""

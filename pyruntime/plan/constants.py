@@ -1,7 +1,7 @@
 """Large static values, computed on the GPU when a model is loaded.
 
-A static value could be folded on the host, but then its inputs have to come into Python's memory: a transposed weight of
-100 MB would cost twice that, in a browser out of 4 GB. Values above `HEAVY` bytes whose operators have kernels are
+A static value could be folded on the host, but then its inputs have to come into Python's memory: a transposed weight
+of 100 MB would cost twice that, in a browser out of 4 GB. Values above `HEAVY` bytes whose operators have kernels are
 computed once, by a plan of their own, and stay on the GPU.
 """
 

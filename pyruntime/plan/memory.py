@@ -2,18 +2,27 @@
 
 Values are placed offline, since all lifetimes are known: a storage gets the lowest gap among the storages alive with it
 that fits best (offset assignment as dynamic storage allocation; greedy by size as in Pisarchyk and Lee, 2020). Several
-orders are tried and the smallest arena is kept.
+orders are tried and the smallest arena is kept; where that is not close to the lower bound, orders with random weights
+(of a fixed seed) follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 
 __all__ = ["ALIGNMENT", "MemoryReport", "Storage", "pack"]
 
 ALIGNMENT = 256
 """Bytes: WebGPU's strictest minStorageBufferOffsetAlignment."""
+
+
+SHAKES = 32
+"""Orders by size with random weights that are tried where the first ones stay away from the lower bound."""
+
+CLOSE = 1.02
+"""Arena over lower bound that is good enough."""
 
 
 @dataclass(slots=True)
@@ -78,24 +87,60 @@ def pack(storages: Sequence[Storage], capacity: int) -> list[int]:
         capacity: largest size of one arena; a storage alone may exceed it (the caller refuses that with numbers).
     """
     bound = lower_bound(storages)
-    orders: tuple[Callable[[Storage], tuple[int, ...]], ...] = (
-        lambda s: (-s.nbytes, s.first),
-        lambda s: (-s.nbytes * (s.last - s.first + 1), s.first),
-        lambda s: (s.first, -s.nbytes),
-        lambda s: (s.first - s.last, -s.nbytes),
-    )
     best: tuple[int, list[int], list[tuple[int, int]]] | None = None
-    for order in orders:
-        sizes = _place(sorted(storages, key=order), capacity)
-        total = sum(sizes)
-        if best is None or total < best[0]:
-            best = total, sizes, [(s.arena, s.offset) for s in storages]
-        if total <= bound:
+    for ordered in _orders(storages):
+        best = _better(best, storages, ordered, capacity)
+        if best[0] <= bound:
             break
     assert best is not None
-    for storage, (arena, offset) in zip(storages, best[2], strict=True):
-        storage.arena, storage.offset = arena, offset
+    shake = Random(0)
+    for _ in range(SHAKES):
+        if best[0] <= bound * CLOSE:
+            break
+        weight = {id(s): 1 + shake.random() * shake.choice((0.3, 1, 3)) for s in storages}
+        shaken = sorted(storages, key=lambda s: (-s.nbytes * weight[id(s)], s.first))
+        best = _better(best, storages, shaken, capacity)
+    _assign(storages, best[2])
     return best[1]
+
+
+def _orders(storages: Sequence[Storage]) -> Iterator[list[Storage]]:
+    """Orders to place storages in, the one that is usually best first."""
+    yield sorted(storages, key=lambda s: (-s.nbytes, s.first))
+    yield _by_breadth(storages)
+    yield sorted(storages, key=lambda s: (-s.nbytes * (s.last - s.first + 1), s.first))
+    yield sorted(storages, key=lambda s: (s.first, -s.nbytes))
+    yield sorted(storages, key=lambda s: (s.first - s.last, -s.nbytes))
+
+
+def _by_breadth(storages: Sequence[Storage]) -> list[Storage]:
+    """The storages of the step with the most live bytes first, then those of the next, ..."""
+    steps: dict[int, int] = {}
+    for storage in storages:
+        for step in range(storage.first, storage.last + 1):
+            steps[step] = steps.get(step, 0) + storage.nbytes
+    rank = {step: i for i, step in enumerate(sorted(steps, key=lambda t: -steps[t]))}
+    widest = {id(s): min(rank[t] for t in range(s.first, s.last + 1)) for s in storages}
+    return sorted(storages, key=lambda s: (widest[id(s)], -s.nbytes))
+
+
+def _better(
+    best: tuple[int, list[int], list[tuple[int, int]]] | None,
+    storages: Sequence[Storage],
+    ordered: Sequence[Storage],
+    capacity: int,
+) -> tuple[int, list[int], list[tuple[int, int]]]:
+    """The placement in this order if it is smaller than `best`, else `best`."""
+    sizes = _place(ordered, capacity)
+    total = sum(sizes)
+    if best is not None and total >= best[0]:
+        return best
+    return total, sizes, [(s.arena, s.offset) for s in storages]
+
+
+def _assign(storages: Sequence[Storage], places: Sequence[tuple[int, int]]) -> None:
+    for storage, (arena, offset) in zip(storages, places, strict=True):
+        storage.arena, storage.offset = arena, offset
 
 
 def _place(ordered: Sequence[Storage], capacity: int) -> list[int]:
