@@ -125,7 +125,7 @@ class Gpu:
     def run(
         self, dispatches: Sequence[Dispatch], inputs: Sequence[Array | None], types: Sequence[Any], outs: Sequence[Any]
     ) -> list[Array]:
-        """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs`.
+        """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs` but None.
 
         Output memory is poisoned first, so an element nobody wrote shows.
 
@@ -142,7 +142,9 @@ class Gpu:
                 data = None
                 if operand.role is Role.INPUT:
                     whole = types[operand.index]
-                    data = encode(inputs[operand.index], whole.dtype).tobytes()
+                    array = inputs[operand.index]
+                    assert array is not None
+                    data = encode(array, whole.dtype).tobytes()
                 elif operand.role is Role.CONSTANT:
                     assert operand.data is not None
                     data = bytes(operand.data.raw())
@@ -156,7 +158,8 @@ class Gpu:
 
         steps = []
         for dispatch in legalize(self.target, [d for d in dispatches if not d.is_empty]):
-            bound, shared = [], []
+            bound: list[int] = []
+            shared: list[int] = []
             for operand in dispatch.operands:
                 index = slot(operand)
                 shared.append(bound.index(index) if index in bound else len(bound))
@@ -166,11 +169,12 @@ class Gpu:
             params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
             source = dispatch.kernel.wgsl(tuple(first))
             steps.append({"source": source, "bound": bound, "params": params, "grid": list(dispatch.grid)})
-        wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in enumerate(outs)]
+        named = [(i, t) for i, t in enumerate(outs) if t is not None]
+        wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in named]
         answer = self._page.evaluate(_SCRIPT, {"buffers": buffers, "steps": steps, "reads": wanted})
         assert "errors" not in answer, "\n".join(answer["errors"])
         raws = [np.frombuffer(base64.b64decode(text), np.uint8) for text in answer["outputs"]]
-        return [decode(raw[: t.nbytes], t.dtype, t.shape) for raw, t in zip(raws, outs, strict=True)]
+        return [decode(raw[: t.nbytes], t.dtype, t.shape) for raw, (_, t) in zip(raws, named, strict=True)]
 
 
 class _Empty(http.server.BaseHTTPRequestHandler):

@@ -28,6 +28,11 @@ class Operator(Protocol):
         """The operator set; empty for ai.onnx."""
         ...
 
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTensor:

@@ -116,7 +116,7 @@ class FusedElementwise(Op):
                 return None
             present = [(i, k) for i, k in zip(step.inputs, kinds, strict=True) if i is not None]
             arguments = [f"{n}: {k.dtype.compute}" for n, (_, k) in zip(expression.names, present, strict=True)]
-            values = []
+            values: list[str] = []
             for i, _ in present:
                 if isinstance(i, Number):
                     values.append(f"s{number}_{len(values)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib import import_module, resources
+from typing import Any
 
 from pyruntime.errors import NotImplemented
 from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
 
-__all__ = ["find", "names", "op_class"]
+__all__ = ["find", "names", "newest", "op_class"]
 
 _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
 
@@ -44,6 +45,13 @@ def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
         if opset in cls.opsets:
             return cls
     return None
+
+
+def newest(op_type: str, **attributes: Any) -> Op:
+    """The ai.onnx operator at its newest opset: what passes write. Raises NotImplemented, TypeError."""
+    make: Any = op_class(op_type, "", LATEST)
+    made: Op = make(**attributes)
+    return made
 
 
 def op_class(op_type: str, domain: str, opset: int) -> type[Op]:

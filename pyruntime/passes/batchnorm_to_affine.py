@@ -12,8 +12,7 @@ import numpy as np
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import LATEST
-from pyruntime.ops.registry import op_class
+from pyruntime.ops.registry import newest
 
 __all__ = ["run"]
 
@@ -48,7 +47,7 @@ def _affine(graph: TypedGraph, node: Node) -> list[Node] | None:
     ]
     product = graph.fresh(f"{node.outputs[0]}.product")
     graph.types[product] = x.with_shape(*x.shape)
-    mul, add = op_class("Mul", "", LATEST)(), op_class("Add", "", LATEST)()
+    mul, add = newest("Mul"), newest("Add")
     return [
         Node(mul, (node.inputs[0], names[0]), (product,), node.name),
         Node(add, (product, names[1]), (node.outputs[0],), node.name),

@@ -73,13 +73,14 @@ def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
     if any(node.outputs[1:]):
         return False
     types = [graph.types[n] if n else None for n in node.inputs]
-    if not all(t is None or (isinstance(t, TensorType) and t.dtype.compute) for t in types):
+    dtypes = [t.dtype if isinstance(t, TensorType) else None for t in types]
+    if not all(t is None or (d is not None and d.compute) for t, d in zip(types, dtypes, strict=True)):
         return False
     if not fusible(graph.tensor(node.outputs[0]).dtype):
         return False
     if isinstance(node.op, FusedElementwise):
         return True
-    return node.op.alias(*types) is None and node.op.expression(*(t and t.dtype for t in types)) is not None  # type: ignore[union-attr]
+    return node.op.alias(*types) is None and node.op.expression(*dtypes) is not None
 
 
 def as_chain(graph: TypedGraph, node: Node) -> Node:

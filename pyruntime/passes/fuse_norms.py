@@ -15,8 +15,7 @@ import numpy as np
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import LATEST
-from pyruntime.ops.registry import op_class
+from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -114,6 +113,6 @@ def _with_weights(
     if not weight:
         weight = graph.add_constant(np.ones(kind.shape[-1:], kind.dtype.numpy), kind.dtype, f"{x}.ones")
     name = "LayerNormalization" if centred else "RMSNormalization"
-    op = op_class(name, "", LATEST)(axis=-1, epsilon=epsilon)
+    op = newest(name, axis=-1, epsilon=epsilon)
     inputs = (x, weight, bias) if bias else (x, weight)
     return last, Node(op, inputs, last.outputs, last.name)

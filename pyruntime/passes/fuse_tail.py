@@ -12,10 +12,9 @@ from typing import Any
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.tail import Access, classify
-from pyruntime.ops.base import LATEST
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise, Source, Step
-from pyruntime.ops.registry import op_class
+from pyruntime.ops.registry import newest
 from pyruntime.ops.with_tail import WithTail
 from pyruntime.passes.fuse_elementwise import as_chain
 
@@ -106,7 +105,7 @@ def _add_first(
     chain: FusedElementwise, node: Node, result: str, others: list[str], added: str
 ) -> tuple[FusedElementwise, list[str]]:
     """The chain behind an addition of `added` to the result."""
-    add: Any = op_class("Add", "", LATEST)
+    add: Any = newest("Add")
     others = list(dict.fromkeys([added, *others]))
     order = [result, *others]
 
@@ -118,4 +117,4 @@ def _add_first(
         return -1 if node.inputs[i] == result else order.index(node.inputs[i])
 
     steps = [Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps]
-    return FusedElementwise(steps=(Step(add(), (0, 1)), *steps)), others
+    return FusedElementwise(steps=(Step(add, (0, 1)), *steps)), others

@@ -14,8 +14,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import LATEST
-from pyruntime.ops.registry import op_class
+from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -83,12 +82,12 @@ def _merged(graph: TypedGraph, projections: Sequence[_Projection]) -> list[Node]
         biases = [p.bias or _zeros(graph, w, y) for p, w in zip(projections, widths, strict=True)]
         bias = _join(graph, biases, 0, (sum(widths),))
         biased = _value(graph, f"{first.outputs[0]}.biased", (*y.shape[:-1], sum(widths)), y)
-        add = op_class("Add", "", LATEST)()
+        add = newest("Add")
         nodes += [bias, Node(add, (wide, bias.outputs[0]), (biased,), f"{first.name}.bias")]
         wide = biased
     sizes = graph.add_constant(np.array(widths, np.int64), DType.INT64, f"{wide}.sizes")
     results = tuple(p.result for p in projections)
-    split = op_class("Split", "", LATEST)(axis=y.rank - 1, present=(True,) * len(results))
+    split = newest("Split", axis=y.rank - 1, present=(True,) * len(results))
     return [*nodes, Node(split, (wide, sizes), results, f"{first.name}.split")]
 
 
@@ -110,4 +109,4 @@ def _join(graph: TypedGraph, names: Sequence[str], axis: int, shape: tuple[int, 
         kinds[0].dtype, shape, lambda: np.concatenate([k.value() for k in kinds], axis=axis), result
     )
     graph.static.add(result)
-    return Node(op_class("Concat", "", LATEST)(axis=axis), tuple(names), (result,), result)
+    return Node(newest("Concat", axis=axis), tuple(names), (result,), result)

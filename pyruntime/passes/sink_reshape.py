@@ -12,9 +12,8 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import LATEST
 from pyruntime.ops.elementwise import Elementwise
-from pyruntime.ops.registry import op_class
+from pyruntime.ops.registry import newest
 
 __all__ = ["run"]
 
@@ -97,4 +96,4 @@ def _reshape(graph: TypedGraph, source: str, result: str, shape: tuple[int, ...]
     kind = graph.tensor(source)
     if result not in graph.types:
         graph.types[result] = TensorType(kind.dtype, shape, None, result)
-    return Node(op_class("Reshape", "", LATEST)(), (source, wanted), (result,), result)
+    return Node(newest("Reshape"), (source, wanted), (result,), result)
