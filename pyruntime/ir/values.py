@@ -26,7 +26,10 @@ __all__ = ["conform", "declared_element", "element_of", "known", "of_element"]
 
 def known(type: ValueType, value: Any, name: str | None = None) -> ValueType:
     """`type` with its value, already in carrier form; `name` too where it is given."""
-    return replace(type, source=lambda: value, name=type.name if name is None else name)
+    called = type.name if name is None else name
+    if isinstance(type, TensorType):  # what `replace` does, several times faster
+        return TensorType(type.dtype, type.shape, lambda: value, called)
+    return replace(type, source=lambda: value, name=called)
 
 
 def element_of(type: ValueType) -> Element:

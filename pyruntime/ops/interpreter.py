@@ -61,7 +61,9 @@ class RunContext:
     def deeper(self) -> RunContext:
         """The context of a body. Raises RuntimeException beyond the depth limit."""
         if self.depth >= self.limits.depth:
-            raise errors.RuntimeException(f"expected at most {self.limits.depth} bodies within bodies (limit `depth`)")
+            raise errors.RuntimeException(
+                f"expected at most {self.limits.depth} bodies within bodies (limit `body_depth`; raise it in SessionOptions.limits)"
+            )
         return replace(self, depth=self.depth + 1)
 
 
@@ -94,15 +96,20 @@ def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> Iterator[Non
         yield
     except ValueNeeded:
         raise
-    except errors.OrtError as error:
-        raise type(error)(f"{_where(node)}: {error}") from error
-    except MemoryError as error:
-        raise errors.OutOfMemory(f"{_where(node)}: no memory for the result; inputs {_listed(inputs)}") from error
-    except NotImplementedError as error:
-        raise errors.NotImplemented(f"{_where(node)}: {error} is not implemented") from error
     except Exception as error:
-        got = f"{error.__class__.__name__}: {error}" if str(error) else error.__class__.__name__
-        raise errors.RuntimeException(f"{_where(node)}: {got}; inputs {_listed(inputs)}") from error
+        raise _located(error, node, inputs) from error
+
+
+def _located(error: Exception, node: Node, inputs: Sequence[ValueType | None]) -> errors.OrtError:
+    where = _where(node)
+    if isinstance(error, errors.OrtError):
+        return type(error)(f"{where}: {error}")
+    if isinstance(error, MemoryError):
+        return errors.OutOfMemory(f"{where}: no memory for the result; inputs {_listed(inputs)}")
+    if isinstance(error, NotImplementedError):
+        return errors.NotImplemented(f"{where}: {error} is not implemented")
+    got = f"{error.__class__.__name__}: {error}" if str(error) else error.__class__.__name__
+    return errors.RuntimeException(f"{where}: {got}; inputs {_listed(inputs)}")
 
 
 def _where(node: Node) -> str:
@@ -128,7 +135,9 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
     nbytes = sum(t.nbytes for t in types if isinstance(t, TensorType))
     limit = current().limits.node_bytes
     if nbytes > limit:
-        raise errors.OutOfMemory(f"expected outputs of at most {limit} bytes (limit `node_bytes`), got {nbytes}")
+        raise errors.OutOfMemory(
+            f"expected outputs of at most {limit} bytes (limit `node_bytes`; raise it in SessionOptions.limits), got {nbytes}"
+        )
     values = op.evaluate_typed(inputs, *(None if x is None else x.value() for x in inputs))
     if len(values) > len(types):
         raise errors.RuntimeException(f"infer gave {len(types)} outputs, evaluate {len(values)}")
@@ -185,24 +194,27 @@ class Program:
         """
         context = current()
         values: dict[str, ValueType] = {**self._constants, **feeds}
-        for step in self._steps:
-            if context.check is not None:
-                context.check()
-            began = time.perf_counter()
-            made = self._apply(step.node, values)
-            if context.on_node is not None:
-                context.on_node(step.node, made, time.perf_counter() - began)
-            for name, value in zip(step.node.outputs, made, strict=False):
-                if name and value is not None:
-                    values[name] = replace(value, name=name)
-            for name in step.release:
-                values.pop(name, None)
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                if context.check is not None:
+                    context.check()
+                began = time.perf_counter()
+                made = self._apply(step.node, values)
+                if context.on_node is not None:
+                    context.on_node(step.node, made, time.perf_counter() - began)
+                for name, value in zip(step.node.outputs, made, strict=False):
+                    if name and value is not None:
+                        values[name] = value
+                for name in step.release:
+                    values.pop(name, None)
         return {name: self._lookup(values, name, "an output") for name in self.outputs}
 
     def _apply(self, node: Node, values: Values) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]
-        with located(node, inputs), np.errstate(all="ignore"):
+        try:
             return execute(cast(Op, node.op), *inputs)
+        except Exception as error:
+            raise _located(error, node, inputs) from error
 
     def _lookup(self, values: Values, name: str, role: str) -> ValueType:
         found = values.get(name)
