@@ -1,0 +1,69 @@
+"""LSTM, GRU, RNN on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from e2e.gpu import Gpu
+from pyruntime.kernels import recurrent
+from tests.harness import check_case, make_op, run_op
+from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
+from tests.ops.test_recurrent import NAMES
+from tests.oracle import node_of
+
+
+def _same(gpu: Gpu, case: str, dtype: Any = np.float32, tolerance: float = 2e-5, **sizes: int) -> None:
+    """The GPU's outputs are the host's."""
+    name, attributes, inputs = inputs_of(case, **sizes)
+    inputs = [x.astype(dtype) if x is not None and x.dtype == np.float32 else x for x in inputs]
+    if sizes.get("layout"):
+        attributes["layout"] = 1
+    op = make_op(node_of(name, inputs, OUTPUTS[name], **attributes), {"": 22})
+    for host, device in zip(run_op(op, inputs), run_op(op, inputs, gpu), strict=True):
+        assert device.dtype == host.dtype
+        np.testing.assert_allclose(device, host, tolerance, tolerance)
+
+
+def test_recurrent__onnx_cases__expected_outputs(gpu: Gpu) -> None:
+    for name in NAMES:
+        check_case(name, gpu)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recurrent__one_loop__as_host(gpu: Gpu, case: str) -> None:
+    _same(gpu, case)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "gru-late", "rnn-reverse"])
+def test_recurrent__step_by_step__as_host(gpu: Gpu, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "LOOPED", 0)
+    _same(gpu, case, units=40)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all"])
+def test_recurrent__loop_in_parts__as_host(gpu: Gpu, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "LONGEST", 1 << 15)
+    _same(gpu, case, units=50, time=7)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-late", "rnn-all"])
+def test_recurrent__batch_first__as_host(gpu: Gpu, case: str) -> None:
+    _same(gpu, case, layout=1)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "rnn-all"])
+def test_recurrent__half__as_host(gpu: Gpu, case: str) -> None:
+    _same(gpu, case, np.float16, 2e-3)
+    _same(gpu, case, ml_dtypes.bfloat16, 1e-2)
+
+
+def test_lstm__only_the_last_cell_wanted__as_host(gpu: Gpu) -> None:
+    name, attributes, inputs = inputs_of("lstm-all")
+    node = node_of(name, inputs, 3, **attributes)
+    node.output[:] = ["", "", "c"]
+    op = make_op(node, {"": 14})
+    np.testing.assert_allclose(run_op(op, inputs, gpu)[0], run_op(op, inputs)[2], 2e-5, 2e-5)

@@ -1,0 +1,199 @@
+// Steps of a recurrent layer: one unit's gates are its share of xw (input times W, biases added) plus h(t-1) times R.
+//
+//   LSTM  c = f(zf) * c + f(zi) * g(zc), h = f(zo) * act_h(c); zi, zf see P * c before, zo P * c after
+//   GRU   h = (1 - f(zz)) * g(zh) + f(zz) * h; the reset gate multiplies h R + its bias or, RESET_FIRST, h before R
+//   RNN   h = f(z)
+//
+// A workgroup makes UNITS units of one batch entry and direction, or, LOOP, all of them in turn, and all `steps`
+// steps; SHARES invocations a unit split the sum over h. State lives in `hs` [step + 1, direction, batch, unit], slot 0
+// being the initial one, so that what a step reads no workgroup writes. Sequences end at `lens`. A GRU that resets first
+// takes two phases: gates z and r, then, with r * h in `reset`, the candidate. CLIP bounds the gates' inputs.
+//#tensors xw, rt, peephole, bias, lens -> hs, cell, update, reset
+//#variants LSTM=1,GATES=4,LOOP=1,LENS=1,PEEPHOLE=1,CLIP=1 lens=int32 | LSTM=1,GATES=4,INPUT_FORGET=1
+//#variants GRU=1,GATES=3,BIAS=1 | GRU=1,RESET_FIRST=1,GATES=2 | GRU=1,RESET_FIRST=1,GATES=2,LOOP=1 | RNN=1
+const UNITS: u32 = 32u;
+const SHARES: u32 = 8u;
+const GATES: u32 = 1u;
+
+struct Params {
+  times: u32,
+  directions: u32,
+  batch: u32,
+  hidden: u32,
+  first: u32,
+  steps: u32,
+  blocks: u32,
+  groups: u32,
+  phase: u32,
+  xw_direction: u32,
+  xw_time: u32,
+  xw_batch: u32,
+  all_gates: u32,
+  reversed: u32,
+  clip: f32,
+}
+
+var<workgroup> parts: array<f32, UNITS * SHARES * GATES>;
+
+fn act_f(x: f32, d: u32) -> f32 { return sigmoid(x); }
+fn act_g(x: f32, d: u32) -> f32 { return hyperbolic_tangent(x); }
+fn act_h(x: f32, d: u32) -> f32 { return hyperbolic_tangent(x); }
+
+fn limited(x: f32) -> f32 {
+//#if CLIP
+  return clamp(x, -params.clip, params.clip);
+//#else
+  return x;
+//#endif
+}
+
+fn state_at(d: u32, slot: u32, b: u32) -> u32 {
+  return ((slot * params.directions + d) * params.batch + b) * params.hidden;
+}
+
+fn length_of(b: u32) -> u32 {
+//#if LENS
+  return u32(clamp(load_lens(b), 0i, i32(params.times)));
+//#else
+  return params.times;
+//#endif
+}
+
+// Sums of gates `gate` .. `gate + count - 1` of unit `j`, left in parts[lane] of share 0, GATES apart.
+fn multiply(d: u32, b: u32, h_at: u32, gate: u32, count: u32, j: u32, unit: u32, share: u32) {
+  var sums: array<f32, GATES>;
+  let row = params.all_gates * params.hidden;
+  let r_base = d * params.hidden * row + gate * params.hidden + min(j, params.hidden - 1u);
+  for (var k = share; k < params.hidden; k += SHARES) {
+//#if RESET_FIRST
+    var h = 0.0;
+    if (gate == 2u) { h = load_reset((d * params.batch + b) * params.hidden + k); } else { h = load_hs(h_at + k); }
+//#else
+    let h = load_hs(h_at + k);
+//#endif
+    let at = r_base + k * row;
+    for (var g = 0u; g < GATES; g++) {
+      if (g < count) { sums[g] += h * load_rt(at + g * params.hidden); }
+    }
+  }
+  for (var g = 0u; g < GATES; g++) { parts[(share * UNITS + unit) * GATES + g] = sums[g]; }
+  workgroupBarrier();
+  for (var width = SHARES / 2u; width > 0u; width >>= 1u) {
+    if (share < width) {
+      for (var g = 0u; g < GATES; g++) {
+        parts[(share * UNITS + unit) * GATES + g] += parts[((share + width) * UNITS + unit) * GATES + g];
+      }
+    }
+    workgroupBarrier();
+  }
+}
+
+// The sum of gate `g` as `multiply` left it.
+fn summed(unit: u32, g: u32) -> f32 {
+  return parts[unit * GATES + g];
+}
+
+// Unit `j` at step `s`: its gates are in workgroup memory.
+fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
+  let x_at = d * params.xw_direction + t * params.xw_time + b * params.xw_batch + j;
+  let own = (d * params.batch + b) * params.hidden + j;
+  let h_old = load_hs(state_at(d, s, b) + j);
+  let h_new = state_at(d, s + 1u, b) + j;
+//#if LSTM
+  let c_old = load_cell(own);
+  var zi = load_xw(x_at) + summed(unit, 0u);
+  var zo = load_xw(x_at + params.hidden) + summed(unit, 1u);
+  var zf = load_xw(x_at + 2u * params.hidden) + summed(unit, 2u);
+  let zc = load_xw(x_at + 3u * params.hidden) + summed(unit, 3u);
+//#if PEEPHOLE
+  let p_at = d * 3u * params.hidden + j;
+  zi += load_peephole(p_at) * c_old;
+  zf += load_peephole(p_at + 2u * params.hidden) * c_old;
+//#endif
+  let i = act_f(limited(zi), d);
+//#if INPUT_FORGET
+  let f = 1.0 - i;
+//#else
+  let f = act_f(limited(zf), d);
+//#endif
+  let c = f * c_old + i * act_g(limited(zc), d);
+//#if PEEPHOLE
+  zo += load_peephole(p_at + params.hidden) * c;
+//#endif
+  store_cell(own, c);
+  store_hs(h_new, act_f(limited(zo), d) * act_h(c, d));
+//#endif
+//#if RNN
+  store_hs(h_new, act_f(limited(load_xw(x_at) + summed(unit, 0u)), d));
+//#endif
+//#if GRU
+//#if RESET_FIRST
+  if (phase == 0u) {
+    store_update(own, act_f(limited(load_xw(x_at) + summed(unit, 0u)), d));
+    store_reset(own, h_old * act_f(limited(load_xw(x_at + params.hidden) + summed(unit, 1u)), d));
+    return;
+  }
+  let z = load_update(own);
+  let candidate = load_xw(x_at + 2u * params.hidden) + summed(unit, 0u);
+//#else
+  let z = act_f(limited(load_xw(x_at) + summed(unit, 0u)), d);
+  let r = act_f(limited(load_xw(x_at + params.hidden) + summed(unit, 1u)), d);
+  var late = summed(unit, 2u);
+//#if BIAS
+  late += load_bias((d * 6u + 5u) * params.hidden + j);
+//#endif
+  let candidate = load_xw(x_at + 2u * params.hidden) + r * late;
+//#endif
+  store_hs(h_new, (1.0 - z) * act_g(limited(candidate), d) + z * h_old);
+//#endif
+}
+
+@compute @workgroup_size(UNITS * SHARES)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let group = workgroup_index(wid, nwg);
+  if (group >= params.groups) { return; }
+  let unit = lane % UNITS;
+  let share = lane / UNITS;
+//#if LOOP
+  let place = group;
+//#else
+  let place = group / params.blocks;
+//#endif
+  let d = place / params.batch;
+  let b = place - d * params.batch;
+  let length = length_of(b);
+  let backward = ((params.reversed >> d) & 1u) == 1u;
+
+//#if LOOP
+  for (var s = params.first; s < params.first + params.steps; s++) {
+//#if RESET_FIRST
+    for (var phase = 0u; phase < 2u; phase++) {
+//#else
+    let phase = 0u;
+    {
+//#endif
+      for (var block = 0u; block < params.blocks; block++) {
+        let j = block * UNITS + unit;
+        multiply(d, b, state_at(d, s, b), phase * 2u, select(GATES, 1u, phase == 1u), j, unit, share);
+        if (share == 0u && j < params.hidden && s < length) {
+          step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, phase);
+        }
+        storageBarrier();
+        workgroupBarrier();
+      }
+    }
+  }
+//#else
+  let s = params.first;
+  let j = (group - place * params.blocks) * UNITS + unit;
+  let count = select(GATES, 1u, params.phase == 1u);
+  multiply(d, b, state_at(d, s, b), params.phase * 2u, count, j, unit, share);
+  if (share == 0u && j < params.hidden && s < length) {
+    step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, params.phase);
+  }
+//#endif
+}

@@ -1,0 +1,73 @@
+"""Recurrent layers to try: shared by the host's tests and the GPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+OUTPUTS = {"LSTM": 3, "GRU": 2, "RNN": 2}
+
+CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "lstm-forward": ("LSTM", {}, ("b",)),
+    "lstm-all": ("LSTM", {"direction": "bidirectional"}, ("b", "lens", "h0", "c0", "p")),
+    "lstm-reverse-clip": ("LSTM", {"direction": "reverse", "clip": 0.3}, ("b", "lens", "p")),
+    "lstm-coupled": ("LSTM", {"input_forget": 1}, ("b", "c0")),
+    "lstm-functions": (
+        "LSTM",
+        {"activations": ["HardSigmoid", "Elu", "Softsign"], "activation_alpha": [0.3, 0.7], "activation_beta": [0.4]},
+        ("b",),
+    ),
+    "gru-forward": ("GRU", {}, ("b",)),
+    "gru-all": ("GRU", {"direction": "bidirectional"}, ("b", "lens", "h0")),
+    "gru-late": ("GRU", {"direction": "bidirectional", "linear_before_reset": 1}, ("b", "lens", "h0")),
+    "gru-late-plain": ("GRU", {"linear_before_reset": 1}, ()),
+    "gru-functions": ("GRU", {"activations": ["Sigmoid", "LeakyRelu"], "activation_alpha": [0.2], "clip": 0.5}, ("b",)),
+    "rnn-forward": ("RNN", {}, ()),
+    "rnn-all": (
+        "RNN",
+        {"direction": "bidirectional", "activations": ["Tanh", "Affine"], "activation_alpha": [0.5]},
+        ("b", "lens", "h0"),
+    ),
+    "rnn-reverse": (
+        "RNN",
+        {"direction": "reverse", "activations": ["ScaledTanh"], "activation_alpha": [0.5], "activation_beta": [2.0]},
+        ("b",),
+    ),
+}
+"""Name to operator, attributes and the optional inputs given."""
+
+
+def inputs_of(
+    case: str, time: int = 5, batch: int = 3, width: int = 4, units: int = 6, layout: int = 0
+) -> tuple[str, dict[str, Any], list[Array | None]]:
+    """Operator, attributes and inputs of a case."""
+    name, attributes, given = CASES[case]
+    rng = np.random.default_rng(len(case))
+    D = 2 if attributes.get("direction") == "bidirectional" else 1
+    rows = GATES[name] * units
+
+    def random(*shape: int) -> Array:
+        return (rng.standard_normal(shape) * 0.5).astype(np.float32)
+
+    x, state = random(time, batch, width), (D, batch, units)
+    if layout:
+        x, state = x.swapaxes(0, 1), (batch, D, units)
+    lens = np.arange(batch, dtype=np.int32) % time + 1
+    lens[-1] = time
+    optional: dict[str, Array] = {
+        "b": random(D, 2 * rows),
+        "lens": lens,
+        "h0": random(*state),
+        "c0": random(*state),
+        "p": random(D, 3 * units),
+    }
+    order = ["b", "lens", "h0", "c0", "p"][: 5 if name == "LSTM" else 3]
+    extra = [optional[key] if key in given else None for key in order]
+    while extra and extra[-1] is None:
+        extra.pop()
+    weights = [random(D, rows, width), random(D, rows, units)]
+    return name, {"hidden_size": units, **attributes}, [np.ascontiguousarray(x), *weights, *extra]

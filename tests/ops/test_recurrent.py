@@ -1,0 +1,67 @@
+"""LSTM, GRU, RNN on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyruntime.errors import InvalidGraph
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.recurrent import GRU, LSTM, RNN
+from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
+from tests.oracle import check_against_ort, node_of
+
+NAMES = [n for n, c in node_tests().items() if (node := single_node(c)) is not None and node.op_type in OUTPUTS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recurrent__onnx_case__expected_output(name: str) -> None:
+    check_case(name)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("opset", [7, 14])
+def test_recurrent__case__as_onnxruntime(case: str, opset: int) -> None:
+    name, attributes, inputs = inputs_of(case)
+    check_against_ort(name, inputs, opset=opset, outputs=OUTPUTS[name], **attributes)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "rnn-all"])
+def test_recurrent__batch_first__the_same_transposed(case: str) -> None:
+    name, attributes, inputs = inputs_of(case)
+    plain = run_op(make_op(node_of(name, inputs, OUTPUTS[name], **attributes), {"": 14}), inputs)
+    name, attributes, swapped = inputs_of(case, layout=1)
+    for i in (5, 6):
+        if i < len(inputs):
+            swapped[i] = inputs[i].swapaxes(0, 1)  # type: ignore[union-attr]
+    op = make_op(node_of(name, swapped, OUTPUTS[name], layout=1, **attributes), {"": 14})
+    for first, second in zip(plain, run_op(op, swapped), strict=True):
+        order = (2, 0, 1, 3) if first.ndim == 4 else (1, 0, 2)
+        np.testing.assert_allclose(first.transpose(order), second, 1e-6, 1e-6)
+
+
+def test_lstm__empty_sequence__state_untouched() -> None:
+    name, attributes, inputs = inputs_of("lstm-all")
+    inputs[4] = np.array([0, 5, 2], np.int32)
+    y, h, c = run_op(make_op(node_of(name, inputs, 3, **attributes), {"": 14}), inputs)
+    assert not y[:, :, 0].any()
+    for state, initial in ((h, inputs[5]), (c, inputs[6])):
+        assert initial is not None
+        np.testing.assert_array_equal(state[:, 0], initial[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "message"),
+    [
+        (LSTM(), ((5, 2, 3), (1, 16, 3), (1, 12, 4)), "r of shape"),
+        (GRU(direction="sideways"), ((5, 2, 3), (1, 12, 3), (1, 12, 4)), "direction"),
+        (RNN(activations=("Wavy",)), ((5, 2, 3), (1, 4, 3), (1, 4, 4)), "activations"),
+        (GRU(activations=("Tanh",)), ((5, 2, 3), (1, 12, 3), (1, 12, 4)), "2 activations"),
+        (RNN(), ((5, 2, 3), (1, 4, 3), (1, 4, 4), (1, 4)), "b of shape"),
+        (RNN(hidden_size=5), ((5, 2, 3), (1, 4, 3), (1, 4, 4)), "5 units"),
+    ],
+)
+def test_recurrent__malformed__invalid_graph(op: RNN, shapes: tuple[tuple[int, ...], ...], message: str) -> None:
+    with pytest.raises(InvalidGraph, match=message):
+        op.infer(*(TensorType(DType.FLOAT, s) for s in shapes))
