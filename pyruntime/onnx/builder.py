@@ -170,7 +170,7 @@ class GraphBuilder:
         if self._nodes > self._limits.nodes:
             raise Fail(
                 f"the model has more than {self._limits.nodes} nodes, with its functions inlined; "
-                "raise the limit `nodes` if it is trusted"
+                "raise the limit `nodes` (SessionOptions.limits) if it is trusted"
             )
 
     def _input(self, frame: Frame, name: str) -> str:

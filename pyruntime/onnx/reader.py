@@ -39,7 +39,10 @@ def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits
     """
     source, limits = as_source(source), limits or Limits()
     if source.size > limits.nbytes:
-        raise Fail(f"the model has {source.size} bytes, the limit is {limits.nbytes}; raise `nbytes` if it is trusted")
+        raise Fail(
+            f"the model has {source.size} bytes, the limit is {limits.nbytes}; "
+            "raise the limit `model_bytes` (SessionOptions.limits) if it is trusted"
+        )
     head = bytes(source.window(0, min(_HEAD, source.size))[0][:_HEAD])
     _refuse_other_formats(head)
     try:

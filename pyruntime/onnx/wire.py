@@ -360,7 +360,7 @@ class Parser:
         if self._budget < 0:
             raise InvalidProtobuf(
                 f"the model holds more than {self._limits.messages} messages (nodes, tensors, types ...); "
-                "raise the limit `messages` if it is trusted"
+                "raise the limit `messages` (SessionOptions.limits) if it is trusted"
             )
 
     def _begin(self, message: Message, depth: int) -> list[Any]:
@@ -369,7 +369,7 @@ class Parser:
         if depth > self._limits.depth:
             raise InvalidProtobuf(
                 f"messages are nested more than {self._limits.depth} deep (at {message.name}); "
-                "raise the limit `depth` if the model is trusted"
+                "raise the limit `nesting` (SessionOptions.limits) if the model is trusted"
             )
         return message.defaults.copy()
 

@@ -62,7 +62,7 @@ class RunContext:
         """The context of a body. Raises RuntimeException beyond the depth limit."""
         if self.depth >= self.limits.depth:
             raise errors.RuntimeException(
-                f"expected at most {self.limits.depth} bodies within bodies (limit `body_depth`; raise it in SessionOptions.limits)"
+                f"expected at most {self.limits.depth} bodies within bodies (limit `body_depth`)"
             )
         return replace(self, depth=self.depth + 1)
 
@@ -136,7 +136,7 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
     limit = current().limits.node_bytes
     if nbytes > limit:
         raise errors.OutOfMemory(
-            f"expected outputs of at most {limit} bytes (limit `node_bytes`; raise it in SessionOptions.limits), got {nbytes}"
+            f"expected outputs of at most {limit} bytes (limit `node_bytes`, see SessionOptions.limits), got {nbytes}"
         )
     values = op.evaluate_typed(inputs, *(None if x is None else x.value() for x in inputs))
     if len(values) > len(types):

@@ -50,4 +50,6 @@ class Loop(BodyOp):
         if context.check is not None:
             context.check()
         if trip >= context.limits.loop_trips:
-            raise errors.RuntimeException(f"Loop: expected at most {trip} trips (limit `loop_trips`), got more")
+            raise errors.RuntimeException(
+                f"Loop: expected at most {trip} trips (limit `loop_trips`), got more; raise it in SessionOptions.limits"
+            )

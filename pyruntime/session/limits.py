@@ -1,0 +1,111 @@
+"""What a session may use: limits that are on by default and can be set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from pyruntime.errors import Fail, InvalidArgument, OutOfMemory
+from pyruntime.onnx.reader import Limits as ReaderLimits
+from pyruntime.ops.interpreter import Limits as HostLimits
+
+__all__ = ["PREFIX", "ResourceLimits", "deadline"]
+
+PREFIX = "pyruntime.limits."
+"""Config entries of this prefix and a field's name set the field."""
+
+_MIB, _GIB = 1 << 20, 1 << 30
+
+
+@dataclass(slots=True)
+class ResourceLimits:
+    """Limits of a session: `SessionOptions.limits`, or config entries 'pyruntime.limits.NAME'.
+
+    Attributes:
+        model_bytes: size of the model file, without external data.
+        messages: nodes, attributes, tensors, types and other messages in the file.
+        nesting: messages within messages; a subgraph takes three.
+        nodes: of the graph and its subgraphs, functions inlined.
+        gpu_bytes: what weights and plans of the session take on the GPU, predicted before it is allocated.
+        node_bytes: outputs of one node that runs on the host.
+        loop_trips: trips of one Loop.
+        body_depth: bodies of control flow within bodies, while they run.
+        run_seconds: wall time of a run; seen between nodes, loop trips and submissions to the GPU.
+        cached_plans: input signatures whose plans are kept; the one not used for longest goes first.
+    """
+
+    model_bytes: int = 64 * _GIB
+    messages: int = 500_000
+    nesting: int = 100
+    nodes: int = 200_000
+    gpu_bytes: int = 8 * _GIB
+    node_bytes: int = 2 * _GIB
+    loop_trips: int = 1_000_000
+    body_depth: int = 64
+    run_seconds: float = 600.0
+    cached_plans: int = 16
+
+    def merged(self, entries: Mapping[str, str]) -> ResourceLimits:
+        """These limits with the config entries that set some.
+
+        Raises:
+            InvalidArgument: an entry names no limit, or a limit is not a positive number.
+        """
+        known = {f.name for f in fields(self)}
+        given: dict[str, float] = {}
+        for key, value in entries.items():
+            if not key.startswith(PREFIX):
+                continue
+            name = key.removeprefix(PREFIX)
+            if name not in known:
+                raise InvalidArgument(f"config entry '{key}': the limits are {', '.join(sorted(known))}")
+            try:
+                given[name] = float(value) if name == "run_seconds" else int(value)
+            except ValueError:
+                raise InvalidArgument(f"config entry '{key}': expected a number, got {value!r}") from None
+        merged = replace(self, **given)  # type: ignore[arg-type]
+        for field in fields(merged):
+            value = getattr(merged, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise InvalidArgument(f"limit `{field.name}`: expected a number above 0, got {value!r}")
+        return merged
+
+    @property
+    def reader(self) -> ReaderLimits:
+        """What the reader and the importer take."""
+        return ReaderLimits(self.model_bytes, self.messages, self.nesting, self.nodes)
+
+    @property
+    def host(self) -> HostLimits:
+        """What the interpreter takes."""
+        return HostLimits(self.loop_trips, self.node_bytes, self.body_depth)
+
+    def check_gpu(self, needed: int, held: int) -> None:
+        """Refuse `needed` more bytes on the GPU where the session holds `held`. Raises OutOfMemory."""
+        if needed + held > self.gpu_bytes:
+            raise OutOfMemory(
+                f"these input shapes need {needed:,} bytes on the GPU and the session holds {held:,}; the limit "
+                f"`gpu_bytes` is {self.gpu_bytes:,}. {how_to_raise('gpu_bytes')}, use smaller inputs, or the "
+                "CPUExecutionProvider"
+            )
+
+
+def how_to_raise(name: str) -> str:
+    """What to do where limit `name` is too low."""
+    return f"Raise it with `options.limits.{name} = ...` or the config entry '{PREFIX}{name}'"
+
+
+def deadline(seconds: float, terminated: Callable[[], bool], released: Callable[[], bool]) -> Callable[[], None]:
+    """A check that ends a run: when it took longer than `seconds`, was terminated, or lost its session. Raises Fail."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if terminated():
+            raise Fail("the run was ended by RunOptions.terminate")
+        if released():
+            raise Fail("the run was ended: its session was released")
+        if time.monotonic() > end:
+            raise Fail(f"the run took more than {seconds:g} s, the limit `run_seconds`. {how_to_raise('run_seconds')}")
+
+    return check
