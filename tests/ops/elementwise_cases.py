@@ -79,7 +79,27 @@ FAMILY = {
     *("Pow", "QuantizeLinear", "Sub", "Sum", "Where", "Xor"),
 }
 
-SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 2.5, 3.5, -2.5, 0.1, -0.1, 6e-3, 88.5, -88.5, 1e30]
+SPECIAL = [
+    0.0,
+    -0.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    -np.nan,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.5,
+    3.5,
+    -2.5,
+    0.1,
+    -0.1,
+    6e-3,
+    88.5,
+    -88.5,
+    1e30,
+]
 
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")

@@ -59,10 +59,9 @@ def test_cast__every_pair__as_numpy_and_ml_dtypes(source: DType, to: DType) -> N
 
 @pytest.mark.parametrize("to", [d for d in INTEGERS if d.bits >= 8], ids=lambda d: d.onnx_name)
 def test_cast__float_out_of_range__as_onnxruntime(to: DType) -> None:
-    # From 16 elements on both onnxruntime's and NumPy's loops are vectorised; their tails differ from these in NaN.
-    x = samples(DType.FLOAT)[: len(samples(DType.FLOAT)) // 16 * 16]
-    if to is DType.UINT32:
-        x = x[~np.isnan(x)][: len(x) // 16 * 16]
+    # onnxruntime's vectorised loop is the contract; its tail, and uint32 of NaN, differ from it.
+    x = samples(DType.FLOAT)
+    x = np.resize(x[~np.isnan(x)] if to is DType.UINT32 else x, 512)
     check_against_ort("Cast", [x], opset=13, to=to.code)
 
 
