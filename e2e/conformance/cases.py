@@ -40,7 +40,8 @@ class Case:
     @property
     def nbytes(self) -> int:
         """Size of the model and its tensors."""
-        return len(self.model) + sum(_nbytes(v) for inputs, outputs in self.data_sets for v in (*inputs.values(), *outputs))
+        tensors = [v for inputs, outputs in self.data_sets for v in (*inputs.values(), *outputs)]
+        return len(self.model) + sum(map(_nbytes, tensors))
 
     def message(self) -> dict[str, Any]:
         """What `runner.check` takes."""
@@ -109,7 +110,7 @@ def _proto(path: Path, kind: onnx.TypeProto) -> Any:
 def model_cases(kind: str) -> Iterator[Case]:
     """The cases of one set of model files."""
     for case in load_model_tests(kind=kind):
-        folder = Path(case.model_dir)
+        folder = Path(str(case.model_dir))
         model = onnx.load(folder / "model.onnx")
         initialized = {t.name for t in model.graph.initializer}
         inputs = [v for v in model.graph.input if v.name not in initialized]

@@ -1,7 +1,7 @@
 """Known failures: strict lists with a reason each, one TOML file per suite.
 
-A case that fails and is not listed fails the run; so does a listed case that passes, unless it passes by chance, or that
-is no case of the suite.
+A case that fails and is not listed fails the run. So do a listed case that passes, unless by chance, and a listed name
+that is no case.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def known_failures(suite: str) -> Mapping[str, Known]:
 
 
 def verdict(results: Mapping[str, str], known: Mapping[str, Known]) -> str:
-    """What is new in `results` (case name to what is wrong, or nothing) against the list; nothing where all is as listed."""
+    """How `results` (case name to what is wrong, or nothing) differ from the list; nothing where they do not."""
     unlisted = [f"{n}: {wrong}" for n, wrong in results.items() if wrong and n not in known]
     passing = [n for n, wrong in results.items() if not wrong and n in known and not known[n].by_chance]
     foreign = [n for n in known if n not in results]

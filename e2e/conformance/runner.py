@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pyruntime as ort
-from pyruntime.ir import DType, HostTensor, SequenceType, TensorType
+from pyruntime.ir import DType, HostTensor, OptionalType, SequenceType, TensorType
 
 RTOL, ATOL = 1e-3, 1e-5
 
@@ -42,8 +42,8 @@ def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: st
         if not isinstance(got, list) or len(got) != len(wire["list"]):
             return f"{where}: expected a list of {len(wire['list'])}, got {got!r}"
         inner = kind.element if isinstance(kind, SequenceType) else None
-        found = [_compare(g, inner, w, rtol, atol, f"{where}[{i}]") for i, (g, w) in enumerate(zip(got, wire["list"]))]
-        return next(filter(None, found), "")
+        pairs = enumerate(zip(got, wire["list"], strict=True))
+        return next(filter(None, (_compare(g, inner, w, rtol, atol, f"{where}[{i}]") for i, (g, w) in pairs)), "")
     expected, dtype = np.asarray(wire["carrier"]), DType.from_name(wire["dtype"])
     actual = kind.dtype if isinstance(kind, TensorType) else kind if isinstance(kind, DType) else dtype
     if actual is not dtype:
@@ -108,10 +108,9 @@ async def _run(session: ort.InferenceSession, case: dict[str, Any], inputs: dict
     values = await session._run_values(feed, names, None)
     rtol, atol = max(case["rtol"], RTOL), max(case["atol"], ATOL)
     for name, wire in zip(names, expected, strict=False):
-        value = values[name]
-        tensor = isinstance(value, HostTensor)
-        got, kind = (value.array(), value.type) if tensor else (value.value(), value)
-        kind = getattr(kind, "element", kind) if not tensor and not isinstance(kind, SequenceType) else kind
+        value: Any = values[name]
+        got, kind = (value.array(), value.type) if isinstance(value, HostTensor) else (value.value(), value)
+        kind = kind.element if isinstance(kind, OptionalType) else kind
         if wrong := _compare(got, kind, wire, rtol, atol, name):
             return wrong
     return ""

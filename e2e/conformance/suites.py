@@ -1,4 +1,4 @@
-"""The suites: which cases run where. One runner natively, one in the browser; both give a case's name and what is wrong."""
+"""The suites: which cases run where, and two ways to run them: in this process and in the browser."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ SUITES = {
     for suite in (
         Suite("native", "node tests on NumPy", "native", node_cases),
         Suite("native_models", "simple, pytorch-operator, pytorch-converted on NumPy", "native", _model_cases),
+        Suite("native_light", "the nine light models on NumPy", "native", light_cases),
         Suite("default", "node tests with default providers", "browser", node_cases),
         Suite("without_fallback", "plain-tensor node tests, GPU only", "browser", _plain_cases, fallback=False),
         Suite("models", "simple, pytorch-operator, pytorch-converted", "browser", _model_cases),
@@ -83,9 +84,15 @@ class Results:
         self.wrong[name] = outcome.pop("wrong")
         self.facts[name] = outcome
 
-    def verdict(self) -> str:
-        """Differences from the suite's list of known failures; nothing where there are none."""
-        return verdict(self.wrong, known_failures(self.suite.name))
+    def check(self) -> None:
+        """Compare with the suite's list of known failures.
+
+        Raises:
+            AssertionError: they differ; the message says how.
+        """
+        differences = verdict(self.wrong, known_failures(self.suite.name))
+        if differences:
+            raise AssertionError(f"{self.line()}\n{differences}")
 
     def line(self) -> str:
         """One row of the result table."""
