@@ -18,7 +18,7 @@ import numpy as np
 from pyodide.ffi import jsnull, to_js
 
 from pyruntime.device.executable import HostValue
-from pyruntime.device.pyodide import JsBytes
+from pyruntime.device.pyodide import JsBytes, WebGpuDevice
 from pyruntime.errors import InvalidArgument, NotImplemented
 from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.session import (
@@ -100,12 +100,26 @@ async def create(model: JsObject, external: JsObject, options: JsObject, report:
 
 
 async def run(handle: int, feeds: JsObject, fetches: JsObject, options: JsObject) -> dict[str, Any]:
-    """Outputs by name: those that `fetches` names, or all where it is null."""
+    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `_replay`."""
     session = _session(handle)
     tensors = {name: _from_wire(name, wire) for name, wire in js.Object.entries(feeds)}
     names = list(fetches) if fetches else None
     outputs = await session._run_buffers(tensors, names, _run_options(options.to_py()))
-    return {name: _to_wire(name, value) for name, value in outputs.items()}
+    wires = {name: _to_wire(name, value) for name, value in outputs.items()}
+    return {"outputs": wires, "replay": _replay(session, tensors, list(outputs))}
+
+
+def _replay(session: InferenceSession, feeds: Mapping[str, HostTensor], outputs: Sequence[str]) -> JsObject | None:
+    """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
+    program = session._program
+    executable = program.replayable(feeds, outputs) if program else None
+    replay = executable.replay() if executable else None
+    if program is None or executable is None or replay is None or not isinstance(program.device, WebGpuDevice):
+        return None
+    made = program.device.replay_object(replay, lambda kind: _js_name(kind.dtype.onnx_name))
+    if made is not None:
+        executable.on_release.append(lambda: setattr(made, "live", False))
+    return made
 
 
 async def release(handle: int) -> None:

@@ -27,6 +27,9 @@
 /** Dispatches in one submit; the GPU starts on the first while the rest are encoded. */
 const CHUNK = 96;
 
+/** @type {GPUErrorFilter[]} */
+const SCOPES = ['internal', 'out-of-memory', 'validation'];
+
 /** Staging buffers not in use, by size. @type {WeakMap<GPUDevice, Map<number, GPUBuffer[]>>} */
 const pools = new WeakMap();
 
@@ -103,6 +106,37 @@ async function settle(device, mapped) {
 }
 
 /**
+ * @param {GPUCommandEncoder} encoder
+ * @param {Read[]} reads
+ * @param {GPUBuffer} staging
+ * @param {number[]} places where in `staging` each goes
+ */
+function copy(encoder, reads, staging, places) {
+  reads.forEach(({ buffer, offset, nbytes }, i) => {
+    encoder.copyBufferToBuffer(buffer, offset, staging, places[i], (nbytes + 3) & ~3);
+  });
+}
+
+/**
+ * Do `work` within error scopes; they are closed again also when it throws.
+ * @param {GPUDevice} device
+ * @param {() => void} work
+ * @returns {Promise<GPUError | null>[]} what the scopes caught
+ */
+function guarded(device, work) {
+  for (const kind of SCOPES) device.pushErrorScope(kind);
+  /** @type {Promise<GPUError | null>[]} */
+  let scopes = [];
+  try {
+    work();
+  } finally {
+    scopes = SCOPES.map(() => device.popErrorScope());
+    for (const scope of scopes) scope.catch(() => {}); // a lost device rejects them; who waits hears it
+  }
+  return scopes;
+}
+
+/**
  * Run a recording.
  * @param {GPUDevice} device
  * @param {Command[]} commands
@@ -111,29 +145,25 @@ async function settle(device, mapped) {
  * @returns {Promise<ArrayBuffer[]>} the bytes of each read
  */
 export async function play(device, commands, writes, reads) {
-  device.pushErrorScope('internal');
-  device.pushErrorScope('out-of-memory');
-  device.pushErrorScope('validation');
   let length = 0;
   const places = reads.map(({ nbytes }) => {
     const place = length;
     length += (nbytes + 7) & ~7;
     return place;
   });
-  const staging = length ? takeStaging(device, length) : null;
-  for (const write of writes) upload(device, write);
-  for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
-    const encoder = device.createCommandEncoder();
-    if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
-    if (staging && first + CHUNK >= commands.length) {
-      reads.forEach(({ buffer, offset, nbytes }, i) => {
-        encoder.copyBufferToBuffer(buffer, offset, staging, places[i], (nbytes + 3) & ~3);
-      });
-    }
-    device.queue.submit([encoder.finish()]);
-  }
-  const scopes = [device.popErrorScope(), device.popErrorScope(), device.popErrorScope()];
+  /** @type {GPUBuffer | null} */
+  let staging = null;
   try {
+    const scopes = guarded(device, () => {
+      staging = length ? takeStaging(device, length) : null;
+      for (const write of writes) upload(device, write);
+      for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
+        const encoder = device.createCommandEncoder();
+        if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
+        if (staging && first + CHUNK >= commands.length) copy(encoder, reads, staging, places);
+        device.queue.submit([encoder.finish()]);
+      }
+    });
     if (staging) await settle(device, staging.mapAsync(GPUMapMode.READ, 0, length));
     for (const error of await Promise.all(scopes)) if (error) throw error;
     if (!staging) return [];
@@ -146,4 +176,53 @@ export async function play(device, commands, writes, reads) {
     staging?.destroy();
     throw error;
   }
+}
+
+/**
+ * @typedef {object} Place
+ * @property {string} name
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {GPUBuffer} buffer
+ * @property {number} offset
+ * @property {number} nbytes
+ *
+ * @typedef {object} Replay A run in which Python has no part, as `WebGpuDevice.replay_object` describes it.
+ * @property {GPUDevice} device
+ * @property {Command[]} commands
+ * @property {Place[]} uploads
+ * @property {Place[]} downloads
+ * @property {boolean} live false once its memory is freed
+ */
+
+/** @param {Place} place @param {{type: string, dims: number[]} | undefined} tensor */
+function fits({ type, dims }, tensor) {
+  return tensor !== undefined && tensor.type === type && tensor.dims.length === dims.length
+    && dims.every((dim, axis) => dim === tensor.dims[axis]);
+}
+
+/**
+ * True where `replay` runs exactly these feeds and gives exactly these outputs.
+ * @param {Replay} replay
+ * @param {Record<string, {type: string, dims: number[]}>} feeds
+ * @param {string[] | null} fetches null: all
+ * @param {number} outputs how many the model has
+ */
+export function matches({ live, uploads, downloads }, feeds, fetches, outputs) {
+  const names = fetches ?? downloads.map(({ name }) => name);
+  return live && uploads.length === Object.keys(feeds).length && uploads.every((place) => fits(place, feeds[place.name]))
+    && downloads.length === (fetches ? fetches.length : outputs)
+    && names.every((name) => downloads.some((place) => place.name === name));
+}
+
+/**
+ * Run a replay on `feeds`.
+ * @param {Replay} replay
+ * @param {Record<string, {data: ArrayBuffer | string[]}>} feeds
+ */
+export async function run({ device, commands, uploads, downloads }, feeds) {
+  const writes = uploads.filter(({ nbytes }) => nbytes).map(({ name, buffer, offset, nbytes }) => (
+    { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
+  const results = await play(device, commands, writes, downloads);
+  return Object.fromEntries(downloads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]));
 }

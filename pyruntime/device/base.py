@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 
-__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Raw", "Read", "Slice", "Write"]
+__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Slice", "Write"]
 
 Raw: TypeAlias = bytes | memoryview | RawSource
 """Bytes on the host; a RawSource may lie outside Python's memory and then goes to the GPU from there."""
@@ -66,6 +66,21 @@ class Read:
     source: Slice
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a measured recording read back, and how long its dispatches took.
+
+    Attributes:
+        answers: as `Device.submit` gives them.
+        spans: (begin, duration) of each dispatch in nanoseconds, from the begin of the first.
+        clock: 'gpu' where the GPU's own timestamps were used, 'host' for wall time of one submit a dispatch.
+    """
+
+    answers: list[Raw]
+    spans: list[tuple[int, int]]
+    clock: str
+
+
 @dataclass(slots=True)
 class Ledger:
     """What is allocated on the device, in bytes.
@@ -112,6 +127,10 @@ class Device(Protocol):
         """Write `target.nbytes` bytes of `data` from `offset`; done before anything submitted later."""
         ...
 
+    def copy(self, source: Slice, target: Slice) -> None:
+        """Copy whole words between two buffers, after everything submitted so far."""
+        ...
+
     async def compile(self, sources: Sequence[str]) -> None:
         """Have a pipeline for each WGSL source; those there are kept, the others made at the same time.
 
@@ -130,6 +149,10 @@ class Device(Protocol):
         Raises:
             EngineError: validation or internal error. DeviceLost: the device is gone.
         """
+        ...
+
+    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+        """`submit`, with the time of each dispatch: for profiles, slower as a whole."""
         ...
 
     def drop(self, recording: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, MutableMapping
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyruntime.device.base import Bound, Device, Read, Slice, Write
+from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
 from pyruntime.errors import OutOfMemory
 from pyruntime.ir import Constant, HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
@@ -14,13 +16,28 @@ from pyruntime.ops.interpreter import execute, located
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space
 
-__all__ = ["Executable", "HostValue", "Weights", "run_on_host"]
+__all__ = ["Executable", "HostValue", "Observer", "Weights", "host_value", "run_on_host"]
 
 HostValue: TypeAlias = HostTensor | ValueType
 """A value on the host: a tensor, or the known type of a sequence, optional or map."""
 
 _CHUNK = 4 << 20
 """Bytes: constants smaller than this share buffers of this size."""
+
+_RECORDED = 8
+"""Sets of bound buffers whose recordings are kept."""
+
+Observer: TypeAlias = Callable[[Plan, int, float, Measured | None], None]
+"""Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), and for
+GPU segments what was measured."""
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """GPU segments recorded for one set of external buffers: recordings by number of the step."""
+
+    external: list[int]
+    recordings: dict[int, int]
 
 
 class Weights:
@@ -71,27 +88,41 @@ class Weights:
         self._buffers, self._slices, self._sources = [], {}, []
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A run as data: a recording, and the tensors (name, type, place) written before and read after it."""
+
+    recording: int
+    uploads: tuple[tuple[str, TensorType, Slice], ...]
+    downloads: tuple[tuple[str, TensorType, Slice], ...]
+
+
 class Executable:
     """A plan that can run.
 
     Attributes:
         resident: buffers of tensors that stay on the GPU between stages, by value name.
+        bound: names of external tensors that each run brings, in buffers of its own.
+        on_release: called once when the executable is released.
     """
 
-    def __init__(self, plan: Plan, device: Device, weights: Weights, resident: Mapping[str, int]) -> None:
+    def __init__(
+        self, plan: Plan, device: Device, weights: Weights, resident: Mapping[str, int], bound: Iterable[str] = ()
+    ) -> None:
         self.plan = plan
         self.resident = dict(resident)
+        self.bound = frozenset(bound)
         self._device = device
         self._weights = weights
         self._arenas: list[int] = []
         self._params: list[int] = []
-        self._external: list[int] = []
         self._own: list[int] = []
-        self._recordings: dict[int, int] = {}
+        self._recorded: dict[tuple[int, ...], _Recorded] = {}
         self._lock = asyncio.Lock()
+        self.on_release: list[Callable[[], None]] = []
 
     async def prepare(self) -> None:
-        """Compile, upload, allocate, record.
+        """Compile, upload, allocate; record where no run brings buffers of its own.
 
         Raises:
             OutOfMemory, EngineError: nothing this executable allocated is kept.
@@ -107,70 +138,129 @@ class Executable:
         try:
             await asyncio.gather(device.compile(plan.shaders), self._weights.load(plan.constants))
             self._arenas = await device.allocate(plan.arenas, "arena")
-            fresh = [t for t in plan.external if t.name not in self.resident]
+            fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
             made = await device.allocate([round_up(t.type.nbytes) for t in fresh], "resident")
             self._own += made
             self.resident.update(zip((t.name for t in fresh), made, strict=True))
-            self._external = [0] * (1 + max((t.region.index for t in plan.external), default=-1))
-            for transfer in plan.external:
-                self._external[transfer.region.index] = self.resident[transfer.name]
             if plan.params:
                 self._params = await device.allocate([len(plan.params)], "params")
                 device.write(Slice(self._params[0], 0, len(plan.params)), plan.params)
-            for number, step in enumerate(plan.steps):
-                if isinstance(step, GpuSegment):
-                    self._recordings[number] = device.record([self._bind(c) for c in step.commands])
+            if not any(t.name in self.bound for t in plan.external):
+                self._record({})
         except BaseException:
             self.release()
             raise
 
-    def _slice(self, region: Region) -> Slice:
+    def _record(self, bound: Mapping[str, int]) -> _Recorded:
+        """The recordings for these buffers: made once, the oldest forgotten."""
+        transfers = self.plan.external
+        key = tuple(bound[t.name] for t in transfers if t.name in self.bound)
+        made = self._recorded.pop(key, None)
+        if made is None:
+            external = [0] * (1 + max((t.region.index for t in transfers), default=-1))
+            for t in transfers:
+                external[t.region.index] = bound[t.name] if t.name in self.bound else self.resident[t.name]
+            segments = {n: s for n, s in enumerate(self.plan.steps) if isinstance(s, GpuSegment)}
+            recordings = {
+                n: self._device.record([self._bind(c, external) for c in s.commands]) for n, s in segments.items()
+            }
+            made = _Recorded(external, recordings)
+            if len(self._recorded) >= _RECORDED:
+                self._forget(self._recorded.pop(next(iter(self._recorded))))
+        self._recorded[key] = made
+        return made
+
+    def _forget(self, recorded: _Recorded) -> None:
+        for recording in recorded.recordings.values():
+            self._device.drop(recording)
+
+    def _slice(self, region: Region, external: list[int], nbytes: int | None = None) -> Slice:
+        nbytes = region.nbytes if nbytes is None else nbytes
         if region.space is Space.WEIGHTS:
             place = self._weights.slice(self.plan.constants[region.index])
-            return Slice(place.buffer, place.offset, region.nbytes)
-        buffers = self._arenas if region.space is Space.ARENA else self._external
-        return Slice(buffers[region.index], region.offset, region.nbytes)
+            return Slice(place.buffer, place.offset, nbytes)
+        buffers = self._arenas if region.space is Space.ARENA else external
+        return Slice(buffers[region.index], region.offset, nbytes)
 
-    def _bind(self, command: Any) -> Bound:
+    def _bind(self, command: Any, external: list[int]) -> Bound:
         uniform = Slice(self._params[0], *command.params) if command.params else None
-        storage = tuple(self._slice(r) for r in command.regions)
+        storage = tuple(self._slice(r, external) for r in command.regions)
         return Bound(self.plan.shaders[command.shader], storage, uniform, command.grid, command.kernel)
 
-    async def run(self, values: MutableMapping[str, HostValue]) -> None:
+    def replay(self) -> Replay | None:
+        """What it takes to run this without Python; None unless it is one GPU segment in memory of its own."""
+        step = self.plan.steps[0] if len(self.plan.steps) == 1 else None
+        if not isinstance(step, GpuSegment) or self.bound:
+            return None
+        recorded = self._record({})
+        uploads, downloads = (
+            tuple((t.name, t.type, self._slice(t.region, recorded.external, t.type.nbytes)) for t in transfers)
+            for transfers in (step.uploads, step.downloads)
+        )
+        return Replay(recorded.recordings[0], uploads, downloads)
+
+    async def run(
+        self,
+        values: MutableMapping[str, HostValue],
+        bound: Mapping[str, int] | None = None,
+        observe: Observer | None = None,
+    ) -> None:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 
         Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others run one
         at a time.
+
+        Args:
+            bound: a buffer for each external tensor that this run brings; no buffer twice.
+            observe: called after each step, which is then measured: slower as a whole.
         """
-        if len(self.plan.steps) <= 1:
-            await self._run(values)
+        if len(self.plan.steps) <= 1 and observe is None:
+            await self._run(values, self._record(bound or {}), None)
         else:
             async with self._lock:
-                await self._run(values)
+                await self._run(values, self._record(bound or {}), observe)
 
-    async def _run(self, values: MutableMapping[str, HostValue]) -> None:
+    async def _run(self, values: MutableMapping[str, HostValue], recorded: _Recorded, observe: Observer | None) -> None:
         for number, step in enumerate(self.plan.steps):
+            began = time.perf_counter()
+            measured = None
             if isinstance(step, HostStep):
                 self._host(step, values)
-                continue
-            writes = []
-            for transfer in step.uploads:
-                tensor = values[transfer.name]
-                assert isinstance(tensor, HostTensor)
-                place = self._slice(transfer.region)
-                if transfer.type.nbytes:
-                    writes.append(Write(Slice(place.buffer, place.offset, transfer.type.nbytes), tensor.bytes()))
-            wanted = [t for t in step.downloads if t.type.nbytes]
-            reads = []
-            for transfer in wanted:
-                place = self._slice(transfer.region)
-                reads.append(Read(Slice(place.buffer, place.offset, transfer.type.nbytes)))
-            answers = await self._device.submit(self._recordings[number], writes, reads)
-            for transfer, raw in zip(wanted, answers, strict=True):
-                values[transfer.name] = HostTensor(transfer.type, raw)
-            for transfer in step.downloads:
-                if not transfer.type.nbytes:
-                    values[transfer.name] = HostTensor(transfer.type, b"")
+            else:
+                measured = await self._segment(step, number, values, recorded, observe is not None)
+            if observe is not None:
+                observe(self.plan, number, began, measured)
+
+    async def _segment(
+        self,
+        step: GpuSegment,
+        number: int,
+        values: MutableMapping[str, HostValue],
+        recorded: _Recorded,
+        measure: bool,
+    ) -> Measured | None:
+        writes = []
+        for transfer in step.uploads:
+            tensor = values[transfer.name]
+            assert isinstance(tensor, HostTensor)
+            if transfer.type.nbytes:
+                place = self._slice(transfer.region, recorded.external, transfer.type.nbytes)
+                writes.append(Write(place, tensor.bytes()))
+        wanted = [t for t in step.downloads if t.type.nbytes]
+        reads = [Read(self._slice(t.region, recorded.external, t.type.nbytes)) for t in wanted]
+        measured: Measured | None = None
+        answers: list[Raw]
+        if measure:
+            measured = await self._device.measure(recorded.recordings[number], writes, reads)
+            answers = measured.answers
+        else:
+            answers = await self._device.submit(recorded.recordings[number], writes, reads)
+        for transfer, raw in zip(wanted, answers, strict=True):
+            values[transfer.name] = HostTensor(transfer.type, raw)
+        for transfer in step.downloads:
+            if not transfer.type.nbytes:
+                values[transfer.name] = HostTensor(transfer.type, b"")
+        return measured
 
     def _host(self, step: HostStep, values: MutableMapping[str, HostValue]) -> None:
         inputs: list[ValueType | None] = []
@@ -195,10 +285,13 @@ class Executable:
 
     def release(self) -> None:
         """Free what this executable allocated; weights stay with the session."""
-        for recording in self._recordings.values():
-            self._device.drop(recording)
+        for told in self.on_release:
+            told()
+        self.on_release.clear()
+        for recorded in self._recorded.values():
+            self._forget(recorded)
         self._device.free([*self._arenas, *self._params, *self._own])
-        self._recordings, self._arenas, self._params, self._own = {}, [], [], []
+        self._recorded, self._arenas, self._params, self._own = {}, [], [], []
 
 
 def run_on_host(node: Node, inputs: list[ValueType | None], values: MutableMapping[str, HostValue]) -> None:

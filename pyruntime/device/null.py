@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Raw, Read, Slice, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.kernels import Target
 
 __all__ = ["NullDevice"]
@@ -42,6 +42,11 @@ class NullDevice:
         self._inside(target)
         self.calls.append(("write", target))
 
+    def copy(self, source: Slice, target: Slice) -> None:
+        self._inside(source)
+        self._inside(target)
+        self.calls.append(("copy", (source, target)))
+
     async def compile(self, sources: Sequence[str]) -> None:
         fresh = set(sources) - self._compiled
         self._compiled |= fresh
@@ -58,6 +63,10 @@ class NullDevice:
     async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
         self.calls.append(("submit", (recording, len(writes), len(reads))))
         return [bytes(r.source.nbytes) for r in reads]
+
+    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+        answers = await self.submit(recording, writes, reads)
+        return Measured(answers, [(0, 0)] * len(self.recordings[recording]), "host")
 
     def drop(self, recording: int) -> None:
         self.recordings.pop(recording, None)

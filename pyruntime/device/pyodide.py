@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Raw, Read, Slice, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.executable import Replay
+from pyruntime.device.timing import timed
 from pyruntime.errors import DeviceLost, EngineError, EPFail, NoSuchFile, OutOfMemory
+from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.source import ByteSource
 
@@ -36,6 +39,9 @@ _LIMITS = {
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
+_SCOPES = ("internal", "out-of-memory", "validation")
+_LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
+"""Seconds to wait, one after the other, for `device.lost` after a call has failed."""
 
 
 class JsBytes(ByteSource):
@@ -130,10 +136,19 @@ class WebGpuDevice:
 
     def _on_lost(self, info: JsObject) -> None:
         self.lost = f"{info.reason}: {info.message}"
+        self._watch.destroy()
 
     def _check(self) -> None:
         if self.lost is not None:
-            raise DeviceLost(f"the GPU device was lost ({self.lost}); create the session again")
+            raise DeviceLost(f"the GPU device was lost ({self.lost})")
+
+    async def _failed(self, what: str, error: BaseException | JsObject) -> EngineError:
+        """The exception for a call that failed: DeviceLost where the device is gone, which it tells a moment later."""
+        for seconds in _LOSS_TELLS:
+            if self.lost is not None:
+                return DeviceLost(f"the GPU device was lost ({self.lost})")
+            await asyncio.sleep(seconds)
+        return EngineError(f"{what}: {getattr(error, 'message', error)}")
 
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
         """See `Device.allocate`."""
@@ -144,19 +159,29 @@ class WebGpuDevice:
         flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
         self.device.pushErrorScope("validation")
         self.device.pushErrorScope("out-of-memory")
-        made = []
-        for size in sizes:
-            number = next(self._numbers)
-            self._buffers[number] = self.device.createBuffer(_object({"label": label, "size": size, "usage": flags}))
-            self.ledger.add(number, size)
-            made.append(number)
-        scopes = [self.device.popErrorScope(), self.device.popErrorScope()]
-        error = next(filter(None, [await scope for scope in scopes]), None)
+        made: list[int] = []
+        held = self.ledger.total
+        try:
+            try:
+                for size in sizes:
+                    buffer = self.device.createBuffer(_object({"label": label, "size": size, "usage": flags}))
+                    number = next(self._numbers)
+                    self._buffers[number] = buffer
+                    self.ledger.add(number, size)
+                    made.append(number)
+            finally:
+                scopes = [self.device.popErrorScope(), self.device.popErrorScope()]
+            error = next(filter(None, await asyncio.gather(*scopes)), None)
+        except JsException as thrown:
+            self.free(made)
+            raise await self._failed(f"the device could not allocate {sum(sizes):,} bytes for {label}", thrown) from None
+        except BaseException:
+            self.free(made)
+            raise
         if error:
-            held = self.ledger.total
             self.free(made)
             raise OutOfMemory(
-                f"the device refused {sum(sizes):,} bytes for {label} ({held - sum(sizes):,} bytes were in use): "
+                f"the device refused {sum(sizes):,} bytes for {label} ({held:,} bytes were in use): "
                 f"{error.message}; use smaller inputs, release other sessions, or the CPUExecutionProvider"
             )
         return made
@@ -172,7 +197,10 @@ class WebGpuDevice:
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         """See `Device.write`."""
         self._check()
-        self._upload(self._write(Write(target, data), offset))
+        try:
+            self._upload(self._write(Write(target, data), offset))
+        except JsException as error:
+            raise EngineError(f"the GPU took no bytes: {error.message}") from None
 
     def _write(self, write: Write, offset: int = 0) -> dict[str, Any]:
         """What player.js calls a Write."""
@@ -201,6 +229,14 @@ class WebGpuDevice:
             tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
             queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)
 
+    def copy(self, source: Slice, target: Slice) -> None:
+        """See `Device.copy`."""
+        self._check()
+        buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
+        encoder = self.device.createCommandEncoder()
+        encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
+        self.device.queue.submit(to_js([encoder.finish()]))
+
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""
         self._check()
@@ -209,7 +245,8 @@ class WebGpuDevice:
             if source not in self._pipelines:
                 self._pipelines[source] = asyncio.ensure_future(self._compile(source))
             waiting.append(self._pipelines[source])
-        results = await asyncio.gather(*waiting, return_exceptions=True)
+        # Shielded: sessions share pipelines, and one that is cancelled must not take them from another.
+        results = await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True)
         for source, result in zip(dict.fromkeys(sources), results, strict=True):
             if isinstance(result, BaseException):
                 self._pipelines.pop(source, None)
@@ -217,13 +254,16 @@ class WebGpuDevice:
 
     async def _compile(self, source: str) -> JsObject:
         storage = len(re.findall(r"var<storage", source))
-        _, layout = self._layout(storage, "var<uniform>" in source)
-        module = self.device.createShaderModule(_object({"code": source}))
-        descriptor = _object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
+        module = None
         try:
+            _, layout = self._layout(storage, "var<uniform>" in source)
+            module = self.device.createShaderModule(_object({"code": source}))
+            descriptor = _object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
             pipeline = await self.device.createComputePipelineAsync(descriptor)
         except JsException as error:
-            self._check()
+            failure = await self._failed("the pipeline could not be made", error)
+            if isinstance(failure, DeviceLost) or module is None:
+                raise failure from None
             info = await module.getCompilationInfo()
             raise EngineError(_compile_message(source, info, error)) from None
         self.ledger.pipelines += 1
@@ -245,10 +285,13 @@ class WebGpuDevice:
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
         self._check()
-        made = [
-            {"pipeline": self._pipelines[c.source].result(), "group": self._group(c), "grid": list(c.grid)}
-            for c in commands
-        ]
+        try:
+            made = [
+                {"pipeline": self._pipelines[c.source].result(), "group": self._group(c), "grid": list(c.grid)}
+                for c in commands
+            ]
+        except JsException as error:
+            raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         number = next(self._numbers)
         self._recordings[number] = _object(made) if self._player is not None else made
         return number
@@ -276,19 +319,53 @@ class WebGpuDevice:
                 answers = await self._player.play(self.device, commands, _object(uploads), _object(sources))
             else:
                 answers = await self._play(commands, uploads, sources)
-        except Exception as error:
-            self._check()
-            if isinstance(error, EngineError):
-                raise
-            raise EngineError(f"the GPU could not run the model: {getattr(error, 'message', error)}") from None
+        except (JsException, EngineError) as error:
+            raise await self._failed("the GPU could not run the model", error) from None
         return [JsBytes(a) for a in answers]
+
+    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+        """See `Device.measure`."""
+        self._check()
+        for write in writes:
+            self._upload(self._write(write))
+        recorded = self._recordings[recording]
+        commands = (
+            [{k: getattr(c, k) for k in ("pipeline", "group", "grid")} for c in recorded] if self._player else recorded
+        )
+        spans, clock = await timed(self.device, commands, "timestamp-query" in self.target.features, _object)
+        empty = self.record([])
+        try:
+            return Measured(await self.submit(empty, [], reads), spans, clock)
+        finally:
+            self.drop(empty)
 
     async def _play(
         self, commands: JsObject, uploads: list[dict[str, Any]], reads: list[dict[str, Any]]
     ) -> list[JsObject]:
         """What player.js does, call by call."""
+        staging: list[JsObject] = []
+        try:
+            for kind in _SCOPES:
+                self.device.pushErrorScope(kind)
+            try:
+                self._queue(commands, uploads, reads, staging)
+            finally:
+                scopes = [self.device.popErrorScope() for _ in _SCOPES]
+            for error in await asyncio.gather(*scopes):
+                if error:
+                    raise EngineError(str(error.message))
+            for buffer in staging:
+                await buffer.mapAsync(js.GPUMapMode.READ)
+            return [b.getMappedRange().slice(0, r["nbytes"]) for b, r in zip(staging, reads, strict=True)]
+        finally:
+            for buffer in staging:
+                buffer.destroy()
+
+    def _queue(
+        self, commands: JsObject, uploads: list[dict[str, Any]], reads: list[dict[str, Any]], staging: list[JsObject]
+    ) -> None:
+        """Upload, encode, submit; `staging` gets a buffer for each read."""
         device = self.device
-        device.pushErrorScope("validation")
         for write in uploads:
             self._upload(write)
         encoder = device.createCommandEncoder()
@@ -300,23 +377,37 @@ class WebGpuDevice:
                 compute.dispatchWorkgroups(*command["grid"])
             compute.end()
         usage = js.GPUBufferUsage.MAP_READ | js.GPUBufferUsage.COPY_DST
-        staging = []
         for read in reads:
             size = (read["nbytes"] + 3) & ~3
             buffer = device.createBuffer(_object({"label": "staging", "size": size, "usage": usage}))
-            encoder.copyBufferToBuffer(read["buffer"], read["offset"], buffer, 0, size)
             staging.append(buffer)
+            encoder.copyBufferToBuffer(read["buffer"], read["offset"], buffer, 0, size)
         device.queue.submit(to_js([encoder.finish()]))
-        failed: Awaitable[JsObject] = device.popErrorScope()
-        try:
-            for buffer in staging:
-                await buffer.mapAsync(js.GPUMapMode.READ)
-            if error := await failed:
-                raise EngineError(f"the GPU could not run the model: {error.message}")
-            return [b.getMappedRange().slice(0, r["nbytes"]) for b, r in zip(staging, reads, strict=True)]
-        finally:
-            for buffer in staging:
-                buffer.destroy()
+
+    def replay_object(self, replay: Replay, names: Callable[[TensorType], str]) -> JsObject | None:
+        """A run for `run` of web/player.js, in which Python has no part; None without the player.
+
+        Args:
+            names: JavaScript's name of a tensor's element type.
+        """
+        if self._player is None:
+            return None
+
+        def tensors(transfers: Sequence[tuple[str, TensorType, Slice]]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "name": name,
+                    "type": names(kind),
+                    "dims": list(kind.shape),
+                    "buffer": self._buffers[place.buffer],
+                    "offset": place.offset,
+                    "nbytes": place.nbytes,
+                }
+                for name, kind, place in transfers
+            ]
+
+        made = {"device": self.device, "commands": self._recordings[replay.recording], "live": True}
+        return _object({**made, "uploads": tensors(replay.uploads), "downloads": tensors(replay.downloads)})
 
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""
@@ -326,8 +417,11 @@ class WebGpuDevice:
         """See `Device.close`."""
         self.free(list(self._buffers))
         self._recordings.clear()
+        self._pipelines.clear()
+        self._layouts.clear()
         self.device.destroy()
-        self._watch.destroy()
+        if self.lost is None:
+            self.lost = "destroyed: closed here"
 
 
 def _compile_message(source: str, info: JsObject, error: JsException) -> str:

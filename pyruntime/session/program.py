@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, Weights, run_on_host
-from pyruntime.errors import EPFail
+from pyruntime.device.executable import Executable, HostValue, Observer, Weights, run_on_host
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import BindingError, EPFail
 from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGraph, ValueType, known
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
@@ -17,12 +18,42 @@ from pyruntime.plan.constants import split_static
 from pyruntime.plan.plan import Assignment
 from pyruntime.plan.typing import Boundary, Guards, Typing
 
-__all__ = ["Program", "Stage"]
+__all__ = ["AnyValue", "Program", "Run", "Stage"]
 
-Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...]]
+AnyValue: TypeAlias = HostValue | DeviceTensor
+"""A value wherever it is."""
+
+Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
+"""Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
 
 KNOWN_LIMIT = 1024
 """Elements: fed tensors up to this size may be looked at while planning."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a program.
+
+    Attributes:
+        values: what the host has: the feeds, then what comes back.
+        tensors: what the device has: inputs there, then outputs that stay.
+        outputs: names wanted.
+        keep: outputs that stay on the device; those given are written in place, the others allocated.
+        check: called between stages; may raise.
+        observe: see `Executable.run`.
+    """
+
+    values: dict[str, HostValue]
+    tensors: dict[str, DeviceTensor]
+    outputs: Sequence[str]
+    keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
+    check: Callable[[], None] = lambda: None
+    observe: Observer | None = None
+
+    @property
+    def on_device(self) -> frozenset[str]:
+        """Inputs that come from the device and outputs that stay there."""
+        return frozenset((*self.tensors, *self.keep))
 
 
 @dataclass(slots=True)
@@ -77,33 +108,82 @@ class Program:
         self._staged = asyncio.Lock()
 
     async def run(
-        self, feeds: Mapping[str, HostValue], outputs: Sequence[str], check: Callable[[], None] = lambda: None
-    ) -> dict[str, HostValue]:
-        """The values of `outputs`; `check` is called between stages and may raise."""
-        values: dict[str, HostValue] = dict(feeds)
-        stage = await self._find(self.roots, values, list(feeds), None, outputs)
+        self,
+        feeds: Mapping[str, AnyValue],
+        outputs: Sequence[str],
+        check: Callable[[], None] = lambda: None,
+        keep: Mapping[str, DeviceTensor | None] | None = None,
+        observe: Observer | None = None,
+    ) -> dict[str, AnyValue]:
+        """The values of `outputs`; `check` is called between stages and may raise.
+
+        Args:
+            keep: outputs that stay on the device, with the tensor they are written to where there is one.
+            observe: see `Executable.run`.
+
+        Raises:
+            BindingError: a tensor of `keep` has another type than the output, or is on another device.
+        """
+        tensors = await self._tensors({n: v for n, v in feeds.items() if isinstance(v, DeviceTensor)})
+        values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
+        run = Run(values, tensors, outputs, keep or {}, check, observe)
+        on_device = run.on_device
+        stage = await self._find(self.roots, run, list(feeds), None, on_device)
         if stage.boundary is None:
-            await stage.executable.run(values)
+            await self._run_stage(stage, run)
         else:
             async with self._staged:
-                stage = await self._run_stages(stage, values, outputs, check)
-        return {name: self._output(name, stage, values) for name in outputs}
+                stage = await self._run_stages(stage, run, on_device)
+        return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
-    async def _run_stages(
-        self, stage: Stage, values: dict[str, HostValue], outputs: Sequence[str], check: Callable[[], None]
-    ) -> Stage:
+    async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
+        """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
+        seen: set[int] = set()
+        for name, tensor in given.items():
+            if tensor.device is not self.device:
+                given[name] = tensor = await DeviceTensor.upload(await tensor.download(), self.device)
+            if tensor.buffer in seen:
+                given[name] = tensor = await tensor.clone()
+            seen.add(tensor.buffer)
+        return given
+
+    async def _run_stages(self, stage: Stage, run: Run, on_device: frozenset[str]) -> Stage:
         """Run from `stage` to the end, planning what has not been planned; returns the last stage."""
-        await stage.executable.run(values)
+        await self._run_stage(stage, run)
         while stage.boundary is not None:
-            check()
-            arrived = self._cross(stage, stage.boundary, values)
-            stage = await self._find(stage.next, values, arrived, stage, outputs)
-            await stage.executable.run(values)
+            run.check()
+            arrived = self._cross(stage, stage.boundary, run.values)
+            stage = await self._find(stage.next, run, arrived, stage, on_device)
+            await self._run_stage(stage, run)
         return stage
+
+    async def _run_stage(self, stage: Stage, run: Run) -> None:
+        """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end."""
+        executable = stage.executable
+        made = [t for t in executable.plan.external if t.name in executable.bound and t.name not in run.tensors]
+        for transfer in made:
+            given = run.keep.get(transfer.name)
+            if given is not None and (given.type != transfer.type or given.device is not self.device):
+                raise BindingError(
+                    f"output '{transfer.name}' is {transfer.type} here, and the OrtValue bound to it is {given.type}"
+                )
+        in_use = {t.buffer for t in run.tensors.values()}
+        direct = {}
+        for transfer in made:
+            given = run.keep.get(transfer.name)
+            if given is not None and given.buffer not in in_use:
+                direct[transfer.name] = given
+                in_use.add(given.buffer)
+        rest = [t for t in made if t.name not in direct]
+        fresh = await DeviceTensor.allocate([t.type for t in rest], self.device)
+        run.tensors.update(direct)
+        run.tensors.update(zip((t.name for t in rest), fresh, strict=True))
+        buffers = {t.name: run.tensors[t.name].buffer for t in executable.plan.external if t.name in executable.bound}
+        await executable.run(run.values, buffers, run.observe)
 
     async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage:
         """Plan and compile the first stage for inputs of these types, before any value is there."""
-        return await self._plan(self.roots, {}, dict(feeds), None, outputs)
+        return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
 
     def _cross(self, stage: Stage, boundary: Boundary, values: dict[str, HostValue]) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
@@ -123,15 +203,11 @@ class Program:
         return [n for n in node.outputs if n]
 
     async def _find(
-        self,
-        stages: list[Stage],
-        values: Mapping[str, HostValue],
-        arrived: Sequence[str],
-        before: Stage | None,
-        outputs: Sequence[str],
+        self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
     ) -> Stage:
-        signature = _signature(values, arrived, outputs)
-        sources = _sources(values)
+        types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
+        signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
+        sources = _sources(run.values)
         for stage in stages:
             if stage.signature == signature and stage.guards.hold(sources):
                 return stage
@@ -139,8 +215,7 @@ class Program:
             for stage in stages:
                 if stage.signature == signature and stage.guards.hold(sources):
                     return stage
-            types = {n: _type(values[n], n) for n in arrived}
-            return await self._plan(stages, values, types, before, outputs)
+            return await self._plan(stages, run.values, types, before, run.outputs, on_device)
 
     async def _plan(
         self,
@@ -149,6 +224,7 @@ class Program:
         arrived: Mapping[str, ValueType],
         before: Stage | None,
         outputs: Sequence[str],
+        on_device: frozenset[str],
     ) -> Stage:
         guards = Guards(_sources(values))
         constants = dict(before.constants if before else self.graph.constants)
@@ -158,17 +234,15 @@ class Program:
             else {n: TensorType(c.type.dtype, c.type.shape, c.numpy, n) for n, c in constants.items()}
         )
         static = set(before.static) if before else set(constants)
-        for name, kind in arrived.items():
-            boundary = before.boundary if before else None
-            asked = boundary is not None and boundary.node is None
-            small = isinstance(kind, TensorType) and kind.size <= KNOWN_LIMIT
-            source = guards.source(name) if name in values and (small or asked) else None
-            types[name] = replace(kind, source=source, name=name)
+        self._arrive(arrived, values, before, guards, types)
+        static -= {n for n in arrived if before is None}
         typing = Typing(types, static, guards)
         rest, boundary = typing.run(before.rest if before else self.graph.nodes)
         carried = before.executable.resident if before else {}
+        bound = before.executable.bound if before else frozenset(n for n in arrived if n in on_device)
         on_host = list(dict.fromkeys([*values, *arrived]))
-        graph, resident = self._stage_graph(typing, rest, boundary, on_host, carried, constants, outputs)
+        there = {*carried, *bound}
+        graph, resident = self._stage_graph(typing, rest, boundary, on_host, there, constants, outputs, on_device)
         if self.optimize:
             optimize(graph, self.target)
         computed = await self._constants(graph)
@@ -176,16 +250,33 @@ class Program:
             plan = build_plan(graph, self.target, resident)
             if self.refuse_host:
                 _refuse(plan.assignments, boundary)
-            executable = Executable(plan, self.device, self.weights, {**carried, **computed})
+            bound |= on_device & set(resident)
+            executable = Executable(plan, self.device, self.weights, {**carried, **computed}, bound)
             await executable.prepare()
         except BaseException:
             self.device.free(list(computed.values()))
             raise
         executable.own(computed.values())
-        signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs)
+        signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs), on_device
         stage = Stage(signature, guards, executable, boundary, rest, types, static, graph.constants)
         stages.append(stage)
         return stage
+
+    @staticmethod
+    def _arrive(
+        arrived: Mapping[str, ValueType],
+        values: Mapping[str, HostValue],
+        before: Stage | None,
+        guards: Guards,
+        types: dict[str, ValueType],
+    ) -> None:
+        """Add the types of what a stage begins with; those that may be looked at know their value."""
+        for name, kind in arrived.items():
+            boundary = before.boundary if before else None
+            asked = boundary is not None and boundary.node is None
+            small = isinstance(kind, TensorType) and kind.size <= KNOWN_LIMIT
+            source = guards.source(name) if name in values and (small or asked) else None
+            types[name] = replace(kind, source=source, name=name)
 
     async def _constants(self, graph: TypedGraph) -> dict[str, int]:
         """Compute the heavy static values of `graph` on the GPU; their buffers by name."""
@@ -203,18 +294,20 @@ class Program:
         rest: list[Node],
         boundary: Boundary | None,
         on_host: Sequence[str],
-        carried: Mapping[str, int],
+        carried: Iterable[str],
         constants: dict[str, Constant],
         outputs: Sequence[str],
+        on_device: frozenset[str],
     ) -> tuple[TypedGraph, list[str]]:
         """The graph of the stage, and which of its outputs stay on the GPU for later stages."""
         made = {n for node in typing.done for n in node.outputs if n and n not in typing.static}
         needed = [n for n in (boundary.needed if boundary else ()) if n in made or n in carried]
         wanted = [n for n in outputs if n in made]
         later = sorted(made & {n for node in rest for n in node.inputs})
-        stay = [n for n in later if _dense(typing.types[n])]
+        kept = [n for n in wanted if n in on_device and n not in needed and _dense(typing.types[n])]
+        stay = list(dict.fromkeys([*kept, *(n for n in later if _dense(typing.types[n]))]))
         known_at_end = [n for n in outputs if n in typing.static and not rest]
-        to_host = dict.fromkeys([*needed, *wanted, *(n for n in later if n not in stay)])
+        to_host = dict.fromkeys([*needed, *(n for n in wanted if n not in kept), *(n for n in later if n not in stay)])
         graph = typing.graph(
             [*(n for n in on_host if n in typing.types and n not in carried), *carried],
             list(dict.fromkeys([*to_host, *known_at_end, *stay])),
@@ -224,13 +317,36 @@ class Program:
         graph.static = set(graph.static)
         return graph, [n for n in stay if n not in to_host]
 
-    def _output(self, name: str, stage: Stage, values: Mapping[str, HostValue]) -> HostValue:
-        if name in values:
-            return values[name]
-        kind = stage.types[name]
-        if isinstance(kind, TensorType):
-            return HostTensor(kind, None, kind.value())
-        return known(kind, kind.value())
+    async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
+        if name in run.tensors:
+            return await self._kept(name, run, name in feeds)
+        value = run.values.get(name)
+        if value is None:
+            kind = stage.types[name]
+            value = (
+                HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
+            )
+        if name not in run.keep or not isinstance(value, HostTensor):
+            return value
+        given = run.keep[name]
+        if given is None:
+            return await DeviceTensor.upload(value, self.device)
+        if given.type != value.type:
+            raise BindingError(f"output '{name}' is {value.type} here, and the OrtValue bound to it is {given.type}")
+        given.write(value.bytes())
+        return given
+
+    async def _kept(self, name: str, run: Run, is_input: bool) -> AnyValue:
+        """An output that is on the device: where the caller wants it."""
+        tensor, given = run.tensors[name], run.keep.get(name)
+        if name not in run.keep:
+            return await tensor.download()
+        if is_input:
+            tensor = await tensor.clone()
+        if given is None or given is tensor:
+            return tensor
+        given.exchange(tensor)
+        return given
 
     def release(self) -> None:
         """Free everything on the device."""
@@ -247,12 +363,11 @@ def _dense(kind: ValueType) -> bool:
     return isinstance(kind, TensorType) and bool(kind.dtype.compute)
 
 
-def _type(value: HostValue, name: str) -> ValueType:
-    return replace(value.type, name=name) if isinstance(value, HostTensor) else replace(value, source=None, name=name)
-
-
-def _signature(values: Mapping[str, HostValue], arrived: Sequence[str], outputs: Sequence[str]) -> Signature:
-    return tuple((n, _type(values[n], n)) for n in arrived if n in values), tuple(outputs)
+def _type(value: AnyValue | None, name: str) -> ValueType:
+    assert value is not None, name
+    if isinstance(value, HostTensor | DeviceTensor):
+        return replace(value.type, name=name)
+    return replace(value, source=None, name=name)
 
 
 def _sources(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:

@@ -1,0 +1,120 @@
+"""Tensors that live on the GPU beyond one run: what OrtValues on a device hold."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+from pyruntime.device.base import Device, Raw, Read, Slice
+from pyruntime.errors import BindingError
+from pyruntime.ir import HostTensor, TensorType
+from pyruntime.plan.memory import round_up
+
+__all__ = ["DeviceTensor"]
+
+_SPARE = 4
+"""Free buffers of one size that are kept for the next tensor: loops then meet the same buffers again and again."""
+
+
+class _Pool:
+    """Buffers of one device that no tensor holds, by size."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.free: dict[int, list[int]] = {}
+
+    async def take(self, sizes: Sequence[int]) -> list[int]:
+        """A buffer for each size."""
+        made = [self.free[size].pop() if self.free.get(size) else 0 for size in sizes]
+        missing = [i for i, buffer in enumerate(made) if not buffer]
+        fresh = await self.device.allocate([sizes[i] for i in missing], "tensors")
+        for i, buffer in zip(missing, fresh, strict=True):
+            made[i] = buffer
+        return made
+
+    def give(self, holder: list[int], size: int) -> None:
+        """A tensor is gone: keep its buffer, or free it where there are enough."""
+        spare = self.free.setdefault(size, [])
+        if len(spare) < _SPARE and not getattr(self.device, "lost", None):
+            spare.append(holder[0])
+        else:
+            self.device.free(holder)
+
+
+_pools: weakref.WeakKeyDictionary[Device, _Pool] = weakref.WeakKeyDictionary()
+
+
+def _pool(device: Device) -> _Pool:
+    return _pools.setdefault(device, _Pool(device))
+
+
+class DeviceTensor:
+    """A dense tensor in a GPU buffer of its own, which is given back when the tensor is collected.
+
+    Attributes:
+        type: element type and shape.
+        device: where it is.
+    """
+
+    def __init__(self, type: TensorType, device: Device, buffer: int) -> None:
+        self.type = TensorType(type.dtype, type.shape)
+        self.device = device
+        self._holder = [buffer]
+        weakref.finalize(self, _pool(device).give, self._holder, round_up(type.nbytes)).atexit = False
+
+    @property
+    def buffer(self) -> int:
+        """The number of its buffer."""
+        return self._holder[0]
+
+    @property
+    def slice(self) -> Slice:
+        """All of it, whole words."""
+        return Slice(self.buffer, 0, round_up(self.type.nbytes))
+
+    @staticmethod
+    async def allocate(types: Sequence[TensorType], device: Device) -> list[DeviceTensor]:
+        """Tensors with arbitrary contents.
+
+        Raises:
+            OutOfMemory: the device refused.
+            BindingError: an element type that the GPU does not hold (strings, complex numbers).
+        """
+        for kind in types:
+            if not kind.dtype.compute:
+                raise BindingError(f"{kind.dtype.type_string} tensors live on the host; bind this one to 'cpu'")
+        buffers = await _pool(device).take([round_up(t.nbytes) for t in types])
+        return [DeviceTensor(t, device, b) for t, b in zip(types, buffers, strict=True)]
+
+    @staticmethod
+    async def upload(tensor: HostTensor, device: Device) -> DeviceTensor:
+        """A copy of `tensor` on the device."""
+        (made,) = await DeviceTensor.allocate([tensor.type], device)
+        made.write(tensor.bytes())
+        return made
+
+    def write(self, raw: Raw) -> None:
+        """Replace the contents by raw_data of the same length."""
+        if self.type.nbytes:
+            self.device.write(Slice(self.buffer, 0, self.type.nbytes), raw)
+
+    async def download(self) -> HostTensor:
+        """A copy on the host."""
+        if not self.type.nbytes:
+            return HostTensor(self.type, b"")
+        recording = self.device.record([])
+        try:
+            (raw,) = await self.device.submit(recording, [], [Read(Slice(self.buffer, 0, self.type.nbytes))])
+        finally:
+            self.device.drop(recording)
+        return HostTensor(self.type, raw)
+
+    async def clone(self) -> DeviceTensor:
+        """A copy on the same device."""
+        (made,) = await DeviceTensor.allocate([self.type], self.device)
+        self.device.copy(self.slice, made.slice)
+        return made
+
+    def exchange(self, other: DeviceTensor) -> None:
+        """Swap contents with a tensor of the same type without moving a byte."""
+        self._holder[0], other._holder[0] = other._holder[0], self._holder[0]
