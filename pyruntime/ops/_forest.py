@@ -36,6 +36,8 @@ class Forest:
         members: the set of every node of mode BRANCH_MEMBER, by node.
         first_vote: votes of node i are first_vote[i] .. first_vote[i + 1] - 1.
         vote_target, vote_weight: per vote.
+
+    Integers are np.intp, which has 32 bits under WebAssembly: NumPy counts and repeats with nothing else.
     """
 
     feature: Array
@@ -179,7 +181,7 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
 def votes_of(nodes: int, owner: Array, target: Array, weight: Array) -> tuple[Array, Array, Array]:
     """(first_vote, vote_target, vote_weight) from votes in any order; `owner` is the node each belongs to."""
     order = np.argsort(owner, kind="stable")
-    first = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=nodes))]).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=nodes))]).astype(np.intp)
     return first, target[order], weight[order]
 
 

@@ -76,7 +76,9 @@ class _DFT(Op):
     def infer(
         self, x: TensorType, dft_length: TensorType | None = None, axis: TensorType | None = None
     ) -> tuple[TensorType, ...]:
-        along, n = self._typed_plan(x, dft_length, axis)
+        return self._outputs(x, *self._typed_plan(x, dft_length, axis))
+
+    def _outputs(self, x: TensorType, along: int, n: int) -> tuple[TensorType, ...]:
         values = n // 2 + 1 if self.onesided and not self.inverse else n
         last = 1 if self.onesided and self.inverse else 2
         return (x.with_shape(*x.shape[:along], values, *x.shape[along + 1 : -1], last),)
@@ -101,7 +103,7 @@ class _DFT(Op):
         axis: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         along, n = self._typed_plan(x, dft_length, axis)
-        (y,) = self.infer(x, dft_length, axis)
+        (y,) = self._outputs(x, along, n)
         reason = fourier_reason(n, x.dtype)
         if reason:
             raise Unsupported(reason)

@@ -46,17 +46,17 @@ class TreeEnsemble(Op):
     def _forest(self) -> Forest:
         """Inner nodes first, then the leaves."""
         lists = {
-            "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.int64),
+            "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.intp),
             "nodes_splits": self.nodes_splits.numpy().reshape(-1),
-            "nodes_featureids": np.array(self.nodes_featureids, np.int64),
-            "nodes_truenodeids": np.array(self.nodes_truenodeids, np.int64),
-            "nodes_falsenodeids": np.array(self.nodes_falsenodeids, np.int64),
-            "nodes_trueleafs": np.array(self.nodes_trueleafs, np.int64),
-            "nodes_falseleafs": np.array(self.nodes_falseleafs, np.int64),
+            "nodes_featureids": np.array(self.nodes_featureids, np.intp),
+            "nodes_truenodeids": np.array(self.nodes_truenodeids, np.intp),
+            "nodes_falsenodeids": np.array(self.nodes_falsenodeids, np.intp),
+            "nodes_trueleafs": np.array(self.nodes_trueleafs, np.intp),
+            "nodes_falseleafs": np.array(self.nodes_falseleafs, np.intp),
         }
         inner = indexed(lists, "nodes")
         weights = self.leaf_weights.numpy().reshape(-1)
-        targets = np.array(self.leaf_targetids, np.int64)
+        targets = np.array(self.leaf_targetids, np.intp)
         leaves = indexed({"leaf_weights": weights, "leaf_targetids": targets}, "leaves")
         tracks = np.array(self.nodes_missing_value_tracks_true or (0,) * inner, bool)
         indexed({"nodes_missing_value_tracks_true": tracks, "nodes_modes": lists["nodes_modes"]}, "nodes")
@@ -71,7 +71,7 @@ class TreeEnsemble(Op):
             yes=_and(yes, leaves, 0),
             no=_and(no, leaves, 0),
             nan_is_yes=_and(tracks, leaves, False),
-            roots=np.array(self.tree_roots, np.int64),
+            roots=np.array(self.tree_roots, np.intp),
             members=self._members(lists["nodes_modes"]),
             first_vote=first,
             vote_target=target,

@@ -65,7 +65,7 @@ class _Trees(Op):
         place = {key: i for i, key in reversed(list(enumerate(zip(tree.tolist(), identity.tolist(), strict=True))))}
         tracks = _ints(self.nodes_missing_value_tracks_true or (0,) * nodes) != 0
         indexed({"nodes_missing_value_tracks_true": tracks, "nodes_modes": lists["nodes_modes"]}, "nodes")
-        mode = np.array([MODES.index(m) for m in modes], np.int64)
+        mode = np.array([MODES.index(m) for m in modes], np.intp)
         inner = mode != MODES.index("LEAF")
         yes, no = (self._children(place, tree, lists[f"nodes_{b}nodeids"], inner) for b in ("true", "false"))
         return Forest(
@@ -82,7 +82,7 @@ class _Trees(Op):
 
     def _children(self, place: dict[tuple[int, int], int], tree: Array, identity: Array, inner: Array) -> Array:
         keys = zip(tree.tolist(), identity.tolist(), inner.tolist(), strict=True)
-        return np.array([place.get((t, i), -1) if used else 0 for t, i, used in keys], np.int64)
+        return np.array([place.get((t, i), -1) if used else 0 for t, i, used in keys], np.intp)
 
     def _votes(self, prefix: str, place: dict[tuple[int, int], int], nodes: int) -> tuple[Array, Array, Array]:
         trees, identities = (_ints(getattr(self, f"{prefix}_{part}")) for part in ("treeids", "nodeids"))
@@ -103,7 +103,7 @@ class _Trees(Op):
 
 
 def _ints(values: Sequence[int] | None) -> Array:
-    return np.array(values or (), np.int64)
+    return np.array(values or (), np.intp)
 
 
 class _Classifier(_Trees):
@@ -143,13 +143,13 @@ class _Classifier(_Trees):
         if len(labels) == 2 and len(voted) == 1 and base.size < 2:
             score = scores[:, voted] + (base[0] if base.size else 0)
             probability = bool((forest.vote_weight >= 0).all())
-            chosen = labels[(score[:, 0] > (0.5 if probability else 0)).astype(np.int64)]
+            chosen = labels[(score[:, 0] > (0.5 if probability else 0)).astype(np.intp)]
             if voted[0] == 0:
                 return chosen, binary_scores(score, self.post_transform, probability)
             return chosen, transformed(np.concatenate([np.zeros_like(score), score], axis=1), self.post_transform)
         scores = scores + (base if base.size else 0)
         if len(labels) == 1:
-            chosen = (scores[:, 0] > 0).astype(np.int64)
+            chosen = (scores[:, 0] > 0).astype(np.intp)
             return (chosen if labels.dtype is DType.INT64 else chosen.astype(str).astype(object)), scores
         return labels[scores.argmax(axis=1)], transformed(scores, self.post_transform)
 
