@@ -12,7 +12,7 @@ from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Wri
 from pyruntime.errors import OutOfMemory
 from pyruntime.ir import Constant, HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
-from pyruntime.ops.interpreter import execute, located
+from pyruntime.ops.interpreter import current, execute, located
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space
 
@@ -136,7 +136,11 @@ class Executable:
                 "use smaller inputs or the CPU provider"
             )
         try:
-            await asyncio.gather(device.compile(plan.shaders), self._weights.load(plan.constants))
+            # Both are waited for also when one fails: what the other allocates meanwhile has to be freed.
+            together = device.compile(plan.shaders), self._weights.load(plan.constants)
+            for outcome in await asyncio.gather(*together, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
             self._arenas = await device.allocate(plan.arenas, "arena")
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
             made = await device.allocate([round_up(t.type.nbytes) for t in fresh], "resident")
@@ -208,7 +212,7 @@ class Executable:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 
         Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others run one
-        at a time.
+        at a time. Between steps the check of the `RunContext` is called and may raise.
 
         Args:
             bound: a buffer for each external tensor that this run brings; no buffer twice.
@@ -222,6 +226,8 @@ class Executable:
 
     async def _run(self, values: MutableMapping[str, HostValue], recorded: _Recorded, observe: Observer | None) -> None:
         for number, step in enumerate(self.plan.steps):
+            if (check := current().check) is not None:
+                check()
             began = time.perf_counter()
             measured = None
             if isinstance(step, HostStep):

@@ -174,7 +174,9 @@ class WebGpuDevice:
             error = next(filter(None, await asyncio.gather(*scopes)), None)
         except JsException as thrown:
             self.free(made)
-            raise await self._failed(f"the device could not allocate {sum(sizes):,} bytes for {label}", thrown) from None
+            raise await self._failed(
+                f"the device could not allocate {sum(sizes):,} bytes for {label}", thrown
+            ) from None
         except BaseException:
             self.free(made)
             raise
