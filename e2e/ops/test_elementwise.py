@@ -30,8 +30,6 @@ ON_HOST = {
     "test_mod_mixed_sign_float64": "float64",
     "test_mod_float64_mixed_sign_fmod_0": "float64",
     "test_mod_float_edge_cases_fmod_0_float64": "float64",
-    "test_pow_types_int64_float32": "Pow of int64 and float",
-    "test_pow_types_int32_float32": "Pow of int32 and float",
     "test_identity_sequence": "sequence",
     "test_identity_opt": "optional",
 }
@@ -82,10 +80,15 @@ def test_bit_shift__every_count__as_python_integers(gpu: Gpu, direction: str, dt
     cases.check_bit_shift(direction, dtype, gpu)
 
 
-@pytest.mark.parametrize("exponent", [t for t in cases.INTEGERS if t != "uint64"])
+@pytest.mark.parametrize("exponent", [*(t for t in cases.INTEGERS if t != "uint64"), "float32"])
 @pytest.mark.parametrize("base", ["int32", "int64"])
 def test_pow__integers__modulo_their_range(gpu: Gpu, base: str, exponent: str) -> None:
     cases.check_whole_power(base, exponent, gpu)
+
+
+def test_pow__integer_to_a_fraction__runs_on_the_host(gpu: Gpu) -> None:
+    with pytest.raises(Unsupported, match="Pow of int32 and float"):
+        cases.run("Pow", [np.array([4, 9], np.int32), np.array([0.5], np.float32)], gpu)
 
 
 def test_pow__special_floats__as_c(gpu: Gpu) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.ops._convert import convert
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, Unsupported, op
 from pyruntime.ops.elementwise import FLOATS, NUMBERS, Elementwise, Expression, compute_class
 
 BASES = FLOATS | {DType.INT32, DType.INT64}
@@ -36,8 +37,14 @@ def _whole_power(x: Array, y: Array) -> Array:
     return np.where(negative, inverse, result)
 
 
+def _is_whole(y: Array) -> Array:
+    """Which floats are integers that int64 holds."""
+    result: Array = (np.trunc(y) == y) & (np.abs(y.astype(np.float64)) < 2.0**63)
+    return result
+
+
 class _Pow(Elementwise):
-    """z = x^y as C's pow: 1 for y = 0 and x = 1, NaN for x < 0 and fractional y."""
+    """z = x^y as C's pow: 1 for y = 0 and x = 1, NaN for x < 0 and fractional y. An integer to a fraction truncates."""
 
     names = ("a", "b")
     exponents = NUMBERS
@@ -53,7 +60,9 @@ class _Pow(Elementwise):
                 wide = np.float64 if x.dtype == np.float64 or y.dtype.itemsize > 2 else np.float32
                 z = np.power(x.astype(wide), y.astype(wide))
             elif y.dtype.kind == "f":
-                z = np.power(x.astype(np.float64), y.astype(np.float64))
+                whole = _is_whole(y)
+                fraction = convert(np.asarray(np.power(x.astype(np.float64), y.astype(np.float64))), x.dtype)
+                z = np.where(whole, _whole_power(x, np.where(whole, y, 0).astype(np.int64)), fraction)
             else:
                 z = _whole_power(x, y)
             return (convert(np.asarray(z), x.dtype),)
@@ -66,6 +75,17 @@ class _Pow(Elementwise):
         elif y in EXPONENT:
             code = f"{x}_pow(a, {EXPONENT[y]})" if x in ("i32", "i64") else None
         return Expression(code, self.names) if code else None
+
+    def lower(self, target: Target, x: TensorType, y: TensorType) -> tuple[Dispatch, ...]:
+        base = compute_class(x.dtype)
+        if base not in ("i32", "i64") or compute_class(y.dtype) != "f32":
+            return super().lower(target, x, y)
+        # A fraction needs float64. Exponents that are known to be whole do not.
+        if not y.is_known or not _is_whole(y.value()).all():
+            raise Unsupported(self.reason(x.dtype, y.dtype))
+        (z,) = self.infer(x, y)
+        code = f"{base}_pow(a, i64_of_f32(b))"
+        return (elementwise(target, "pow", {"a": inp(0, x), "b": inp(1, y)}, out(0, z), code),)
 
 
 @op("Pow", opsets=range(12, LATEST + 1))

@@ -248,12 +248,13 @@ def check_bit_shift(direction: str, dtype: str, gpu: Any = None) -> None:
 
 
 def check_whole_power(base: str, exponent: str, gpu: Any = None) -> None:
-    """Integer to integer powers, modulo the range; negative powers are 0 but for 1 and -1."""
+    """Integers to whole powers, modulo the range; negative powers are 0 but for 1 and -1."""
     values = [0, 1, 2, 3, -1, -2, -3, 7, 10, 46341, np.iinfo(base).max, np.iinfo(base).min]
-    counts = [0, 1, 2, 3, 5, 20, 31, 63, 64, 100] + ([-1, -2, -3] if exponent[0] == "i" else [])
+    counts = [0, 1, 2, 3, 5, 20, 31, 63, 64, 100] + ([-1, -2, -3] if exponent[0] in "if" else [])
     a, b = np.meshgrid(np.array(values, base), np.array(counts, exponent), indexing="ij")
     got = run("Pow", [a, b], gpu)
     for x, n, z in zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), got.reshape(-1).tolist(), strict=True):
+        n = int(n)
         expected = wrap(x**n, base) if n >= 0 else (x if n % 2 else 1) if abs(x) == 1 else 0
         assert z == expected, f"{x} ** {n} = {z}, expected {expected} ({base}, {exponent})"
 

@@ -58,7 +58,7 @@ def test_bit_shift__every_count__as_python_integers(direction: str, dtype: str) 
     cases.check_bit_shift(direction, dtype)
 
 
-@pytest.mark.parametrize("exponent", cases.INTEGERS)
+@pytest.mark.parametrize("exponent", [*cases.INTEGERS, "float32", "float64"])
 @pytest.mark.parametrize("base", ["int32", "int64"])
 def test_pow__integers__modulo_their_range(base: str, exponent: str) -> None:
     cases.check_whole_power(base, exponent)
@@ -100,6 +100,8 @@ X = np.linspace(-4, 4, 30, dtype=np.float32).reshape(2, 3, 5)
         ("Div", [np.arange(-9, 9, dtype=np.int64), np.array([4])], 7, {}),
         ("Pow", [np.abs(X), floats([2, 0.5, -1, 3, 1.5])], 7, {}),
         ("Pow", [X, np.array([3], np.int64)], 13, {}),
+        ("Pow", [np.arange(1, 10), floats([0.5])], 13, {}),
+        ("Pow", [np.arange(1, 10, dtype=np.int32), np.array([2.5, 1.75, -0.5] * 3)], 15, {}),
         ("PRelu", [X, floats([[0.1], [0.2], [0.3]])], 9, {}),
         ("Clip", [X], 6, {"min": -1.5, "max": 2.0}),
         ("Clip", [X], 6, {"max": 2.0}),
