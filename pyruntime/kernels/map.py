@@ -25,7 +25,7 @@ from pyruntime.kernels.storage import group
 __all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
 
 Scalars = Mapping[str, float | int]
-Values = Mapping[str, float | int | Sequence[int]]
+Values = Mapping[str, float | int | Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,185 @@
+"""Resampling along axes by tables: nearest neighbours are moved, weighted sums computed in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.map import Source, gather_map
+from pyruntime.kernels.params import Fields
+from pyruntime.kernels.storage import bits_type
+
+__all__ = ["Taps", "resample"]
+
+FUSED = 16
+"""Products of taps up to this are summed in one dispatch; larger ones an axis at a time."""
+
+OUTSIDE = 0xFFFFFFFF
+"""Index of an output that is the extrapolation value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Along `axis`, output o is sum over t of weight[o, t] * x[index[o, t]].
+
+    Attributes:
+        index: int64 [outputs, taps]; -1: the output is the extrapolation value.
+        weight: floats of that shape; None: one tap of weight 1.
+    """
+
+    axis: int
+    index: Array = field(compare=False)
+    weight: Array | None = field(compare=False, default=None)
+
+    @property
+    def count(self) -> int:
+        """Taps of an output."""
+        return int(self.index.shape[1])
+
+
+def resample(
+    target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float
+) -> tuple[Dispatch, ...]:
+    """y = x with each table's axis resampled; weighted sums of integers are rounded and saturated."""
+    if all(t.weight is None for t in tables):
+        return (_moved(target, y, x, tables, extrapolation),)
+    if math.prod(t.count for t in tables) <= FUSED:
+        return (_weighted(target, y, x, tables, extrapolation, 0),)
+    # Axes that shrink most come first: what follows has the least to do.
+    ordered = sorted(tables, key=lambda t: t.index.shape[0] / max(x.type.shape[t.axis], 1))
+    steps = []
+    source, shape = x, list(x.type.shape)
+    for number, table in enumerate(ordered):
+        shape[table.axis] = table.index.shape[0]
+        last = number == len(ordered) - 1
+        result = y if last else scratch(number, DType.FLOAT, *shape)
+        # Outside the crop along any axis the output is the extrapolation value; along a later one it becomes so then.
+        steps.append(_weighted(target, result, source, [table], extrapolation, 2 * number))
+        source = result
+    return tuple(steps)
+
+
+def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float) -> Dispatch:
+    """One tap of weight 1 along every axis: bits are moved, whatever they mean."""
+    dtype = y.type.dtype
+    bits = bits_type(dtype)
+    where = _Where(x.type.shape, y.type.shape, tables)
+    value = Constant.from_array(_scalar(extrapolation, dtype), dtype).raw()
+    words = int.from_bytes(bytes(value), "little")
+    fields: Fields = (*where.fields, ("outside_low", "u32"), ("outside_high", "u32"))
+    values = {**where.values, "outside_low": words & 0xFFFFFFFF, "outside_high": words >> 32}
+    outside = "vec2<u32>(params.outside_low, params.outside_high)" if bits.is_wide else "params.outside_low"
+    lines = [
+        *where.lines,
+        *(f"let i{k} = load_index(first{k});" for k in range(len(tables))),
+        f"if ({where.any_outside}) {{ return {outside}; }}",
+        f"return load_x({where.sum_of_indices});",
+    ]
+    sources = [Source("x", _as(x, bits)), Source("index", where.index(0))]
+    return gather_map(
+        target, f"resample_nearest_{where.name}", _as(y, bits), sources, "\n  ".join(lines), fields, values
+    )
+
+
+def _weighted(
+    target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float, first: int
+) -> Dispatch:
+    """The sum over all taps of all axes."""
+    where = _Where(x.type.shape, y.type.shape, tables)
+    fields: Fields = (*where.fields, ("extrapolation", "f32"))
+    values = {**where.values, "extrapolation": float(extrapolation)}
+    lines = [*where.lines, "var sum = 0.0;"]
+    for k, table in enumerate(tables):
+        if table.count <= 4:
+            lines.append(f"for (var t{k} = 0u; t{k} < {table.count}u; t{k}++) {{")
+        else:
+            lines.append(f"for (var t{k} = 0u; t{k} < 0x10000000u; t{k}++) {{ if (t{k} >= params.taps{k}) {{ break; }}")
+        lines.append(f"let i{k} = load_index(first{k} + t{k}); let w{k} = load_weight(first{k} + t{k});")
+    weights = " * ".join(f"w{k}" for k in range(len(tables)))
+    result = _stored("params.extrapolation", y.type.dtype)
+    lines.append(f"if ({where.any_outside}) {{ return {result}; }}")
+    lines.append(f"sum += {weights} * f32(load_x({where.sum_of_indices}));")
+    lines.append("}" * len(tables))
+    lines.append(f"return {_stored('sum', y.type.dtype)};")
+    name = "resample_" + "_".join(str(t.count) if t.count <= 4 else "n" for t in tables) + f"_{where.name}"
+    sources = [Source("x", x), Source("index", where.index(first)), Source("weight", where.weight(first + 1))]
+    flops = 2 * y.type.size * math.prod(t.count for t in tables)
+    return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values, flops=flops)
+
+
+class _Where:
+    """WGSL that finds an output's place: `at` for what no table maps, `first<k>` in the tables of the others."""
+
+    def __init__(self, source: Sequence[int], result: Sequence[int], tables: Sequence[Taps]) -> None:
+        self.tables = tables
+        self.strides = contiguous(source)
+        by_axis = {t.axis: k for k, t in enumerate(tables)}
+        # Runs of axes that no table maps are one dimension.
+        dims: list[tuple[int, int, int]] = []
+        for axis, size in enumerate(result):
+            if axis in by_axis:
+                dims.append((size, self.strides[axis], by_axis[axis]))
+            elif dims and dims[-1][2] < 0:
+                dims[-1] = (dims[-1][0] * size, self.strides[axis], -1)
+            else:
+                dims.append((size, self.strides[axis], -1))
+        self.lines, self.values = ["var rest = i;", "var at = 0u;"], dict[str, int]()
+        base = [0]
+        for table in tables:
+            base.append(base[-1] + int(table.index.size))
+        for d in reversed(range(len(dims))):
+            size, stride, k = dims[d]
+            self.lines.append(f"let c{d} = rest % params.dim{d};")
+            self.lines.append(f"rest = rest / params.dim{d};")
+            self.values[f"dim{d}"] = size
+            if k < 0:
+                self.lines.append(f"at += c{d} * params.stride{d};")
+                self.values[f"stride{d}"] = stride
+            else:
+                self.lines.append(f"let first{k} = params.base{k} + c{d} * params.taps{k};")
+                self.values |= {f"base{k}": base[k], f"taps{k}": tables[k].count}
+        self.fields: Fields = tuple((name, "u32") for name in self.values)
+        self.name = "".join("k" if k < 0 else "r" for _, _, k in dims)
+        self.any_outside = " || ".join(f"i{k} == {OUTSIDE}u" for k in range(len(tables)))
+        self.sum_of_indices = " + ".join(["at", *(f"i{k}" for k in range(len(tables)))])
+
+    def index(self, number: int) -> Operand:
+        """All tables' indices in elements of x, as constant `number`."""
+        import numpy as np
+
+        scaled = [np.where(t.index < 0, OUTSIDE, t.index * self.strides[t.axis]) for t in self.tables]
+        flat = np.concatenate([s.reshape(-1) for s in scaled]).astype(np.uint32)
+        return constant(number, Constant.from_array(flat))
+
+    def weight(self, number: int) -> Operand:
+        """All tables' weights, as constant `number`."""
+        import numpy as np
+
+        every = [np.ones(t.index.shape) if t.weight is None else t.weight for t in self.tables]
+        return constant(number, Constant.from_array(np.concatenate([w.reshape(-1) for w in every]).astype(np.float32)))
+
+
+def _stored(value: str, dtype: DType) -> str:
+    """WGSL of the f32 expression `value` as an element: integers rounded half to even and saturated."""
+    if dtype.is_float:
+        return value
+    if dtype is DType.BOOL:
+        return f"({value} > 0.5)"
+    low, high = (
+        (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
+    )
+    return f"{dtype.compute}(clamp(round({value}), {float(low)}, {float(high)}))"
+
+
+def _scalar(value: float, dtype: DType) -> Array:
+    import numpy as np
+
+    return np.asarray([value]).astype(dtype.numpy)
+
+
+def _as(operand: Operand, dtype: DType) -> Operand:
+    return Operand(operand.role, operand.index, TensorType(dtype, operand.type.shape), operand.data)

@@ -1,0 +1,172 @@
+"""Resampling along axes: which inputs each output is a weighted sum of, and the sum in NumPy.
+
+Every mode of Resize is separable, so an axis is described by a table: output o is
+sum over t of weight[o, t] * x[index[o, t]]. Tables are made on the host for both providers, so that rounding to the
+nearest pixel is decided once. Source: ONNX operator Resize and its reference implementation; Keys 1981 (cubic).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+from pyruntime.kernels.resample import Taps
+
+__all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "resampled", "taps_of"]
+
+MODES = ("nearest", "linear", "cubic")
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One resized axis: `length` inputs become `output`, `scale` outputs an input; the crop [start, end] of the input
+    is what tf_crop_and_resize stretches over the output.
+    """
+
+    axis: int
+    length: int
+    output: int
+    scale: float
+    start: float = 0.0
+    end: float = 1.0
+
+    @property
+    def is_identity(self) -> bool:
+        """True where outputs are inputs."""
+        return self.output == self.length and self.scale == 1 and (self.start, self.end) == (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How inputs are weighted: the attributes of Resize. `nearest` may be 'simple', the rule of opset 10."""
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    cubic: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+
+
+def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
+    """Where each output lies among the inputs."""
+    number = dtype
+    o: Array = np.arange(axis.output, dtype=dtype)
+    one, half = number(1), number(0.5)
+    scale, last = number(axis.scale), number(axis.length - 1)
+    if mode == "asymmetric":
+        return np.asarray(o / scale)
+    if mode == "align_corners":
+        # The length before it is rounded down, as the reference implementation and ONNX's test cases have it.
+        span = scale * number(axis.length) - one
+        return np.asarray(o * last / span) if span else np.zeros_like(o)
+    if mode == "tf_crop_and_resize":
+        start, end = number(axis.start), number(axis.end)
+        if axis.output > 1:
+            return np.asarray(start * last + o * (end - start) * last / number(axis.output - 1))
+        return np.full_like(o, half * (start + end) * last)
+    if mode == "tf_half_pixel_for_nn":
+        return np.asarray((o + half) / scale)
+    if mode == "pytorch_half_pixel" and axis.output <= 1:
+        return np.zeros_like(o)
+    x = (o + half) / scale - half
+    if mode == "half_pixel_symmetric":
+        adjustment = number(axis.output) / (scale * number(axis.length))
+        x = x + number(axis.length) / 2 * (one - adjustment)
+    return np.asarray(x)
+
+
+def _nearest(x: Array, rule: str, scale: float) -> Array:
+    """The input nearest to each coordinate."""
+    if rule == "floor":
+        return np.asarray(np.floor(x))
+    if rule == "ceil":
+        return np.asarray(np.ceil(x))
+    if rule == "round_prefer_ceil":
+        return np.asarray(np.floor(x + x.dtype.type(0.5)))
+    if rule == "simple":
+        return np.asarray(np.ceil(x) if scale < 1 else np.trunc(x))
+    return np.asarray(np.ceil(x - x.dtype.type(0.5)))
+
+
+def _linear(distance: Array) -> Array:
+    """The triangle of half-width 1."""
+    return np.asarray(np.clip(1 - np.abs(distance), 0, 1))
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Keys' kernel of half-width 2."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def taps_of(axis: Axis, how: Filter) -> Taps:
+    """The table of one axis. Index -1: the output lies outside the crop and is the extrapolation value."""
+    crop = how.coordinates == "tf_crop_and_resize"
+    if how.mode == "nearest":
+        # In float32, as exporters and onnxruntime compute them: at ties and whole numbers the rounding decides.
+        x = _coordinates(axis, how.coordinates, np.float32)
+        index = np.clip(_nearest(x, how.nearest, axis.scale), 0, axis.length - 1).astype(np.int64)[:, None]
+        weight = None
+    else:
+        x = _coordinates(axis, how.coordinates, np.float64)
+        squeeze = min(axis.scale, 1.0) if how.antialias else 1.0
+        half = int(np.ceil((1 if how.mode == "linear" else 2) / squeeze))
+        low = np.floor(x)
+        offsets = np.arange(1 - half, half + 1)
+        distance = (offsets - (x - low)[:, None]) * squeeze
+        weight = _linear(distance) if how.mode == "linear" else _cubic(distance, how.cubic)
+        places = low.astype(np.int64)[:, None] + offsets
+        if how.antialias:
+            weight = weight / weight.sum(axis=1, keepdims=True)
+        if how.exclude_outside:
+            weight = np.where((places >= 0) & (places < axis.length), weight, 0)
+            total = weight.sum(axis=1, keepdims=True)
+            weight = weight / np.where(total == 0, 1, total)
+        index = np.clip(places, 0, axis.length - 1)
+    if crop:
+        index = np.where(((x < 0) | (x > axis.length - 1))[:, None], -1, index)
+    return Taps(axis.axis, index, weight)
+
+
+def resampled(x: Array, tables: list[Taps], extrapolation: float) -> Array:
+    """x with each table's axis resampled; of x's type where no table has weights, else of the sums' float type."""
+    weighted = any(t.weight is not None for t in tables)
+    narrow = x.dtype == np.float32 or (x.dtype.kind in "fiub" and x.dtype.itemsize <= 2)
+    wide = np.float32 if narrow else np.float64
+    y = x.astype(wide) if weighted else x
+    for table in tables:
+        column = (-1, *(1,) * (x.ndim - table.axis - 1))
+        index = np.maximum(table.index, 0)
+        if table.weight is None:
+            y = np.take(y, index[:, 0], axis=table.axis)
+        else:
+            weight = table.weight.astype(wide)
+            parts = (
+                np.take(y, index[:, t], axis=table.axis) * weight[:, t].reshape(column) for t in range(len(index[0]))
+            )
+            total = next(parts)
+            for part in parts:
+                total += part
+            y = total
+    for table in tables:
+        outside = table.index[:, 0] < 0
+        if outside.any():
+            column = (-1, *(1,) * (x.ndim - table.axis - 1))
+            y = np.where(outside.reshape(column), np.asarray(extrapolation).astype(y.dtype), y)
+    return y
