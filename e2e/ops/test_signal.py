@@ -1,4 +1,4 @@
-"""DFT, STFT and the windows on the GPU."""
+"""DFT, STFT, MelWeightMatrix and the windows on the GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyruntime.ir import Array
 from tests.harness import check_case, make_op, node_tests, run_op, single_node
 from tests.oracle import node_of
 
-FAMILY = {"DFT", "STFT", "HannWindow", "HammingWindow", "BlackmanWindow"}
+FAMILY = {"DFT", "STFT", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow"}
 CASES = [n for n, case in node_tests().items() if (node := single_node(case)) and node.op_type in FAMILY]
 
 

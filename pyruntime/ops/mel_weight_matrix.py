@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, constant, out, strided_copy
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
 @op("MelWeightMatrix", opsets=range(17, LATEST + 1))
@@ -56,3 +58,12 @@ class MelWeightMatrix(Op):
         down = (right - k) / np.maximum(right - center, 1)
         y = np.where((left <= k) & (k <= center), up, np.where((center < k) & (k < right), down, 0))
         return (y.astype(DType.from_code(self.output_datatype).numpy),)
+
+    def lower(self, target: Target, *scalars: TensorType) -> tuple[Dispatch, ...]:
+        if not all(x.is_known for x in scalars):
+            raise Unsupported("edges that are not known before the run")
+        (y,) = self.infer(*scalars)
+        if y.dtype.compute == "":
+            raise Unsupported(f"{y.dtype.onnx_name} has no GPU form")
+        weights = Constant.from_array(self.evaluate(*(x.value() for x in scalars))[0], y.dtype)
+        return (strided_copy(target, "mel_weights", out(0, y), constant(0, weights), 0, contiguous(y.shape)),)
