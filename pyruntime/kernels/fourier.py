@@ -20,10 +20,13 @@ from pyruntime.ir import Constant, DType
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["MOST_RADIX", "Rows", "radices", "transform"]
+__all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "radices", "transform"]
 
 MOST_RADIX = 4096
 """Longest sum of one pass: a larger prime factor is left to the host."""
+
+MOST_LENGTH = 1 << 22
+"""Longest transform: its table of twiddle factors takes 8 bytes a value."""
 
 _PASS_COST = 20
 """What a pass costs beyond its sum, in terms of the sum."""

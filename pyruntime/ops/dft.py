@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.fourier import MOST_RADIX, Rows, radices, transform
+from pyruntime.kernels.fourier import MOST_LENGTH, MOST_RADIX, Rows, radices, transform
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 __all__ = ["as_complex", "as_pairs", "fourier_reason"]
@@ -18,6 +18,8 @@ def fourier_reason(n: int, dtype: DType) -> str | None:
     """Why a transform of length n cannot run on the GPU, or None."""
     if dtype is DType.DOUBLE:
         return "float64 is exact on the host"
+    if n > MOST_LENGTH:
+        return f"length {n} is above {MOST_LENGTH}"
     if max(radices(n)) > MOST_RADIX:
         return f"length {n} has a prime factor above {MOST_RADIX}; the host's transform is faster"
     return None

@@ -81,7 +81,8 @@ class TfIdfVectorizer(Op):
         return (y.reshape(self._shape(x.shape)),)
 
     def _windows(self, row: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
-        for n in range(self.min_gram_length, self.max_gram_length + 1):
-            for step in range(1, 2 + (self.max_skip_count if n > 1 else 0)):
+        for n in range(self.min_gram_length, min(self.max_gram_length, len(row)) + 1):
+            farthest = min(self.max_skip_count + 1, (len(row) - 1) // (n - 1)) if n > 1 else 1
+            for step in range(1, farthest + 1):
                 for begin in range(len(row) - (n - 1) * step):
                     yield tuple(row[begin : begin + (n - 1) * step + 1 : step])

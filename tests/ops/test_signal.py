@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir import Array
+from pyruntime.ir import Array, DType
 from pyruntime.kernels.fourier import radices
+from pyruntime.ops.dft import fourier_reason
 from tests.harness import check_case, make_op, node_tests, run_op, single_node
 from tests.oracle import check_against_ort, node_of
 
@@ -125,3 +126,17 @@ def test_mel_weight_matrix__real_parameters__as_onnxruntime(
 )
 def test_radices__length__factors_of_the_cheapest_passes(n: int, expected: tuple[int, ...]) -> None:
     assert tuple(sorted(radices(n))) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "reason"),
+    [
+        (2**62 + 1, DType.FLOAT, "above"),
+        (8191 * 2, DType.FLOAT, "prime factor"),
+        (8, DType.DOUBLE, "exact on the host"),
+        (4096 * 1009, DType.FLOAT16, None),
+    ],
+)
+def test_fourier_reason__lengths_and_types__why_not_on_the_gpu(n: int, dtype: DType, reason: str | None) -> None:
+    found = fourier_reason(n, dtype)
+    assert (found is None) if reason is None else (found is not None and reason in found)

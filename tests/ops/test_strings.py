@@ -150,3 +150,12 @@ def test_tfidf__strings_shared_coordinates__counts_add_up() -> None:
         {"": 9},
     )
     np.testing.assert_array_equal(run_op(op, [x])[0], [1, 0, 3])
+
+
+def test_tfidf__gram_lengths_and_skips_without_end__only_those_that_fit() -> None:
+    x = np.array([1, 2, 3])
+    endless = 2**62
+    attributes: dict[str, Any] = {"ngram_counts": [0, 3], "ngram_indexes": [0, 1, 2, 3], "pool_int64s": [1, 2, 3, 1, 3]}
+    attributes |= {"mode": "TF", "min_gram_length": 1, "max_gram_length": endless, "max_skip_count": endless}
+    op = make_op(node_of("TfIdfVectorizer", [x], **attributes), {"": 9})
+    np.testing.assert_array_equal(run_op(op, [x])[0], [1, 1, 1, 1])
