@@ -78,6 +78,16 @@ class Weights:
                 self._sources.append(constant.source)
                 offset += round_up(constant.nbytes)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        return sum(round_up(place.nbytes) for place in self._slices.values())
+
+    def missing(self, constants: Iterable[Constant]) -> int:
+        """Bytes that `load` would allocate for these."""
+        fresh = {self._key(c): c.nbytes for c in constants}
+        return sum(round_up(nbytes) for key, nbytes in fresh.items() if key not in self._slices)
+
     def slice(self, constant: Constant) -> Slice:
         """Where a loaded constant is."""
         return self._slices[self._key(constant)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -15,8 +15,10 @@ from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGra
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import split_static
-from pyruntime.plan.plan import Assignment
+from pyruntime.plan.memory import round_up
+from pyruntime.plan.plan import Assignment, Plan
 from pyruntime.plan.typing import Boundary, Guards, Typing
+from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
@@ -66,7 +68,9 @@ class Stage:
         boundary: why it ends; None for the last stage.
         rest: nodes for later stages.
         types, static: what is known after it.
-        next: stages planned so far for what followed.
+        nbytes: what it holds on the GPU besides weights.
+        next: stages planned so far for what followed, the one used last at the end.
+        users: runs that are in it or in a stage after it.
     """
 
     signature: Signature
@@ -77,7 +81,18 @@ class Stage:
     types: dict[str, ValueType]
     static: set[str]
     constants: dict[str, Constant]
+    nbytes: int = 0
     next: list[Stage] = field(default_factory=list)
+    users: int = 0
+
+    def release(self) -> int:
+        """Free it and all stages after it; returns their bytes."""
+        self.executable.release()
+        return self.nbytes + sum(stage.release() for stage in self.next)
+
+    def held(self) -> int:
+        """Bytes on the GPU, those of the stages after it included."""
+        return self.nbytes + sum(stage.held() for stage in self.next)
 
 
 class Program:
@@ -87,6 +102,7 @@ class Program:
         graph: the imported model.
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
         disabled: names of passes and kernel variants to leave out.
+        limits: `gpu_bytes` and `cached_plans` hold here.
     """
 
     def __init__(
@@ -96,12 +112,14 @@ class Program:
         refuse_host: bool = False,
         disabled: frozenset[str] = frozenset(),
         optimize: bool = True,
+        limits: ResourceLimits | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
         self.target = replace(device.target, disabled=disabled)
         self.refuse_host = refuse_host
         self.optimize = optimize
+        self.limits = limits or ResourceLimits()
         self.weights = Weights(device)
         self.roots: list[Stage] = []
         self._planning = asyncio.Lock()
@@ -129,11 +147,16 @@ class Program:
         run = Run(values, tensors, outputs, keep or {}, check, observe)
         on_device = run.on_device
         stage = await self._find(self.roots, run, list(feeds), None, on_device)
-        if stage.boundary is None:
-            await self._run_stage(stage, run)
-        else:
-            async with self._staged:
-                stage = await self._run_stages(stage, run, on_device)
+        root = stage
+        root.users += 1
+        try:
+            if stage.boundary is None:
+                await self._run_stage(stage, run)
+            else:
+                async with self._staged:
+                    stage = await self._run_stages(stage, run, on_device)
+        finally:
+            root.users -= 1
         return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
@@ -183,7 +206,8 @@ class Program:
 
     async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage:
         """Plan and compile the first stage for inputs of these types, before any value is there."""
-        return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
+        async with self._planning:
+            return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
 
     def _cross(self, stage: Stage, boundary: Boundary, values: dict[str, HostValue]) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
@@ -208,13 +232,13 @@ class Program:
         types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
         sources = _sources(run.values)
-        for stage in stages:
-            if stage.signature == signature and stage.guards.hold(sources):
-                return stage
+        stage = _recall(stages, signature, sources)
+        if stage is not None:
+            return stage
         async with self._planning:
-            for stage in stages:
-                if stage.signature == signature and stage.guards.hold(sources):
-                    return stage
+            stage = _recall(stages, signature, sources)
+            if stage is not None:
+                return stage
             return await self._plan(stages, run.values, types, before, run.outputs, on_device)
 
     async def _plan(
@@ -235,7 +259,9 @@ class Program:
         )
         static = set(before.static) if before else set(constants)
         self._arrive(arrived, values, before, guards, types)
-        static -= {n for n in arrived if before is None}
+        if before is None:
+            static -= arrived.keys()
+            constants = {n: c for n, c in constants.items() if n not in arrived}
         typing = Typing(types, static, guards)
         rest, boundary = typing.run(before.rest if before else self.graph.nodes)
         carried = before.executable.resident if before else {}
@@ -251,6 +277,8 @@ class Program:
             if self.refuse_host:
                 _refuse(plan.assignments, boundary)
             bound |= on_device & set(resident)
+            nbytes = _nbytes(plan, {*carried, *computed, *bound})
+            self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
             executable = Executable(plan, self.device, self.weights, {**carried, **computed}, bound)
             await executable.prepare()
         except BaseException:
@@ -258,9 +286,28 @@ class Program:
             raise
         executable.own(computed.values())
         signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs), on_device
-        stage = Stage(signature, guards, executable, boundary, rest, types, static, graph.constants)
+        nbytes += sum(t.type.nbytes for t in plan.external if t.name in computed)
+        stage = Stage(signature, guards, executable, boundary, rest, types, static, graph.constants, nbytes)
         stages.append(stage)
         return stage
+
+    def _make_room(self, stages: list[Stage], needed: int, before: Stage | None) -> None:
+        """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
+
+        Raises:
+            OutOfMemory: it does not fit, with all that can go gone.
+        """
+        most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
+        while len(stages) >= most and _forget_oldest(stages):
+            pass
+        while needed + self.held > self.limits.gpu_bytes and _forget_oldest(self.roots):
+            pass
+        self.limits.check_gpu(needed, self.held)
+
+    @property
+    def held(self) -> int:
+        """Bytes on the GPU: weights and plans."""
+        return self.weights.nbytes + sum(stage.held() for stage in self.roots)
 
     @staticmethod
     def _arrive(
@@ -283,9 +330,15 @@ class Program:
         first = split_static(graph, self.target)
         if first is None:
             return {}
-        executable = Executable(build_plan(first, self.target, first.outputs), self.device, self.weights, {})
+        plan = build_plan(first, self.target, first.outputs)
+        self.limits.check_gpu(_nbytes(plan, ()) + self.weights.missing(plan.constants), self.held)
+        executable = Executable(plan, self.device, self.weights, {})
         await executable.prepare()
-        await executable.run({})
+        try:
+            await executable.run({})
+        except BaseException:
+            executable.release()
+            raise
         return executable.keep_resident()
 
     def _stage_graph(
@@ -323,9 +376,7 @@ class Program:
         value = run.values.get(name)
         if value is None:
             kind = stage.types[name]
-            value = (
-                HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
-            )
+            value = HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
         if name not in run.keep or not isinstance(value, HostTensor):
             return value
         given = run.keep[name]
@@ -350,13 +401,34 @@ class Program:
 
     def release(self) -> None:
         """Free everything on the device."""
-        pending = list(self.roots)
-        while pending:
-            stage = pending.pop()
-            stage.executable.release()
-            pending += stage.next
+        for stage in self.roots:
+            stage.release()
         self.roots = []
         self.weights.release()
+
+
+def _recall(stages: list[Stage], signature: Signature, sources: Mapping[str, Callable[[], object]]) -> Stage | None:
+    """The stage that fits, moved to the end of `stages`."""
+    for index, stage in enumerate(stages):
+        if stage.signature == signature and stage.guards.hold(sources):
+            stages.append(stages.pop(index))
+            return stage
+    return None
+
+
+def _forget_oldest(stages: list[Stage]) -> bool:
+    """Free the stage not used for longest that no run is in; False where there is none."""
+    for index, stage in enumerate(stages):
+        if not stage.users:
+            stages.pop(index).release()
+            return True
+    return False
+
+
+def _nbytes(plan: Plan, there: Collection[str]) -> int:
+    """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
+    fresh = sum(round_up(t.type.nbytes) for t in plan.external if t.name not in there)
+    return sum(plan.arenas) + len(plan.params) + fresh
 
 
 def _dense(kind: ValueType) -> bool:
