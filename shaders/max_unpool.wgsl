@@ -1,6 +1,6 @@
 // y[at(indices[i])] = x[i]; y holds zeros before. Where several indices are equal one of their values remains.
 //#tensors x, indices -> y
-//#variants x=float32 indices=int64 | x=float16 indices=int64
+//#variants x=float indices=int64 | x=float16 indices=int64
 struct Params {
   block: vec4<u32>,     // what indices count in: depth, height, width; their product
   strides: vec4<u32>,   // of y: channel, depth, height, width
