@@ -65,5 +65,5 @@ ONNXRUNTIME_WEB = NpmPackage(
     name="onnxruntime-web",
     version="1.30.0",
     integrity="sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ==",
-    members=("package.json", "dist/ort.webgpu.min.mjs", "dist/ort-wasm-simd-threaded.*mjs", "dist/*.asyncify.wasm"),
+    members=("package.json", "dist/ort.webgpu.bundle.min.mjs", "dist/*.asyncify.wasm"),
 )

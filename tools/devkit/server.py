@@ -35,9 +35,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
-    def __init__(self, *args: object, mounts: Mapping[str, Path], policy: str | None) -> None:
+    def __init__(self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str) -> None:
         self.mounts = mounts
         self.policy = policy
+        self.caching = caching
         super().__init__(*args)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
@@ -52,7 +53,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         return f"{target}/" if path.endswith("/") and target.is_dir() else str(target)
 
     def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-cache")
+        self.send_header("Cache-Control", self.caching)
         if self.policy is not None:
             self.send_header("Content-Security-Policy", self.policy)
         super().end_headers()
@@ -66,13 +67,21 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 class Server:
-    """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own."""
+    """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
+
+    `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good.
+    """
 
     def __init__(
-        self, mounts: Mapping[str, Path], *, port: int = 0, policy: str | None = CONTENT_SECURITY_POLICY
+        self,
+        mounts: Mapping[str, Path],
+        *,
+        port: int = 0,
+        policy: str | None = CONTENT_SECURITY_POLICY,
+        caching: str = "no-cache",
     ) -> None:
         self.mounts = dict(mounts)
-        handler = partial(Handler, mounts=self.mounts, policy=policy)
+        handler = partial(Handler, mounts=self.mounts, policy=policy, caching=caching)
         try:
             self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError:

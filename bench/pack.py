@@ -1,0 +1,64 @@
+"""The benchmark as a static folder, for a machine that has a browser and a GPU but neither npm nor Playwright.
+
+    python bench/pack.py OUT [--models DIR]... [--light] [NAME ...]
+
+writes the built site, onnxruntime-web, the pages and the models below OUT. `bench.html` there redirects to the page
+with everything it is asked: `bench.html?models=bert,vit&runs=30&repeats=3&post=1` runs and POSTs JSON to /result.
+Stripped models travel as they are: run `python3 refill.py bench-models` in OUT before serving it. What was POSTed
+becomes a file of bench/results/ with `python bench/report.py --save RESULT.json [--name NAME]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import cases
+from bench.folder import write_pages
+from tools.devkit import fetch, pins
+from tools.devkit.site import build_site
+
+REFILL = Path(__file__).parent / "refill.py"
+REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<script>location.replace('bench/bench.html' + location.search)</script>
+"""
+
+
+def pack(out: Path, models: list[cases.Case]) -> None:
+    """Write the folder; what was there is gone."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(build_site(Path(sys.executable)), out)
+    peer = Path(os.environ.get("ONNXRUNTIME_WEB") or fetch.npm_package(pins.ONNXRUNTIME_WEB))
+    shutil.copytree(peer / "dist", out / "ort")
+    urls = {case.name: f"../bench-models/{case.name}.onnx" for case in models}
+    write_pages(out / "bench", models, urls)
+    (out / "bench-models").mkdir()
+    for case in models:
+        shutil.copyfile(case.path, out / "bench-models" / f"{case.name}{case.path.suffix}")
+    shutil.copyfile(REFILL, out / "refill.py")
+    (out / "bench.html").write_text(REDIRECT)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*", help="only these models")
+    parser.add_argument("--models", type=Path, action="append", default=[], metavar="DIR", help="generated or stripped")
+    parser.add_argument("--light", action="store_true", help="the nine light models of the onnx package too")
+    args = parser.parse_args()
+    every = [cases.digits(), *(cases.light() if args.light else [])]
+    for folder in args.models:
+        every += cases.generated(folder)
+    pack(args.out, cases.choose(every, args.names))
+    files = [file for file in args.out.rglob("*") if file.is_file()]
+    print(f"{args.out}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

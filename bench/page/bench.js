@@ -1,0 +1,181 @@
+// @ts-check
+/**
+ * Both engines on the same models, in turn, each in a frame of its own.
+ *
+ *   bench.html?models=a,b&runs=30&engines=ours,peer&repeats=1
+ *
+ * reads models.json beside it, runs, keeps the result as `globalThis.benchResult` and POSTs it to /result when the
+ * address says `post=1`. Times in milliseconds, sizes in bytes.
+ */
+
+/** @typedef {{name: string, url: string, inputs: Record<string, import('./inputs.js').InputSpec>}} Model */
+
+const parameters = new URL(location.href).searchParams;
+const runs = Number(parameters.get('runs') ?? 30);
+const repeats = Number(parameters.get('repeats') ?? 1);
+const names = (parameters.get('engines') ?? 'ours,peer').split(',');
+const limitMs = 1000 * Number(parameters.get('limit') ?? 300);
+const ROUND = 5;
+const WARM_UP = 2;
+const RTOL = 1e-3;
+const ATOL = 1e-3;
+
+/** @param {string} line */
+function log(line) {
+  const place = document.getElementById('log');
+  if (place) place.textContent += `${line}\n`;
+  console.log(line);
+}
+
+/**
+ * @template T
+ * @param {Promise<T>} work
+ * @param {string} what
+ * @returns {Promise<T>}
+ */
+function limited(work, what) {
+  return Promise.race([work, new Promise((_, reject) => {
+    setTimeout(() => reject(new Error(`${what} took more than ${limitMs / 1000} s`)), limitMs);
+  })]);
+}
+
+/** @param {string} engine */
+async function openFrame(engine) {
+  const frame = document.createElement('iframe');
+  frame.src = `frame.html?engine=${engine}`;
+  const loaded = new Promise((resolve) => { frame.addEventListener('load', resolve); });
+  document.body.append(frame);
+  await loaded;
+  const { bench } = /** @type {any} */ (frame.contentWindow);
+  if (!bench) throw new Error(`${engine}: frame.js did not load`);
+  return { bench, close: () => frame.remove() };
+}
+
+/** @param {number[]} values @param {number} share */
+export function quantile(values, share) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)];
+}
+
+/** @param {number[]} values */
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/**
+ * The largest |a − b| and whether |a − b| ≤ RTOL·|b| + ATOL·min(1, max |b|) everywhere.
+ * @param {any[]} ours
+ * @param {any[]} peers
+ */
+function compare(ours, peers) {
+  let largest = 0;
+  let same = ours.length === peers.length;
+  for (const { name, data, dims } of peers) {
+    const own = ours.find((output) => output.name === name);
+    if (!own || String(own.dims) !== String(dims)) return { same: false, max_difference: null };
+    const expected = Array.from(data, Number);
+    const scale = Math.min(1, expected.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0));
+    for (let i = 0; i < expected.length; i++) {
+      const got = Number(own.data[i]);
+      if (Object.is(got, expected[i])) continue;
+      const difference = Math.abs(got - expected[i]);
+      largest = Math.max(largest, difference);
+      if (!(difference <= RTOL * Math.abs(expected[i]) + ATOL * scale)) same = false;
+    }
+  }
+  return { same, max_difference: largest };
+}
+
+/**
+ * One session on each engine; then runs in rounds of a few, engine by engine, so that both meet the same disturbances.
+ * @param {Model} model
+ * @param {string[]} order
+ */
+async function measureOnce(model, order) {
+  /** @type {Record<string, any>} */
+  const results = {};
+  /** @type {Record<string, Awaited<ReturnType<typeof openFrame>>>} */
+  const frames = {};
+  try {
+    for (const engine of order) {
+      try {
+        frames[engine] = await openFrame(engine);
+        const { bench } = frames[engine];
+        const start = await limited(bench.start(), `${engine}: start`);
+        const url = new URL(model.url, location.href).href;
+        results[engine] = { ...start, ...await limited(bench.load(url, model.inputs), `${engine}: load`), runs: [] };
+        await bench.run(WARM_UP);
+      } catch (error) {
+        results[engine] = { error: String(error) };
+      }
+    }
+    const able = order.filter((engine) => !results[engine].error);
+    for (let done = 0; done < runs; done += ROUND) {
+      for (const engine of able) {
+        const times = await limited(frames[engine].bench.run(Math.min(ROUND, runs - done)), `${engine}: run`);
+        results[engine].runs.push(...times);
+      }
+    }
+    for (const engine of able) await frames[engine].bench.release();
+  } finally {
+    for (const { close } of Object.values(frames)) close();
+  }
+  return results;
+}
+
+/** Medians over repeats of what is one number a session. @param {any[]} results */
+function merge(results) {
+  const failed = results.find(({ error }) => error);
+  if (failed) return failed;
+  const merged = { ...results[results.length - 1], runs: results.flatMap((result) => result.runs) };
+  for (const key of ['start_ms', 'create_ms', 'first_ms']) merged[key] = median(results.map((result) => result[key]));
+  merged.median_ms = median(merged.runs);
+  merged.p95_ms = quantile(merged.runs, 0.95);
+  return merged;
+}
+
+/** @param {Model} model @param {number} index */
+async function measure(model, index) {
+  await (await fetch(model.url)).arrayBuffer(); // both engines find it in the HTTP cache, or neither
+  const collected = [];
+  for (let repeat = 0; repeat < repeats; repeat++) {
+    const turned = (index + repeat) % 2 ? [...names].reverse() : names;
+    collected.push(await measureOnce(model, turned));
+  }
+  /** @type {Record<string, any>} */
+  const engines = Object.fromEntries(names.map((engine) => [engine, merge(collected.map((r) => r[engine]))]));
+  const [first, second] = [engines.ours?.outputs, engines.peer?.outputs];
+  const check = first && second ? compare(first, second) : null;
+  for (const result of Object.values(engines)) delete result.outputs;
+  return { model: model.name, engines, check };
+}
+
+async function main() {
+  /** @type {Model[]} */
+  const every = await (await fetch('models.json')).json();
+  const wanted = parameters.get('models')?.split(',');
+  const models = wanted ? every.filter(({ name }) => wanted.includes(name)) : every;
+  const results = [];
+  for (const [index, model] of models.entries()) {
+    const result = await measure(model, index);
+    results.push(result);
+    const line = names.map((engine) => {
+      const { error, create_ms, first_ms, median_ms } = result.engines[engine];
+      return `${engine} ${error ?? [create_ms, first_ms, median_ms].map((ms) => ms.toFixed(1)).join(' / ')}`;
+    });
+    log(`${model.name}: ${line.join(', ')}${result.check ? `, same outputs: ${result.check.same}` : ''}`);
+  }
+  const info = (await navigator.gpu?.requestAdapter())?.info;
+  const adapter = info && { vendor: info.vendor, architecture: info.architecture, device: info.device,
+                            description: info.description };
+  return { date: new Date().toISOString(), userAgent: navigator.userAgent, adapter, runs, repeats,
+           cores: navigator.hardwareConcurrency, results };
+}
+
+globalThis.benchResult = main().catch((error) => ({ error: String(error?.stack ?? error) }));
+if (parameters.get('post')) {
+  const body = JSON.stringify(await globalThis.benchResult);
+  await fetch('/result', { method: 'POST', body });
+}

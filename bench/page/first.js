@@ -1,0 +1,38 @@
+// @ts-check
+/** What a page does that has one model: load the engine, create a session, run. `firstResult` has ms since navigation. */
+
+import { makeInputs } from './inputs.js';
+
+const parameters = new URL(location.href).searchParams;
+const model = new URL(parameters.get('model') ?? '', location.href).href;
+const feeds = Object.entries(makeInputs(JSON.parse(parameters.get('inputs') ?? '{}')));
+/** @type {Record<string, number>} */
+const phases = {};
+
+async function ours() {
+  const { InferenceSession, Tensor } = await import(new URL('../web/pyruntime.js', import.meta.url).href);
+  const onProgress = (/** @type {any} */ { phase, status }) => {
+    if (status !== 'progress') phases[`${phase} ${status}`] = performance.now();
+  };
+  const session = await InferenceSession.create(model, { onProgress });
+  phases.session = performance.now();
+  return session.run(Object.fromEntries(feeds.map(([n, { type, data, dims }]) => [n, new Tensor(type, data, dims)])));
+}
+
+async function peer() {
+  const ort = await import(new URL('../ort/ort.webgpu.bundle.min.mjs', import.meta.url).href);
+  ort.env.wasm.wasmPaths = { wasm: new URL('../ort/ort-wasm-simd-threaded.asyncify.wasm', import.meta.url).href };
+  ort.env.wasm.numThreads = 1;
+  ort.env.logLevel = 'error';
+  phases.module = performance.now();
+  const session = await ort.InferenceSession.create(model, { executionProviders: ['webgpu'] });
+  phases.session = performance.now();
+  return session.run(Object.fromEntries(feeds.map(([n, { type, data, dims }]) => (
+    [n, new ort.Tensor(/** @type {any} */ (type), data, dims)]))));
+}
+
+globalThis.firstResult = (parameters.get('engine') === 'peer' ? peer() : ours()).then((outputs) => {
+  const ms = performance.now();
+  const [{ data }] = /** @type {any[]} */ (Object.values(outputs));
+  return { ms, phases, output: Array.from(data, Number) };
+});

@@ -1,0 +1,202 @@
+"""Results as tables and a plot.
+
+    python bench/report.py RESULT.json                        print its tables
+    python bench/report.py --save POSTED.json [--name NAME]   keep in bench/results/ what bench.html POSTed
+    python bench/report.py --docs                             write all results into bench/README.md
+
+A ratio is onnxruntime-web's figure divided by this project's: above 1 this project is better, for times and for bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
+
+Json = dict[str, Any]
+TIMES = (("create, ms", "create_ms"), ("first run", "first_ms"), ("median run", "median_ms"), ("95 %", "p95_ms"))
+SIZES = (("GPU peak, MB", "gpu_bytes_peak"), ("WebAssembly", "wasm_bytes"), ("renderer peak", "renderer_peak"))
+COUNTS = (("dispatches", "dispatches"), ("pipelines", "pipelines"))
+
+
+def line(result: Json) -> str:
+    """One model while it is measured."""
+    parts = [f"{result['model']:<18}"]
+    for name, engine in result["engines"].items():
+        if "error" in engine:
+            parts.append(f"{name} failed: {engine['error']}")
+        else:
+            parts.append(f"{name} " + " / ".join(f"{engine[key]:.1f}" for _, key in TIMES[:3]))
+    if check := result["check"]:
+        parts.append("same outputs" if check["same"] else f"OUTPUTS DIFFER, by up to {check['max_difference']}")
+    return "   ".join(parts)
+
+
+def ratio(result: Json, key: str) -> float | None:
+    ours, peer = (result["engines"][engine].get(key) for engine in ("ours", "peer"))
+    return peer / ours if ours and peer else None
+
+
+def geometric_mean(ratios: Iterable[float | None]) -> float | None:
+    """exp(mean(log r)) over those that are there."""
+    there = [r for r in ratios if r]
+    return math.exp(statistics.fmean(map(math.log, there))) if there else None
+
+
+def digits(value: float | None) -> str:
+    """Three digits, as many as a figure of this benchmark is good for."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [" | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
+             for pairs in (list(zip(row, widths, strict=True)) for row in rows)]
+    rule = " | ".join("-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths))
+    return "\n".join(f"| {text} |" for text in [lines[0], rule, *lines[1:]])
+
+
+def compared(results: Sequence[Json], columns: Sequence[tuple[str, str]], unit: float = 1) -> str:
+    """ours, onnxruntime-web's and the ratio of each figure, model by model; the geometric means last."""
+    rows = [["model", *(head for name, _ in columns for head in (name, "ort-web", "ratio"))]]
+    for result in results:
+        row = [result["model"]]
+        for _, key in columns:
+            figures = (result["engines"][engine].get(key) for engine in ("ours", "peer"))
+            row += [digits(figure / unit if figure is not None else None) for figure in figures]
+            row.append(digits(ratio(result, key)))
+        rows.append(row)
+    last = ["geometric mean"]
+    for _, key in columns:
+        last += ["", "", digits(geometric_mean(ratio(result, key) for result in results))]
+    return grid([*rows, last])
+
+
+def navigation(measured: Json) -> str:
+    """From navigation to the first result, medians."""
+    taken = measured["navigation"]
+    rows = [["navigation to first result, ms", "ours", "ort-web", "ratio"]]
+    for name, key in (("cold cache", "cold_ms"), ("warm cache", "warm_ms")):
+        ours, peer = (statistics.median(taken[engine][key]) for engine in ("ours", "peer"))
+        rows.append([f"{taken['model']}, {name}", digits(ours), digits(peer), digits(peer / ours)])
+    return grid(rows)
+
+
+def described(measured: Json) -> str:
+    """Where and when."""
+    adapter = measured.get("adapter") or {}
+    name = " ".join(filter(None, (adapter.get("vendor"), adapter.get("architecture"), adapter.get("description"))))
+    browser = measured.get("browser") or re.sub(r".*(Chrom\w+/[\d.]+).*", r"\1", measured["userAgent"])
+    place = [browser, name or "no adapter", f"{measured['cores']} cores", measured["date"][:10]]
+    return ", ".join(place) + f"; {measured['runs']} runs, {measured['repeats']} session(s) of each model"
+
+
+def table(measured: Json) -> str:
+    """Everything a result says."""
+    results = [r for r in measured["results"] if not any("error" in e for e in r["engines"].values())]
+    failed = [r for r in measured["results"] if r not in results]
+    parts = [described(measured)]
+    if "navigation" in measured:
+        parts.append(navigation(measured))
+    parts.append(compared(results, TIMES))
+    parts.append(compared(results, SIZES, 1e6))
+    parts.append(compared(results, COUNTS))
+    if any("python" in r["engines"] for r in results):
+        rows = [["inside the worker's Python, ms", "create", "first run", "median run", "95 %"]]
+        rows += [[r["model"], *(digits(r["engines"]["python"][key]) for _, key in TIMES)] for r in results]
+        parts.append(grid(rows))
+    same = [r for r in results if r["check"] and r["check"]["same"]]
+    differing = [f"{r['model']} by {r['check']['max_difference']:.2g}" for r in results if r["check"] and r not in same]
+    parts.append(f"same outputs: {len(same)} of {len(results)}" + (f"; NOT: {', '.join(differing)}" if differing else ""))
+    for result in failed:
+        errors = [f"{name}: {e['error']}" for name, e in result["engines"].items() if "error" in e]
+        parts.append(f"{result['model']} failed. {' '.join(errors)}")
+    return "\n\n".join(parts)
+
+
+def save(measured: Json, folder: Path, name: str = "") -> Path:
+    """Write `<date>-<adapter>[-<name>].json`."""
+    adapter = measured.get("adapter") or {}
+    parts = [measured["date"][:10], adapter.get("vendor") or "none", adapter.get("architecture"), name]
+    stem = re.sub(r"[^a-z0-9.-]+", "-", "-".join(filter(None, parts)).lower())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}.json"
+    path.write_text(json.dumps(measured, indent=1) + "\n")
+    return path
+
+
+def plot(measured: Json) -> str:
+    """An SVG of the ratios of the median run, one bar a model, on a logarithmic axis."""
+    rows = [(r["model"], ratio(r, "median_ms")) for r in measured["results"]]
+    bars = sorted(((name, value) for name, value in rows if value), key=lambda bar: -bar[1])
+    left, width, height = 150, 420, 22
+    low, high = min(0.5, *(v for _, v in bars)), max(4.0, *(v for _, v in bars))
+
+    def x(value: float) -> float:
+        return left + width * math.log(value / low) / math.log(high / low)
+
+    total = height * len(bars) + 50
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 60} {total}" '
+        'font-family="system-ui, sans-serif" font-size="13">',
+        "<style>text { fill: #333 } line { stroke: #8888 } "
+        "@media (prefers-color-scheme: dark) { text { fill: #ddd } }</style>",
+    ]
+    for mark in (0.25, 0.5, 1, 2, 3, 4, 8, 16):
+        if low <= mark <= high:
+            parts.append(f'<line x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="8" y2="{total - 34}"/>')
+            parts.append(f'<text x="{x(mark):.1f}" y="{total - 18}" text-anchor="middle">{mark:g}×</text>')
+    for number, (name, value) in enumerate(bars):
+        y, begin, end = 10 + number * height, *sorted((x(1), x(value)))
+        colour = "#2a7de1" if value >= 1 else "#d1495b"
+        parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{name}</text>')
+        parts.append(f'<rect x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="{height - 6}" fill="{colour}"/>')
+        parts.append(f'<text x="{end + 5:.1f}" y="{y + 14}">{value:.2f}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def write_docs() -> None:
+    """Tables and plots of all results into bench/README.md, the newest first."""
+    sections = []
+    for path in sorted(RESULTS.glob("*.json"), reverse=True):
+        measured = json.loads(path.read_text())
+        drawing = path.with_suffix(".svg")
+        drawing.write_text(plot(measured))
+        image = f"![median run, onnxruntime-web's time divided by ours](results/{drawing.name})"
+        sections.append(f"### {path.stem}\n\n{table(measured)}\n\n{image}")
+    readme = HERE / "README.md"
+    before, _, rest = readme.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text("\n\n".join([before.rstrip(), BEGIN, *sections, END]) + after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--name", default="")
+    parser.add_argument("--docs", action="store_true")
+    args = parser.parse_args()
+    for file in args.files:
+        measured = json.loads(file.read_text())
+        print(table(measured))
+        if args.save:
+            print(f"\nwritten to {save(measured, RESULTS, args.name)}")
+    if args.docs:
+        write_docs()
+
+
+if __name__ == "__main__":
+    main()
