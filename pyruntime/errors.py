@@ -4,7 +4,9 @@
     └── OrtError                     every exception of this package
         ├── Fail                     a graph that cannot be ordered (cycle), or a general failure
         ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
-        │   └── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
+        │   ├── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
+    │   ├── BindingError         an OrtValue or an IOBinding does not fit (also a RuntimeError, as in onnxruntime)
+    │   └── WrongType            an argument of another Python type than expected (also a TypeError)
         ├── NoSuchFile               the model's path or URL does not exist
         ├── NoModel                  a session without a model
         ├── EngineError              the browser or its GPU process failed
@@ -26,6 +28,7 @@ Messages name the node, the operator, what was expected, what came, and the next
 from __future__ import annotations
 
 __all__ = [
+    "BindingError",
     "DeviceLost",
     "EPFail",
     "EngineError",
@@ -44,6 +47,7 @@ __all__ = [
     "OrtError",
     "OutOfMemory",
     "RuntimeException",
+    "WrongType",
 ]
 
 
@@ -61,6 +65,14 @@ class InvalidArgument(OrtError):
 
 class MissingInput(InvalidArgument, ValueError):
     """A required input is missing from the feed."""
+
+
+class BindingError(InvalidArgument, RuntimeError):
+    """An OrtValue or an IOBinding that does not fit what it is used for."""
+
+
+class WrongType(InvalidArgument, TypeError):
+    """An argument of another Python type than the API takes."""
 
 
 class NoSuchFile(OrtError):
@@ -95,7 +107,7 @@ class ModelLoaded(OrtError):
     """A model was loaded into a session that has one."""
 
 
-class NotImplemented(OrtError):  # noqa: A001
+class NotImplemented(OrtError):
     """An operator, type or feature this runtime does not have."""
 
 

@@ -73,7 +73,9 @@ class _Builder:
     def _assign(self, placed: Placed) -> None:
         op = placed.node.op
         where = "none" if placed.where == "forward" else placed.where
-        self.assignments.append(Assignment(placed.node.name, op.title, op.domain, where, placed.reason, placed.kernels))
+        name = placed.node.name or next(filter(None, placed.node.outputs), "")
+        outputs = tuple(replace(t, source=None) for t in placed.outputs)
+        self.assignments.append(Assignment(name, op.title, op.domain, where, placed.reason, placed.kernels, outputs))
 
     def _segment(self) -> _Segment:
         """The GPU segment being filled."""
@@ -92,7 +94,7 @@ class _Builder:
 
     def _to_gpu(self, name: str) -> None:
         """Make sure the GPU has `name`."""
-        if name in self.on_gpu or name in self.constants or name in self.external:
+        if name in self.on_gpu or (name in self.constants and name not in self.external):
             return
         segment = self._segment()
         segment.uploads.append(name)

@@ -83,6 +83,7 @@ class Assignment:
     Attributes:
         op_type: the operator, or those that the node fuses: 'Conv + Relu'.
         placement: 'gpu', 'host', or 'none' for nodes that cost nothing (views, folded values).
+        outputs: types of what it makes; empty for nodes that do not run.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Assignment:
     placement: str
     reason: str
     kernels: tuple[str, ...] = ()
+    outputs: tuple[ValueType, ...] = ()
 
 
 @dataclass(slots=True)

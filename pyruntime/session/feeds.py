@@ -27,7 +27,7 @@ from pyruntime.ir import (
 )
 from pyruntime.ir.encoding import decode, encode
 
-__all__ = ["check_names", "from_user", "to_user"]
+__all__ = ["array_of", "check_names", "check_tensor", "from_user", "to_user"]
 
 
 def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overridable: Sequence[ValueInfo]) -> None:
@@ -60,19 +60,19 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
         InvalidArgument: another type, rank or shape than declared; says what was expected and what came.
     """
     if isinstance(value, HostTensor):
-        _check_tensor(value.type, declared, overrides)
+        check_tensor(value.type, declared, overrides)
         return value
     kind = declared.type
     if isinstance(kind, HostKind):
         return _host_kind(value, kind, declared.name)
     dtype = kind.dtype if isinstance(kind, DeclaredTensor) else None
-    array, found = _array(value, dtype, declared.name)
+    array, found = array_of(value, dtype, declared.name)
     tensor = HostTensor.of(array, found)
-    _check_tensor(tensor.type, declared, overrides)
+    check_tensor(tensor.type, declared, overrides)
     return tensor
 
 
-def _array(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
+def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
     """The value as an array in the carrier of its type. Lists take the declared type, arrays must have it."""
     if not isinstance(value, np.ndarray | np.generic):
         if wanted is DType.STRING or (wanted is not None and not isinstance(value, list | tuple | int | float | bool)):
@@ -101,7 +101,8 @@ def _array(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
     return array, dtype
 
 
-def _check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, int]) -> None:
+def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, int]) -> None:
+    """A tensor of the declared type, rank and sizes. Raises InvalidArgument."""
     expected = declared.type
     if not isinstance(expected, DeclaredTensor):
         return
@@ -147,7 +148,7 @@ def _element(value: Any, declared: DeclaredType | None, name: str) -> Any:
         made = _host_kind(value, declared, name)
         assert not isinstance(made, HostTensor)
         return made.value()
-    array, dtype = _array(value, declared.dtype if declared else None, name)
+    array, dtype = array_of(value, declared.dtype if declared else None, name)
     if declared is not None and dtype is not declared.dtype:
         raise InvalidArgument(f"input '{name}': expected elements of {declared}, got {dtype.type_string}")
     return array
