@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ in_browser = sys.platform == "emscripten"
 T = TypeVar("T")
 
 _devices: dict[str, Device] = {}
+_opening = asyncio.Lock()
 
 
 def available_providers() -> list[str]:
@@ -36,10 +38,11 @@ async def device(replay: str = "auto") -> Device:
         raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
     from pyruntime.device.pyodide import open_device
 
-    held = _devices.get(replay)
-    if held is None or getattr(held, "lost", None) is not None:
-        _devices[replay] = held = await open_device(replay)
-    return held
+    async with _opening:  # sessions that load at the same time get the same device
+        held = _devices.get(replay)
+        if held is None or getattr(held, "lost", None) is not None:
+            _devices[replay] = held = await open_device(replay)
+        return held
 
 
 async def adapter() -> dict[str, str] | None:

@@ -6,19 +6,22 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from pyruntime.device.base import Device
 from pyruntime.device.executable import HostValue, host_value
-from pyruntime.errors import EPFail, Fail, InvalidArgument
+from pyruntime.errors import DeviceLost, EPFail, Fail, InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.ops.interpreter import RunContext, interpret
+from pyruntime.ops.interpreter import RunContext, interpret, running
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, device, wait_for
 from pyruntime.session.feeds import check_names, from_user, to_user
+from pyruntime.session.limits import deadline
 from pyruntime.session.loading import Progress, model_source, source_of
 from pyruntime.session.metadata import ModelMetadata, NodeArg
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from pyruntime.session.program import Program
+from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.report import summarize
 
 __all__ = ["InferenceSession"]
@@ -82,58 +85,74 @@ class InferenceSession:
         self._provider_options: dict[str, dict[str, Any]] = {p: {} for p in self._providers}
         for name, chosen in zip(self._providers, provider_options or (), strict=False):
             self._provider_options[name] = dict(chosen)
-        self._program: Program | None = None
+        self._limits = self._options.limits.merged(self._options.config_entries)
+        self._live: LiveProgram | None = None
         self._released = False
         self._timings: dict[str, float] = {}
         self._warnings: list[str] = []
 
+    @property
+    def _program(self) -> Program | None:
+        """The program in use; another one after the device was lost."""
+        return self._live.current if self._live else None
+
     async def _load(self, model: Any, progress: Progress) -> None:
         began = time.perf_counter()
-        source, folder = await model_source(model, progress)
-        files = {name: source_of(data) for name, data in self._options.external_files.items()}
-        with _Phase("parse", progress, self._timings):
-            self._model: ImportedModel = import_model(read_model(source), files, folder)
-        self._replace_initializers()
-        if WEBGPU in self._providers:
-            with _Phase("adapter", progress, self._timings):
-                opened = await self._open_device()
-        else:
-            opened = None
-        if opened is not None:
+        cancelled = self._options.check_load
+        with one_of_ours("loading the model"), running(RunContext(self._limits.host, cancelled)):
+            source, folder = await model_source(model, progress)
+            cancelled()
+            files = {name: source_of(data) for name, data in self._options.external_files.items()}
+            with _Phase("parse", progress, self._timings):
+                limits = self._limits.reader
+                self._model: ImportedModel = import_model(read_model(source, limits), files, folder, limits)
+            self._replace_initializers()
+            if WEBGPU in self._providers:
+                with _Phase("adapter", progress, self._timings):
+                    await self._open_device()
             try:
-                with _Phase("shaders", progress, self._timings):
-                    await self._prepare()
+                cancelled()
+                if self._live is not None:
+                    with _Phase("shaders", progress, self._timings):
+                        await self._live.use(self._prepare)
+                cancelled()
             except BaseException:
                 self.release()
                 raise
         self._timings["create_ms"] = (time.perf_counter() - began) * 1000
 
-    async def _open_device(self) -> Program | None:
+    async def _open_device(self) -> None:
         config = self._options.config
+
+        async def reopen() -> Device:
+            return await device(config("pyruntime.replay", "auto"))
+
         try:
-            gpu = await device(config("pyruntime.replay", "auto"))
+            gpu = await reopen()
         except EPFail as error:
             if CPU not in self._providers:
                 raise
             self._warnings.append(f"{error}; the model runs on {CPU}")
             self._providers = [p for p in self._providers if p != WEBGPU]
-            return None
+            return
         disabled = frozenset(filter(None, config("pyruntime.disable").split(",")))
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
-        self._program = Program(self._model.graph, gpu, refuse, disabled, optimize)
-        return self._program
 
-    async def _prepare(self) -> None:
+        def make(gpu: Device) -> Program:
+            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits)
+
+        self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
+
+    async def _prepare(self, program: Program) -> None:
         """Plan and compile now where the declared shapes are complete: the first run then has nothing to wait for."""
-        assert self._program is not None
         types: dict[str, TensorType] = {}
         for value in self._model.graph.inputs:
             kind = self._resolved(value)
             if kind is None:
                 return
             types[value.name] = kind
-        await self._program.prepare(types, [v.name for v in self._model.graph.outputs])
+        await program.prepare(types, [v.name for v in self._model.graph.outputs])
 
     def _resolved(self, value: ValueInfo) -> TensorType | None:
         """The declared type with free dimension overrides; None where a dimension stays open."""
@@ -215,13 +234,13 @@ class InferenceSession:
         overrides = self._options.free_dimension_overrides
         values = {n: from_user(v, declared[n], overrides) for n, v in feeds.items()}
         began = time.perf_counter()
-
-        def check() -> None:
-            if options is not None and options.terminate:
-                raise Fail("the run was ended by RunOptions.terminate")
-
+        terminated = options or RunOptions()
+        check = deadline(self._limits.run_seconds, lambda: terminated.terminate, lambda: self._released)
         check()
-        result = await self._execute(values, names, check)
+        with one_of_ours("the run"), running(RunContext(self._limits.host, check)):
+            result = await self._execute(values, names, check)
+        if terminated.terminate:
+            check()
         self._timings["run_ms"] = (time.perf_counter() - began) * 1000
         return result
 
@@ -231,10 +250,16 @@ class InferenceSession:
         for value in self._model.graph.inputs:
             if value.name not in values:
                 values[value.name] = from_user(None, value, {})
-        if self._program is not None:
-            return await self._program.run(values, names, check)
+        if self._live is not None:
+            try:
+                return await self._live.use(lambda program: program.run(values, names, check))
+            except DeviceLost as error:
+                if self._options.config("pyruntime.cpu_after_device_loss") != "1":
+                    raise
+                self.set_providers([CPU])
+                self._warnings.append(f"{error}; the model runs on {CPU} from now on")
         feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in values.items()}
-        results = interpret(self._model.graph, feeds, names, RunContext(check=check))
+        results = interpret(self._model.graph, feeds, names)
         return {n: host_value(v) for n, v in results.items()}
 
     def get_inputs(self) -> list[NodeArg]:
@@ -264,6 +289,20 @@ class InferenceSession:
         """The providers in use, in order."""
         return list(self._providers)
 
+    def set_providers(self, providers: Sequence[Any], provider_options: Any = None) -> None:
+        """Go on with these providers, without the GPU where WebGPU is not among them: its memory is freed.
+
+        Raises:
+            EPFail: none of them is here. InvalidArgument: WebGPU, for a session that runs without it.
+        """
+        chosen = _chosen(providers)
+        if WEBGPU in chosen and self._live is None:
+            raise InvalidArgument(f"this session runs without {WEBGPU}; create another one with it")
+        if WEBGPU not in chosen and self._live is not None:
+            self._live.release()
+            self._live = None
+        self._providers = chosen
+
     def get_provider_options(self) -> dict[str, dict[str, Any]]:
         """Options by provider."""
         return self._provider_options
@@ -280,8 +319,8 @@ class InferenceSession:
     def release(self) -> None:
         """Free everything of the session, on the GPU too. Running afterwards raises Fail."""
         self._released = True
-        if self._program is not None:
-            self._program.release()
+        if self._live is not None:
+            self._live.release()
 
 
 def _chosen(providers: Sequence[Any] | None) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from pyruntime.errors import Fail, InvalidArgument
+from pyruntime.errors import Fail, InvalidArgument, ModelLoadCanceled
+from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
 
@@ -62,6 +63,7 @@ class SessionOptions:
         graph_optimization_level: see `GraphOptimizationLevel`.
         enable_profiling: write a Chrome trace at `end_profiling`.
         free_dimension_overrides: sizes of symbolic dimensions by name.
+        limits: what the session may use; config entries 'pyruntime.limits.NAME' set them too.
     """
 
     def __init__(self) -> None:
@@ -85,6 +87,8 @@ class SessionOptions:
         self.free_dimension_overrides_by_denotation: dict[str, int] = {}
         self.initializers: dict[str, Any] = {}
         self.external_files: dict[str, Any] = {}
+        self.limits = ResourceLimits()
+        self._load_cancelled = False
         self._config = _Entries()
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
@@ -120,6 +124,15 @@ class SessionOptions:
     def get_session_config_entry(self, key: str) -> str:
         """A config entry. Raises Fail where it was not set."""
         return self._config.get(key)
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """End the loading that uses these options at its next await, with ModelLoadCanceled."""
+        self._load_cancelled = bool(value)
+
+    def check_load(self) -> None:
+        """Raises ModelLoadCanceled where `set_load_cancellation_flag(True)` was called."""
+        if self._load_cancelled:
+            raise ModelLoadCanceled("loading was cancelled by SessionOptions.set_load_cancellation_flag")
 
     def config(self, key: str, default: str = "") -> str:
         """A config entry, or `default`."""
