@@ -81,3 +81,10 @@ class AveragePool7(_AveragePool):
 
     count_include_pad: int = 0
     kernel_shape: tuple[int, ...]
+
+
+@op("AveragePool", opsets=range(1, 7))
+class AveragePool1(_AveragePool):
+    """Padding never counts."""
+
+    kernel_shape: tuple[int, ...]

@@ -150,9 +150,10 @@ def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClas
     """
     cls.op_type, cls.domain, cls.opsets = name, domain, opsets
     versions = registered.setdefault((domain, name), [])
-    for other in versions:
-        same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
-        if set(other.opsets) & set(opsets) and not same:
+    own = cls.__module__, cls.__qualname__
+    others = [v for v in versions if (v.__module__, v.__qualname__) != own]
+    for other in others:
+        if set(other.opsets) & set(opsets):
             raise ValueError(f"{name}: opsets {opsets} overlap those of {other.__module__}.{other.__name__}")
-    versions[:] = [v for v in versions if v.__qualname__ != cls.__qualname__] + [cls]
+    versions[:] = [*others, cls]
     return cls

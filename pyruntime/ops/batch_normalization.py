@@ -179,3 +179,23 @@ class BatchNormalization7(_BatchNormalization):
     @property
     def per_activation(self) -> bool:
         return not self.spatial
+
+
+@op("BatchNormalization", opsets=range(1, 7))
+class BatchNormalization1(_BatchNormalization):
+    """As opset 7, but training is what `is_test` does not rule out."""
+
+    saved = 2
+    consumed_inputs: tuple[int, ...] | None = None
+    epsilon: float = 1e-5
+    is_test: int = 0
+    momentum: float = 0.9
+    spatial: int = 1
+
+    @property
+    def training(self) -> bool:
+        return not self.is_test
+
+    @property
+    def per_activation(self) -> bool:
+        return not self.spatial

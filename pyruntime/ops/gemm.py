@@ -12,14 +12,13 @@ from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
-@op("Gemm", opsets=range(7, LATEST + 1))
-class Gemm(Op):
+class _Gemm(Op):
     """a: [M, K] or transposed, b: [K, N] or transposed, c: broadcasts to [M, N] (optional from opset 11)."""
 
-    alpha: float = 1.0
-    beta: float = 1.0
-    transA: int = 0  # noqa: N815
-    transB: int = 0  # noqa: N815
+    alpha: float
+    beta: float
+    transA: int  # noqa: N815
+    transB: int  # noqa: N815
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(a, b, c)
@@ -70,3 +69,24 @@ class Gemm(Op):
             bias = inp(2, c) if c is not None else None
             epilogue = linear(bias, product.n, self.alpha, self.beta, row, col)
         return matmul(target, out(0, y), inp(0, a), inp(1, b), product, epilogue)
+
+
+@op("Gemm", opsets=range(7, LATEST + 1))
+class Gemm(_Gemm):
+    """With c that broadcasts."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0  # noqa: N815
+    transB: int = 0  # noqa: N815
+
+
+@op("Gemm", opsets=range(1, 7))
+class Gemm1(_Gemm):
+    """With c that broadcasts where `broadcast` says so."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    broadcast: int = 0
+    transA: int = 0  # noqa: N815
+    transB: int = 0  # noqa: N815

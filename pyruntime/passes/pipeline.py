@@ -15,6 +15,7 @@ from pyruntime.passes import (
     fuse_norms,
     fuse_tail,
     merge_products,
+    numpy_broadcast,
     sink_reshape,
 )
 
@@ -24,6 +25,7 @@ Pass = Callable[[TypedGraph, Target], bool]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
+    ("numpy_broadcast", numpy_broadcast.run),
     ("common_subexpressions", common_subexpressions.run),
     ("batchnorm_to_affine", batchnorm_to_affine.run),
     ("fuse_norms", fuse_norms.run),
