@@ -16,7 +16,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.ops.base import Op, Unsupported, op
 
-_POWER = """fn power(base: f32, exponent: vec2<u32>) -> f32 {
+_POWER = """fn whole_power(base: f32, exponent: vec2<u32>) -> f32 {
   var rest = exponent;
   var square = base;
   var result = 1.0;
@@ -118,7 +118,7 @@ class Adam(_Optimizer):
   let v_new = alpha * v + (1.0 - alpha) * gradient;
   let h_new = beta * h + (1.0 - beta) * gradient * gradient;
   var rate = r;
-  if (i64_lt(vec2<u32>(0u, 0u), t)) { rate *= sqrt(1.0 - power(beta, t)) / (1.0 - power(alpha, t)); }
+  if (i64_lt(vec2<u32>(0u, 0u), t)) { rate *= sqrt(1.0 - whole_power(beta, t)) / (1.0 - whole_power(alpha, t)); }
   let x_new = (1.0 - norm_coefficient_post) * (x - rate * v_new / (sqrt(h_new) + epsilon));"""
     alpha: float = 0.8999999761581421
     beta: float = 0.9990000128746033

@@ -1,0 +1,35 @@
+"""Det: determinants of square matrices. Source: ONNX operator Det."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+
+
+@op("Det", opsets=range(11, LATEST + 1))
+class Det(Op):
+    """x: floats [..., M, M]; y: [...]. By elimination with partial pivoting; an empty matrix has determinant 1."""
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if x.rank < 2 or x.shape[-1] != x.shape[-2] or not x.dtype.is_float:
+            self.fail("a float tensor [..., M, M]", x)
+        return (x.with_shape(*x.shape[:-2]),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return (np.asarray(np.linalg.det(x.astype(np.float64))).astype(x.dtype),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        if x.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
+        (y,) = self.infer(x)
+        count, m = math.prod(x.shape[:-2]), x.shape[-1]
+        kernel = template("determinant", {"x": x.dtype, "y": y.dtype})
+        work = scratch(0, DType.FLOAT, *x.shape)
+        params = params_of(kernel, count=count, m=m)
+        return (Dispatch(kernel, (inp(0, x), work, out(0, y)), target.fold(max(1, count)), params),)

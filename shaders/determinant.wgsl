@@ -1,0 +1,59 @@
+// y = det(x): one workgroup a matrix eliminates in `work`, largest pivot first, and multiplies the diagonal.
+//#tensors x -> work, y
+//#variants | x=float16
+const WG: u32 = 64u;
+
+struct Params {
+  count: u32,
+  m: u32,
+}
+
+var<workgroup> pivot: u32;
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let number = workgroup_index(wid, nwg);
+  if (number >= params.count) { return; }
+  let m = params.m;
+  let base = number * m * m;
+  for (var i = lane; i < m * m; i += WG) { work[base + i] = load_x(base + i); }
+  storageBarrier();
+  workgroupBarrier();
+  var result = 1.0;
+  for (var k = 0u; k < m; k++) {
+    if (lane == 0u) {
+      pivot = k;
+      for (var i = k + 1u; i < m; i++) {
+        if (abs(work[base + i * m + k]) > abs(work[base + pivot * m + k])) { pivot = i; }
+      }
+    }
+    workgroupBarrier();
+    let other = pivot;
+    if (other != k) {
+      result = -result;
+      for (var j = k + lane; j < m; j += WG) {
+        let above = work[base + k * m + j];
+        work[base + k * m + j] = work[base + other * m + j];
+        work[base + other * m + j] = above;
+      }
+    }
+    storageBarrier();
+    workgroupBarrier();
+    let top = work[base + k * m + k];
+    result *= top;
+    let rest = m - k - 1u;
+    for (var n = lane; n < rest * rest; n += WG) {
+      let i = k + 1u + n / rest;
+      let j = k + 1u + n % rest;
+      let at = base + i * m + j;
+      if (top != 0.0) { work[at] -= work[base + i * m + k] / top * work[base + k * m + j]; }
+    }
+    storageBarrier();
+    workgroupBarrier();
+  }
+  if (lane == 0u) { store_y(number, result); }
+}
