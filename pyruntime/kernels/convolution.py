@@ -23,6 +23,8 @@ TILE = 32
 STEP = 16
 DIRECT_ROWS = 8
 """Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
+DEPTHWISE_TAPS = 16
+"""Longest kernel row whose inputs the depthwise kernel keeps in registers."""
 FILLING = 96
 """Workgroups that keep a GPU busy; k is split until there are as many."""
 
@@ -94,7 +96,7 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32."""
     window = conv.window
     flat = window.input[0] == window.kernel[0] == 1 and window.begin[0] == 0
-    dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2
+    dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2 and window.kernel[2] <= DEPTHWISE_TAPS
     if conv.channels == 1 and flat and dense and conv.x_zero_point is None and conv.w_zero_point is None:
         return _depthwise(target, conv)
     if conv.rows <= DIRECT_ROWS or target.is_software:

@@ -183,6 +183,8 @@ def test_lower__channels_of_a_group__the_kernel_that_suits() -> None:
 
     assert "depthwise" in names(_type(1, 32, 28, 28), _type(32, 1, 3, 3), group=32)[0]
     assert "direct" in names(_type(1, 32, 28, 28), _type(32, 4, 3, 3), group=8)[0]
+    assert "direct" in names(_type(1, 4, 56, 56), _type(4, 1, 31, 31), group=4)[0]
+    assert "implicit_gemm" in names(_type(1, 1, 4000), _type(256, 1, 400), strides=[2])[0]
     gemm, total = names(_type(1, 512, 7, 7), _type(512, 512, 3, 3), pads=[1, 1, 1, 1])
     assert "implicit_gemm" in gemm and "split_sum" in total
     assert "pointwise1" in names(_type(1, 64, 28, 28), _type(64, 64, 1, 1))[0]
