@@ -159,6 +159,16 @@ class Program:
             root.users -= 1
         return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
+    def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Executable | None:
+        """The executable that runs such feeds whatever their values are, where one segment does all; else None."""
+        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), frozenset[str]()
+        for stage in self.roots:
+            if stage.signature == signature and stage.boundary is None and not stage.guards.read:
+                replay = stage.executable.replay()
+                if replay and {n for n, _, _ in replay.downloads} == set(outputs):
+                    return stage.executable
+        return None
+
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
         seen: set[int] = set()
