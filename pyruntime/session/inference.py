@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import HostValue, host_value
+from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import DeviceLost, EPFail, Fail, InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.ops.interpreter import RunContext, interpret, running
+from pyruntime.ops.interpreter import RunContext, current, interpret, running
+from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, device, wait_for
-from pyruntime.session.feeds import check_names, from_user, to_user
+from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
+from pyruntime.session.insight import Insight
 from pyruntime.session.limits import deadline
 from pyruntime.session.loading import Progress, model_source, source_of
 from pyruntime.session.metadata import ModelMetadata, NodeArg
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
-from pyruntime.session.program import Program
+from pyruntime.session.ortvalue import OrtValue
+from pyruntime.session.profiling import Recorder, Trace
+from pyruntime.session.program import AnyValue, Program
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.report import summarize
 
@@ -31,7 +37,7 @@ def _silent(event: Mapping[str, Any]) -> None:
     pass
 
 
-class InferenceSession:
+class InferenceSession(BoundRuns, Insight):
     """A model ready to run.
 
     Args:
@@ -81,6 +87,7 @@ class InferenceSession:
         provider_options: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         self._options = options or SessionOptions()
+        self._trace = Trace(self._options.profile_file_prefix) if self._options.enable_profiling else None
         self._providers = _chosen(providers)
         self._provider_options: dict[str, dict[str, Any]] = {p: {} for p in self._providers}
         for name, chosen in zip(self._providers, provider_options or (), strict=False):
@@ -119,6 +126,8 @@ class InferenceSession:
             except BaseException:
                 self.release()
                 raise
+        if self._trace is not None:
+            self._trace.session("session_initialization", began)
         self._timings["create_ms"] = (time.perf_counter() - began) * 1000
 
     async def _open_device(self) -> None:
@@ -207,13 +216,14 @@ class InferenceSession:
     ) -> list[Any]:
         names = self._output_names(output_names)
         values = await self._run_values(input_feed, names, run_options)
-        return [to_user(values[n]) for n in names]
+        return [to_user(_at_host(values[n])) for n in names]
 
     async def _run_buffers(
         self, feeds: Mapping[str, HostTensor], outputs: Sequence[str] | None = None, options: RunOptions | None = None
     ) -> dict[str, HostValue]:
         """`run` on raw buffers, for the JavaScript API."""
-        return await self._run_values(feeds, self._output_names(outputs), options)
+        values = await self._run_values(feeds, self._output_names(outputs), options)
+        return {n: _at_host(v) for n, v in values.items()}
 
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
         every = [v.name for v in self._model.graph.outputs]
@@ -224,42 +234,67 @@ class InferenceSession:
         return names
 
     async def _run_values(
-        self, feeds: Mapping[str, Any], names: list[str], options: RunOptions | None
-    ) -> dict[str, HostValue]:
+        self,
+        feeds: Mapping[str, Any],
+        names: list[str],
+        options: RunOptions | None,
+        keep: Mapping[str, DeviceTensor | None] | None = None,
+        recorder: Recorder | None = None,
+    ) -> dict[str, AnyValue]:
         if self._released:
             raise Fail("the session is released; create it again")
         graph = self._model.graph
         check_names(feeds, graph.inputs, graph.overridable)
         declared = {v.name: v for v in (*graph.overridable, *graph.inputs)}
-        overrides = self._options.free_dimension_overrides
-        values = {n: from_user(v, declared[n], overrides) for n, v in feeds.items()}
+        values = {n: self._fed(v, declared[n]) for n, v in feeds.items()}
+        if self._trace is not None and recorder is None:
+            recorder = Recorder()
         began = time.perf_counter()
         terminated = options or RunOptions()
         check = deadline(self._limits.run_seconds, lambda: terminated.terminate, lambda: self._released)
         check()
         with one_of_ours("the run"), running(RunContext(self._limits.host, check)):
-            result = await self._execute(values, names, check)
+            result = await self._execute(values, names, check, keep, recorder)
         if terminated.terminate:
             check()
+        if self._trace is not None and recorder is not None:
+            self._trace.run(recorder.timings, began)
         self._timings["run_ms"] = (time.perf_counter() - began) * 1000
         return result
 
+    def _fed(self, value: Any, declared: ValueInfo) -> AnyValue:
+        """A user's value for a declared input, wherever it is. Raises InvalidArgument."""
+        if isinstance(value, OrtValue):
+            value = value.current()
+        if not isinstance(value, DeviceTensor):
+            return from_user(value, declared, self._options.free_dimension_overrides)
+        check_tensor(value.type, declared, self._options.free_dimension_overrides)
+        return value
+
     async def _execute(
-        self, values: dict[str, HostValue], names: list[str], check: Callable[[], None]
-    ) -> dict[str, HostValue]:
+        self,
+        values: dict[str, AnyValue],
+        names: list[str],
+        check: Callable[[], None],
+        keep: Mapping[str, DeviceTensor | None] | None,
+        recorder: Recorder | None,
+    ) -> dict[str, AnyValue]:
         for value in self._model.graph.inputs:
             if value.name not in values:
                 values[value.name] = from_user(None, value, {})
+        observe = recorder.step if recorder else None
         if self._live is not None:
             try:
-                return await self._live.use(lambda program: program.run(values, names, check))
+                return await self._live.use(lambda program: program.run(values, names, check, keep, observe))
             except DeviceLost as error:
                 if self._options.config("pyruntime.cpu_after_device_loss") != "1":
                     raise
                 self.set_providers([CPU])
                 self._warnings.append(f"{error}; the model runs on {CPU} from now on")
-        feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in values.items()}
-        results = interpret(self._model.graph, feeds, names)
+        on_host = {n: await v.download() if isinstance(v, DeviceTensor) else v for n, v in values.items()}
+        feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in on_host.items()}
+        context = replace(current(), on_node=recorder.node) if recorder else current()
+        results = interpret(self._model.graph, feeds, names, context)
         return {n: host_value(v) for n, v in results.items()}
 
     def get_inputs(self) -> list[NodeArg]:
@@ -321,6 +356,11 @@ class InferenceSession:
         self._released = True
         if self._live is not None:
             self._live.release()
+
+
+def _at_host(value: AnyValue) -> HostValue:
+    assert not isinstance(value, DeviceTensor)
+    return value
 
 
 def _chosen(providers: Sequence[Any] | None) -> list[str]:

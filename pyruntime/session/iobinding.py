@@ -17,7 +17,7 @@ from pyruntime.session.options import RunOptions
 from pyruntime.session.ortvalue import OrtValue, at_pointer, dtype_of, is_gpu
 
 if TYPE_CHECKING:
-    from pyruntime.session.inference import InferenceSession
+    from pyruntime.session.base import Session
 
 __all__ = ["IOBinding"]
 
@@ -28,7 +28,7 @@ class IOBinding:
     On the CPU provider everything bound is host memory.
     """
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         graph = session._model.graph
         self._inputs = {v.name: v for v in (*graph.overridable, *graph.inputs)}

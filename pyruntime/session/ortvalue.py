@@ -15,8 +15,8 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
 from pyruntime.ir import Array, DType, HostTensor, SequenceType, TensorType
 from pyruntime.ir.encoding import encode
-from pyruntime.session.environment import in_browser, wait_for
 from pyruntime.session.environment import device as open_device
+from pyruntime.session.environment import in_browser, wait_for
 from pyruntime.session.feeds import array_of, to_user
 
 __all__ = ["OrtValue", "dtype_of", "is_gpu"]
@@ -168,7 +168,9 @@ class OrtValue:
             return wait_for(self.numpy_async(), "await value.numpy_async()")
         if self._numpy_obj is not None and self.element_type() == _code(self._numpy_obj):
             return self._numpy_obj
-        return to_user(self.current())
+        value = self.current()
+        assert not isinstance(value, DeviceTensor)
+        return to_user(value)
 
     async def numpy_async(self) -> Any:
         """Awaitable `numpy`."""
@@ -284,7 +286,9 @@ def at_pointer(pointer: int, kind: TensorType, gpu: bool) -> OrtValue:
     """
     if not gpu:
         memory = (ctypes.c_char * max(kind.nbytes, 1)).from_address(int(pointer))
-        array = np.frombuffer(memory, kind.dtype.numpy, math.prod(kind.shape)).reshape(kind.shape)
+        array: Array = np.frombuffer(memoryview(memory).cast("B"), kind.dtype.numpy, math.prod(kind.shape)).reshape(
+            kind.shape
+        )
         return OrtValue(HostTensor.of(array, kind.dtype), array)
     tensor = _pointers.get(int(pointer))
     if tensor is None or tensor.type != kind:

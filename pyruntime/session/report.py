@@ -9,13 +9,13 @@ from pyruntime.plan.plan import Assignment
 from pyruntime.session.environment import CPU
 
 if TYPE_CHECKING:
-    from pyruntime.session.inference import InferenceSession
+    from pyruntime.session.base import Session
     from pyruntime.session.program import Program, Stage
 
-__all__ = ["assignments", "summarize"]
+__all__ = ["assignments", "stages_of", "summarize"]
 
 
-def _stages(program: Program | None) -> list[Stage]:
+def stages_of(program: Program | None) -> list[Stage]:
     """The stages of the signature planned last."""
     chain: list[Stage] = []
     options = program.roots if program else []
@@ -25,12 +25,12 @@ def _stages(program: Program | None) -> list[Stage]:
     return chain
 
 
-def assignments(session: InferenceSession) -> list[Assignment]:
+def assignments(session: Session) -> list[Assignment]:
     """Where each node runs and why, in the model's order; before anything is planned, where it could run."""
     if session._program is None:
         reason = f"the session runs on {CPU}"
         return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in session._model.graph.nodes]
-    stages = _stages(session._program)
+    stages = stages_of(session._program)
     made = [a for stage in stages for a in stage.executable.plan.assignments]
     made += [
         Assignment(
@@ -55,10 +55,10 @@ def assignments(session: InferenceSession) -> list[Assignment]:
     return sorted(made, key=lambda a: order.get(a.name, len(order)))
 
 
-def summarize(session: InferenceSession) -> dict[str, Any]:
+def summarize(session: Session) -> dict[str, Any]:
     """See `InferenceSession.summary`. Memory in bytes, times in ms; `memory` is None until something is planned."""
     program = session._program
-    stages = _stages(program)
+    stages = stages_of(program)
     plans = [s.executable.plan for s in stages]
     memory = None
     if plans:

@@ -1,0 +1,62 @@
+"""What the parts of InferenceSession know of each other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.onnx.importer import ImportedModel
+from pyruntime.session.metadata import NodeArg
+from pyruntime.session.options import RunOptions, SessionOptions
+from pyruntime.session.profiling import Recorder, Trace
+from pyruntime.session.program import AnyValue, Program
+
+__all__ = ["Session"]
+
+
+class Session(ABC):
+    """State and the one way to run."""
+
+    _model: ImportedModel
+    _options: SessionOptions
+    _timings: dict[str, float]
+    _warnings: list[str]
+    _trace: Trace | None = None
+
+    @property
+    @abstractmethod
+    def _program(self) -> Program | None:
+        """The program in use; None on NumPy."""
+
+    @abstractmethod
+    def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
+        """The outputs asked for, all where none is. Raises InvalidArgument."""
+
+    @abstractmethod
+    async def _run_values(
+        self,
+        feeds: Mapping[str, Any],
+        names: list[str],
+        options: RunOptions | None,
+        keep: Mapping[str, DeviceTensor | None] | None = None,
+        recorder: Recorder | None = None,
+    ) -> dict[str, AnyValue]:
+        """Run. `keep`: outputs that stay on the GPU; `recorder`: gets the timings."""
+
+    @abstractmethod
+    def get_inputs(self) -> list[NodeArg]:
+        """Inputs that must be fed."""
+
+    @abstractmethod
+    def get_outputs(self) -> list[NodeArg]:
+        """Outputs as declared."""
+
+    @abstractmethod
+    def get_providers(self) -> list[str]:
+        """The providers in use."""
+
+    @abstractmethod
+    def summary(self) -> dict[str, Any]:
+        """The session as plain data."""

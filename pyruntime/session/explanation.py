@@ -1,0 +1,129 @@
+"""What a session does and why: nodes with their placement, kernels with their WGSL, memory, fusions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from pyruntime.plan.plan import Assignment, Plan
+from pyruntime.session.markup import details, highlight, page, table, text_table
+from pyruntime.session.memory_plan import MemoryPlan
+
+__all__ = ["Explanation", "KernelUse", "kernels_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """A shader of a plan.
+
+    Attributes:
+        count: dispatches that use it. nodes: for which nodes.
+    """
+
+    name: str
+    wgsl: str
+    count: int
+    nodes: tuple[str, ...]
+    grids: tuple[tuple[int, int, int], ...]
+
+
+def kernels_of(plans: Sequence[Plan]) -> list[KernelUse]:
+    """The distinct shaders of `plans`, in order of first use."""
+    found: dict[str, list[Any]] = {}
+    for plan in plans:
+        for c in plan.commands:
+            entry = found.setdefault(plan.shaders[c.shader], [c.kernel, 0, [], []])
+            entry[1] += 1
+            entry[2].append(plan.assignments[c.node].name)
+            entry[3].append(c.grid)
+    return [
+        KernelUse(name, wgsl, count, tuple(dict.fromkeys(nodes)), tuple(dict.fromkeys(grids)))
+        for wgsl, (name, count, nodes, grids) in found.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`InferenceSession.explain()`: prints as text, shows as HTML in notebooks.
+
+    Attributes:
+        nodes: where each node runs and why. kernels: the WGSL. fusions: nodes that were several in the model.
+        model_nodes: nodes before the passes.
+    """
+
+    title: str
+    nodes: tuple[Assignment, ...]
+    kernels: tuple[KernelUse, ...]
+    memory: MemoryPlan
+    model_nodes: int
+    dispatches: int
+
+    @property
+    def fusions(self) -> list[str]:
+        """What was fused: 'Conv + Relu (node)'."""
+        return [f"{a.op_type} ({a.name})" for a in self.nodes if " + " in a.op_type]
+
+    def _headline(self) -> str:
+        places = Counter(a.placement for a in self.nodes)
+        return (
+            f"{self.title}: {self.model_nodes} nodes in the model; {places['gpu']} run on the GPU, {places['host']} on "
+            f"the host, {places['none']} cost nothing; {self.dispatches} dispatches of {len(self.kernels)} shaders"
+        )
+
+    def _node_rows(self) -> list[tuple[str, str, str, str, str]]:
+        return [(a.name, a.op_type, a.placement, a.reason, ", ".join(dict.fromkeys(a.kernels))) for a in self.nodes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "title": self.title,
+            "model_nodes": self.model_nodes,
+            "dispatches": self.dispatches,
+            "fusions": self.fusions,
+            "nodes": [
+                {
+                    "name": a.name,
+                    "op_type": a.op_type,
+                    "domain": a.domain,
+                    "placement": a.placement,
+                    "reason": a.reason,
+                    "kernels": list(a.kernels),
+                    "outputs": [str(t) for t in a.outputs],
+                }
+                for a in self.nodes
+            ],
+            "kernels": [
+                {"name": k.name, "count": k.count, "nodes": list(k.nodes), "wgsl": k.wgsl} for k in self.kernels
+            ],
+            "memory": self.memory.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        head = ("node", "operator", "runs on", "why", "kernels")
+        parts = [self._headline(), "", text_table(head, self._node_rows())]
+        if self.fusions:
+            parts += ["", "fused: " + "; ".join(self.fusions)]
+        if self.kernels:
+            rows = [(k.name, k.count, len(k.wgsl.splitlines())) for k in self.kernels]
+            parts += ["", text_table(("shader", "dispatches", "lines"), rows)]
+        return "\n".join([*parts, "", str(self.memory)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        kernels = "".join(
+            details(f"{k.name} · {k.count} dispatch{'es' if k.count != 1 else ''}", highlight(k.wgsl))
+            for k in self.kernels
+        )
+        nodes = table(("node", "operator", "runs on", "why", "kernels"), self._node_rows())
+        fused = "<ul>" + "".join(f"<li>{escape(f)}</li>" for f in self.fusions) + "</ul>" if self.fusions else ""
+        parts = [f"<p>{escape(self._headline())}</p>", details(f"nodes ({len(self.nodes)})", nodes, is_open=True)]
+        if fused:
+            parts.append(details(f"fusions ({len(self.fusions)})", fused))
+        if kernels:
+            parts.append(details(f"kernels ({len(self.kernels)})", kernels))
+        parts.append(details("memory", self.memory.html(), is_open=bool(self.memory.tensors)))
+        return page(*parts)

@@ -1,0 +1,109 @@
+"""HTML and SVG for notebooks: plain, self-contained, light and dark, every number also as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["bar", "bytes_text", "details", "highlight", "page", "table", "text_table"]
+
+_STYLE = """<style>
+.pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;--key:#8250df;--num:#0550ae;--com:#59636e;
+--typ:#116329;font:13px/1.5 system-ui,sans-serif;color:var(--ink)}
+@media (prefers-color-scheme:dark){.pyrt{--ink:#f0f6fc;--dim:#9198a1;--line:#3d444d;--bar:#4493f8;--host:#f0883e;
+--key:#d2a8ff;--num:#79c0ff;--com:#9198a1;--typ:#7ee787}}
+[data-jp-theme-light="false"] .pyrt{--ink:#f0f6fc;--dim:#9198a1;--line:#3d444d;--bar:#4493f8;--host:#f0883e;
+--key:#d2a8ff;--num:#79c0ff;--com:#9198a1;--typ:#7ee787}
+[data-jp-theme-light="true"] .pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;
+--key:#8250df;--num:#0550ae;--com:#59636e;--typ:#116329}
+.pyrt table{border-collapse:collapse;margin:.3em 0}.pyrt th,.pyrt td{padding:.15em .7em;text-align:left;
+border-bottom:1px solid var(--line);color:inherit;background:none;vertical-align:top}
+.pyrt th{font-weight:600;color:var(--dim)}.pyrt td.n{text-align:right;font-variant-numeric:tabular-nums}
+.pyrt summary{cursor:pointer;font-weight:600;padding:.2em 0}.pyrt pre{margin:.3em 0;padding:.6em;overflow:auto;
+max-height:26em;border:1px solid var(--line);border-radius:6px;font:12px/1.45 ui-monospace,monospace;color:var(--ink);
+background:none}.pyrt .k{color:var(--key)}.pyrt .t{color:var(--typ)}.pyrt .d{color:var(--num)}.pyrt .c{color:var(--com)}
+.pyrt .track{display:inline-block;width:14em;height:.8em;border-radius:2px;background:var(--line)}
+.pyrt .track span{display:block;height:100%;border-radius:2px;background:var(--bar)}
+.pyrt .track.host span{background:var(--host)}.pyrt svg{max-width:100%;height:auto}.pyrt .dim{color:var(--dim)}
+</style>"""
+
+_TOKENS = re.compile(
+    r"(?P<c>//[^\n]*)|(?P<k>@\w+|\b(?:fn|let|var|const|struct|return|if|else|for|while|loop|break|continue|switch|case|"
+    r"default|override|alias|true|false)\b)|(?P<t>\b(?:[fiu]32|f16|bool|atomic|array|vec[234]\w?|mat[234]x[234]\w?|ptr)\b)|"
+    r"(?P<d>\b(?:0x[\da-fA-F]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?)[fhiu]?\b)"
+)
+
+
+def page(*parts: str) -> str:
+    """The parts with the style that they need."""
+    return f'{_STYLE}<div class="pyrt">{"".join(parts)}</div>'
+
+
+def highlight(wgsl: str) -> str:
+    """WGSL as HTML with keywords, types, numbers and comments marked."""
+    made, at = [], 0
+    for token in _TOKENS.finditer(wgsl):
+        made.append(escape(wgsl[at : token.start()]))
+        made.append(f'<span class="{token.lastgroup}">{escape(token.group())}</span>')
+        at = token.end()
+    return f"<pre>{''.join(made)}{escape(wgsl[at:])}</pre>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], raw: Iterable[int] = ()) -> str:
+    """An HTML table; numbers are right-aligned; columns `raw` hold HTML."""
+    plain = set(raw)
+
+    def cell(i: int, value: object) -> str:
+        number = ' class="n"' if isinstance(value, int | float) else ""
+        return f"<td{number}>{value if i in plain else escape(_text(value))}</td>"
+
+    heads = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
+    body = "".join(f"<tr>{''.join(cell(i, v) for i, v in enumerate(row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def details(title: str, content: str, is_open: bool = False) -> str:
+    """A part that folds."""
+    return f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>{content}</details>"
+
+
+def bar(share: float, host: bool = False) -> str:
+    """A bar of `share` (0 to 1) of its track."""
+    kind = "track host" if host else "track"
+    return f'<span class="{kind}" role="img" aria-label="{share:.0%}"><span style="width:{share:.1%}"></span></span>'
+
+
+def text_table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int = 60) -> str:
+    """A table for terminals: columns aligned, long cells cut."""
+    cells = [list(head)] + [[_cut(_text(v), width) for v in row] for row in rows]
+    kinds = [[isinstance(v, int | float) for v in row] for row in rows] if isinstance(rows, Sequence) else []
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    lines = []
+    for number, row in enumerate(cells):
+        right = kinds[number - 1] if number and kinds else [False] * len(head)
+        parts = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
+        lines.append("  ".join(parts).rstrip())
+        if number == 0:
+            lines.append("  ".join("-" * w for w in widths))
+    return "\n".join(lines)
+
+
+def bytes_text(nbytes: int) -> str:
+    """'1.5 MiB'."""
+    size, unit = float(nbytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
