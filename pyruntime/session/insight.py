@@ -109,8 +109,8 @@ class Insight(Session):
         """
         if self._options.config("session.record_ep_graph_assignment_info") != "1":
             raise Fail(
-                "Session configuration entry 'session.record_ep_graph_assignment_info' must be set to \"1\" to retrieve "
-                "EP graph assignment information."
+                "Session configuration entry 'session.record_ep_graph_assignment_info' must be set to \"1\" to "
+                "retrieve EP graph assignment information."
             )
         groups: list[tuple[str, list[AssignedNode]]] = []
         for a in assignments(self):

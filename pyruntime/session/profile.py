@@ -86,8 +86,10 @@ class Profile:
 
     def _headline(self) -> str:
         how = {"gpu": "GPU timestamps", "host": "wall time, one step at a time"}[self.clock]
-        return f"{self.run_ms:.3f} ms a run (median of {self.runs}); "
+        return (
+            f"{self.run_ms:.3f} ms a run (median of {self.runs}); "
             f"{self.total_ms:.3f} ms in kernels and operators ({how})"
+        )
 
     def __str__(self) -> str:
         most = max((r.ms for r in self.rows), default=0) or 1
