@@ -61,7 +61,8 @@ def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]
         placed = _place(graph, node, target)
         needed.update(placed.reads)
         running.append(placed)
-    fold(graph, [n for n in graph.outputs if n in graph.static])
+    # Static values whose node is not in this graph (an earlier stage, the plan of heavy constants) are folded here.
+    fold(graph, [n for n in (*graph.outputs, *(r for p in running for r in p.reads)) if n in graph.static])
     running.reverse()
     return _settle_views(graph, running), idle[::-1]
 

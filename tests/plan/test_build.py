@@ -7,6 +7,7 @@ import numpy as np
 from pyruntime.ir import Constant, DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.plan.build import build_plan
+from pyruntime.plan.constants import split_static
 from pyruntime.plan.plan import GpuSegment, HostStep, Space
 from tests.plan.graphs import node, typed_graph
 
@@ -77,3 +78,23 @@ def test_plan__dead_node__does_not_run() -> None:
     plan = build_plan(typed_graph(nodes, X, ["y"]), Target())
     assert [c.node for c in plan.commands] == [0]
     assert {a.placement for a in plan.assignments} == {"gpu", "none"}
+
+
+def test_split_static__small_static_input_of_a_heavy_value__is_folded_into_its_plan() -> None:
+    constants = {
+        "table": Constant.from_array(np.ones((64, 512), np.float32)),
+        "grid": Constant.from_array(np.arange(128).reshape(1, 128) % 64),
+        "at": Constant.from_array(np.arange(100).reshape(1, 100)),
+    }
+    nodes = [
+        node("GatherElements", ["grid", "at"], ["ids"], axis=1),
+        node("Gather", ["table", "ids"], ["rows"]),
+        node("Add", ["x", "rows"], ["y"]),
+    ]
+    graph = typed_graph(nodes, {"x": TensorType(F, (1, 100, 512))}, ["y"], constants)
+    first = split_static(graph, Target())
+    assert first is not None and first.outputs == ["rows"]
+    plan = build_plan(first, Target(), first.outputs)
+    assert len(plan.commands) == 1
+    assert not [s for s in plan.steps if isinstance(s, GpuSegment) and s.uploads]
+    assert len(build_plan(graph, Target()).commands) == 1
