@@ -1,0 +1,100 @@
+"""Devices that fail on purpose, and sessions on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyruntime.device.base import Bound, Measured, Raw, Read, Slice, Write
+from pyruntime.device.null import NullDevice
+from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
+from pyruntime.kernels import Target
+from pyruntime.session import inference
+
+__all__ = ["FaultyDevice", "on_device"]
+
+
+class FaultyDevice(NullDevice):
+    """A NullDevice whose call number `fail_at` raises; `lost` makes that the loss of the device.
+
+    Attributes:
+        count: calls so far. failed: name of the call that raised.
+    """
+
+    def __init__(self, fail_at: int | None = None, lose: bool = False, target: Target | None = None) -> None:
+        super().__init__(target)
+        self.fail_at = fail_at
+        self.lose = lose
+        self.lost: str | None = None
+        self.count = 0
+        self.failed = ""
+
+    def _step(self, name: str) -> None:
+        if self.lost is not None:
+            raise DeviceLost(f"the GPU device was lost ({self.lost})")
+        self.count += 1
+        if self.count - 1 == self.fail_at:
+            self.failed = name
+            if self.lose:
+                self.lost = f"at {name}"
+                raise DeviceLost(f"the GPU device was lost ({self.lost})")
+            raise (OutOfMemory if name == "allocate" else EngineError)(f"injected at {name}")
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        self._step("allocate")
+        return await super().allocate(sizes, label)
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        self._step("write")
+        super().write(target, data, offset)
+
+    def copy(self, source: Slice, target: Slice) -> None:
+        self._step("copy")
+        super().copy(source, target)
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        self._step("compile")
+        await super().compile(sources)
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        self._step("record")
+        return super().record(commands)
+
+    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+        self._step("submit")
+        return await super().submit(recording, writes, reads)
+
+    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+        self._step("measure")
+        return await super().measure(recording, writes, reads)
+
+    def close(self) -> None:
+        super().close()
+        self.recordings.clear()
+
+
+@contextmanager
+def on_device(*devices: NullDevice | Exception) -> Iterator[list[NullDevice]]:
+    """Sessions opened inside run on these devices: the next one whenever the last is lost.
+
+    Yields:
+        The devices opened so far.
+    """
+    remaining = list(devices)
+    opened: list[NullDevice] = []
+
+    async def device(replay: str = "auto") -> Any:
+        if not opened or getattr(opened[-1], "lost", None) is not None:
+            following = remaining.pop(0)
+            if isinstance(following, Exception):
+                raise following
+            opened.append(following)
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "device", device)
+        patch.setattr(inference, "available_providers", lambda: [inference.WEBGPU, inference.CPU])
+        yield opened

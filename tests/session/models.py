@@ -1,0 +1,76 @@
+"""Small models that reach every kind of step: weights computed on the GPU, several stages, several segments."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+__all__ = ["branching", "double", "segmented", "staged"]
+
+_F = TensorProto.FLOAT
+
+
+def _model(nodes: list[object], outputs: dict[str, int], initializers: list[TensorProto], shape: list[object]) -> bytes:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", _F, shape)],
+        [helper.make_tensor_value_info(n, t, None) for n, t in outputs.items()],
+        initializers,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def double(shape: tuple[object, ...] = ("rows", 4)) -> bytes:
+    """y = relu(x + x): one stage of one segment."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    return _model(nodes, {"y": _F}, [], list(shape))
+
+
+def staged() -> bytes:
+    """p = relu(x @ Wᵀ), y = indices of what is not 0 in p, z = those + 1. x: float32 [rows, 160].
+
+    Wᵀ is computed on the GPU when the model is loaded.
+    """
+    w = np.linspace(-1, 1, 160 * 160, dtype=np.float32).reshape(160, 160)
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["wt"]),
+        helper.make_node("MatMul", ["x", "wt"], ["m"]),
+        helper.make_node("Relu", ["m"], ["p"]),
+        helper.make_node("NonZero", ["p"], ["y"]),
+        helper.make_node("Transpose", ["y"], ["yt"]),
+        helper.make_node("GatherND", ["p", "yt"], ["g"]),
+        helper.make_node("Add", ["g", "one"], ["z"]),
+    ]
+    initializers = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.ones(1, np.float32), "one")]
+    return _model(nodes, {"y": TensorProto.INT64, "z": _F}, initializers, ["rows", 160])
+
+
+def segmented() -> bytes:
+    """y = relu(det(x · 2) + x): Det runs on the host, between two segments. x: float32 [rows, 2, 2]."""
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["s"]),
+        helper.make_node("Det", ["s"], ["d"]),
+        helper.make_node("Unsqueeze", ["d", "axes"], ["u"]),
+        helper.make_node("Add", ["u", "x"], ["t"]),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    axes = numpy_helper.from_array(np.array([1, 2], np.int64), "axes")
+    return _model(nodes, {"y": _F}, [axes], ["rows", 2, 2])
+
+
+def branching(trips: int = 2**62) -> bytes:
+    """y = Loop of `trips` trips over x + x."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["w"]), helper.make_node("Identity", ["c"], ["d"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", _F, None),
+        ],
+        [helper.make_tensor_value_info("d", TensorProto.BOOL, []), helper.make_tensor_value_info("w", _F, None)],
+    )
+    nodes = [helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)]
+    return _model(nodes, {"y": _F}, [numpy_helper.from_array(np.array(trips, np.int64), "m")], [2])
