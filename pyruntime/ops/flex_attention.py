@@ -9,7 +9,9 @@ import numpy as np
 
 from pyruntime import errors
 from pyruntime.ir import Array, DType, Graph, TensorType, ValueType, conform, known
-from pyruntime.ops.base import op
+from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops.attention import Attention
+from pyruntime.ops.base import Unsupported, op
 from pyruntime.ops.body import Body, BodyOp
 from pyruntime.ops.softmax import softmax
 
@@ -67,3 +69,8 @@ class FlexAttention(BodyOp):
                 raise errors.RuntimeException(f"expected the body '{graph.name}' to give {type}, got {value}")
         array: Array = value.value()
         return array
+
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        if self.score_mod is not None or self.prob_mod is not None:
+            raise Unsupported("its graphs run on the host")
+        return Attention(scale=self.scale, present=self.present).lower(target, *inputs)

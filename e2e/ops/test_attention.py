@@ -1,0 +1,120 @@
+"""Attention, FlexAttention, LinearAttention, RotaryEmbedding on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from e2e.gpu import Gpu
+from pyruntime.ops.attention import Attention
+from pyruntime.ops.base import Op, Unsupported
+from pyruntime.ops.linear_attention import RULES, LinearAttention
+from pyruntime.ops.rotary_embedding import RotaryEmbedding
+from tests.harness import check_case, run_op
+from tests.ops.test_attention import CASES, normal
+
+RNG = np.random.default_rng(1)
+
+
+def _same(gpu: Gpu, op: Op, inputs: list[Any], tolerance: float = 2e-5) -> None:
+    """The GPU's outputs are the host's."""
+    host = [y for i, y in enumerate(run_op(op, list(inputs))) if op.wants(i)]
+    for mine, theirs in zip(run_op(op, list(inputs), gpu), host, strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, tolerance, tolerance)
+
+
+def test_attention__onnx_cases__expected_outputs(gpu: Gpu) -> None:
+    ran = 0
+    for name in CASES:
+        try:
+            check_case(name, gpu)
+            ran += 1
+        except Unsupported as reason:
+            assert "64-bit" in str(reason)
+    assert ran >= 120
+
+
+@pytest.mark.parametrize("heads", [(2, 2), (4, 2), (6, 1)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_attention__heads_and_layouts__as_host(gpu: Gpu, heads: tuple[int, int], flat: bool) -> None:
+    hq, hk = heads
+    mask = normal(2, hq, 5, 9)
+    if flat:
+        op = Attention(q_num_heads=hq, kv_num_heads=hk)
+        inputs = [normal(2, 5, hq * 8), normal(2, 9, hk * 8), normal(2, 9, hk * 12), mask]
+    else:
+        op = Attention()
+        inputs = [normal(2, hq, 5, 8), normal(2, hk, 9, 8), normal(2, hk, 9, 12), mask]
+    _same(gpu, op, inputs)
+
+
+@pytest.mark.parametrize("mask", [(9,), (5, 9), (5, 7), (1, 5, 9), (4, 1, 9), (2, 1, 5, 9), (1, 4, 5, 1)])
+@pytest.mark.parametrize("kind", ["bool", "float32", "int32"])
+def test_attention__masks__as_host(gpu: Gpu, mask: tuple[int, ...], kind: str) -> None:
+    given = RNG.random(mask) > 0.3 if kind == "bool" else RNG.integers(-2, 2, mask).astype(kind)
+    _same(gpu, Attention(is_causal=1), [normal(2, 4, 5, 8), normal(2, 2, 9, 8), normal(2, 2, 9, 8), given])
+
+
+def test_attention__decode_with_past__as_host(gpu: Gpu) -> None:
+    q, k, v = normal(2, 4, 1, 16), normal(2, 2, 1, 16), normal(2, 2, 1, 16)
+    past = [normal(2, 2, 70, 16), normal(2, 2, 70, 16)]
+    for present in ((True,), (True, True, True), (False, True, True)):
+        _same(gpu, Attention(is_causal=1, present=present), [q, k, v, None, *past])
+
+
+def test_attention__wide_heads__as_host(gpu: Gpu) -> None:
+    _same(gpu, Attention(), [normal(1, 2, 40, 160), normal(1, 2, 36, 160), normal(1, 2, 36, 160)], 1e-4)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2, 3])
+def test_attention__scores_wanted__as_host(gpu: Gpu, mode: int) -> None:
+    op = Attention(qk_matmul_output_mode=mode, softcap=1.5, is_causal=1, present=(True, False, False, True))
+    inputs: list[Any] = [normal(1, 4, 5, 8), normal(1, 2, 9, 8), normal(1, 2, 9, 8)]
+    host = run_op(op, list(inputs))
+    y, scores = run_op(op, list(inputs), gpu)
+    np.testing.assert_allclose(y, host[0], 2e-5, 2e-5)
+    np.testing.assert_allclose(scores, host[3], 2e-5, 2e-5)
+
+
+def test_attention__external_cache__as_host(gpu: Gpu) -> None:
+    lengths = np.array([9, 2], np.int64)
+    q, k, v = normal(2, 2, 4, 8), normal(2, 2, 9, 8), normal(2, 2, 9, 8)
+    for causal, left, right in ((1, -1, -1), (0, 2, 1), (1, 3, -1)):
+        op = Attention(is_causal=causal, left_window_size=left, right_window_size=right)
+        _same(gpu, op, [q, k, v, None, None, None, lengths])
+
+
+def test_attention__half__as_host(gpu: Gpu) -> None:
+    inputs = [normal(1, 2, 5, 8), normal(1, 2, 9, 8), normal(1, 2, 9, 8), normal(5, 9)]
+    _same(gpu, Attention(), [x.astype(np.float16) for x in inputs], 2e-3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_linear_attention__rules__as_host(gpu: Gpu, rule: str, shared: bool) -> None:
+    gated, delta = RULES[rule]
+    b, t, h, hq, size_k, size_v = 2, 5, 2, 4, 8, 40
+    decay = -np.abs(normal(b, t, h if shared else h * size_k)) if gated else None
+    beta = np.abs(normal(b, t, 1 if shared else h)) if delta else None
+    past = normal(b, h, size_k, size_v) if shared else None
+    inputs = [normal(b, t, hq * size_k), normal(b, t, h * size_k) * 0.3, normal(b, t, h * size_v), past, decay, beta]
+    op = LinearAttention(kv_num_heads=h, q_num_heads=hq, update_rule=rule, present=(True, True))
+    _same(gpu, op, inputs, 1e-4)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("dim", [0, 4])
+@pytest.mark.parametrize("flat", [False, True])
+def test_rotary_embedding__layouts__as_host(gpu: Gpu, interleaved: int, dim: int, flat: bool) -> None:
+    b, h, s, d = 2, 3, 5, 8
+    x = normal(b, s, h * d) if flat else normal(b, h, s, d)
+    op = RotaryEmbedding(interleaved=interleaved, rotary_embedding_dim=dim, num_heads=h if flat else None)
+    half = (dim or d) // 2
+    positions = RNG.integers(0, 50, (b, s))
+    _same(gpu, op, [x, normal(50, half), normal(50, half), positions])
+    _same(gpu, op, [x, normal(b, s, half), normal(b, s, half)])
+    half_inputs = [v.astype(np.float16) for v in (x, normal(b, s, half), normal(b, s, half))]
+    _same(gpu, op, half_inputs, 2e-3)

@@ -1,0 +1,99 @@
+"""Attention, FlexAttention, LinearAttention, RotaryEmbedding on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyruntime.errors import InvalidGraph
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.attention import Attention
+from pyruntime.ops.linear_attention import LinearAttention
+from pyruntime.ops.rotary_embedding import RotaryEmbedding
+from tests.harness import check_case, node_tests, run_op, single_node
+
+FAMILY = {"Attention", "LinearAttention", "RotaryEmbedding", "FlexAttention"}
+RNG = np.random.default_rng(0)
+
+
+def _cases() -> list[str]:
+    found = []
+    for name, case in node_tests().items():
+        node = single_node(case)
+        # Cases with graphs inside run through the importer: tests/ops/test_flex_attention.py.
+        if node is not None and node.op_type in FAMILY and not any(a.HasField("g") for a in node.attribute):
+            found.append(name)
+    return found
+
+
+CASES = _cases()
+
+
+def normal(*shape: int) -> Array:
+    """A float32 array to try."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention__onnx_case__expected_output(name: str) -> None:
+    check_case(name)
+
+
+def test_attention__hidden_keys__may_hold_anything() -> None:
+    q, k, v = normal(1, 1, 2, 4), normal(1, 1, 3, 4), normal(1, 1, 3, 4)
+    mask = np.array([[True, True, False], [False, False, False]])
+    clean = run_op(Attention(), [q, k, v, mask])[0]
+    k[0, 0, 2], v[0, 0, 2] = np.inf, 7
+    np.testing.assert_array_equal(run_op(Attention(), [q, k, v, mask])[0], clean)
+    assert not clean[0, 0, 1].any()
+
+
+def test_attention__one_key__its_value() -> None:
+    q, k, v = normal(2, 3, 4, 8), normal(2, 3, 1, 8), normal(2, 3, 1, 5)
+    np.testing.assert_allclose(run_op(Attention(), [q, k, v])[0], np.broadcast_to(v, (2, 3, 4, 5)), 1e-6)
+
+
+def test_attention__window_of_zero__diagonal() -> None:
+    q, k, v = normal(1, 2, 4, 8), normal(1, 2, 4, 8), normal(1, 2, 4, 5)
+    op = Attention(left_window_size=0, right_window_size=0)
+    np.testing.assert_allclose(run_op(op, [q, k, v])[0], v, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "message"),
+    [
+        (((1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)), {}, "fit q"),
+        (((1, 3, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)), {}, "multiple"),
+        (((1, 3, 8), (1, 3, 8), (1, 3, 8)), {}, "q_num_heads"),
+        (((1, 3, 8), (1, 2, 3, 4), (1, 3, 8)), {}, "rank"),
+        (((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3)), {}, "attn_mask"),
+        (((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4), None, (1, 2, 5, 4)), {}, "together"),
+    ],
+)
+def test_attention__malformed__invalid_graph(
+    shapes: tuple[tuple[int, ...] | None, ...], attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidGraph, match=message):
+        Attention(**attributes).infer(*(None if s is None else TensorType(DType.FLOAT, s) for s in shapes))
+
+
+def test_linear_attention__rule_without_decay__invalid_graph() -> None:
+    x = TensorType(DType.FLOAT, (1, 2, 8))
+    with pytest.raises(InvalidGraph, match="decay"):
+        LinearAttention(kv_num_heads=2, q_num_heads=2, update_rule="gated").infer(x, x, x)
+
+
+def test_rotary_embedding__quarter_turn__components_swapped() -> None:
+    x = normal(1, 1, 2, 4)
+    cos, sin = np.zeros((1, 2, 2), np.float32), np.ones((1, 2, 2), np.float32)
+    (y,) = run_op(RotaryEmbedding(), [x, cos, sin])
+    np.testing.assert_array_equal(y, np.concatenate((-x[..., 2:], x[..., :2]), axis=-1))
+
+
+@pytest.mark.parametrize(("dim", "cache"), [(3, (1, 2, 1)), (0, (1, 2, 3)), (6, (1, 2, 3))])
+def test_rotary_embedding__sizes_that_do_not_fit__invalid_graph(dim: int, cache: tuple[int, ...]) -> None:
+    x, c = TensorType(DType.FLOAT, (1, 1, 2, 4)), TensorType(DType.FLOAT, cache)
+    with pytest.raises(InvalidGraph, match=r"components|caches"):
+        RotaryEmbedding(rotary_embedding_dim=dim).infer(x, c, c)
