@@ -13,7 +13,7 @@ from pyruntime.ir import DType, HostTensor, OptionalType, SequenceType, TensorTy
 
 RTOL, ATOL = 1e-3, 1e-5
 
-ROUNDING = {DType.BFLOAT16: 2.0**-6}
+ROUNDING = {DType.FLOAT16: 2.0**-9, DType.BFLOAT16: 2.0**-6}
 """Two units in the last place of types that are coarser than `RTOL`."""
 
 
