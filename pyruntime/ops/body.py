@@ -52,9 +52,13 @@ class BodyOp(Op):
         """True where no body draws random numbers."""
         return all(getattr(node.op, "pure", True) for body in self.bodies() for node in body.nodes)
 
+    def captures(self) -> list[str]:
+        """What the bodies call the outer values they use, in the order of the node's trailing inputs."""
+        return list(dict.fromkeys(name for body in self.bodies() for name in body.captures))
+
     def split(self, inputs: Inputs) -> tuple[list[ValueType | None], dict[str, ValueType]]:
         """The operator's own inputs, and the captured outer values by name."""
-        names = list(dict.fromkeys(name for body in self.bodies() for name in body.captures))
+        names = self.captures()
         own = len(inputs) - len(names)
         if own < 0:
             self.fail(f"{len(names)} captured values", f"{len(inputs)} inputs")

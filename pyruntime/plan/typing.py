@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import InvalidGraph, OrtError
-from pyruntime.ir import Graph, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ir import Constant, Graph, Node, TensorType, TypedGraph, ValueNeeded, ValueType
 from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
@@ -97,6 +97,7 @@ class Typing:
         self.static = static
         self.guards = guards
         self.done: list[Node] = []
+        self.constants: dict[str, Constant] = {}
 
     def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
         """Infer `nodes` in order; If is replaced by the branch its condition takes.
@@ -153,13 +154,21 @@ class Typing:
         """The nodes of the branch that `node` (If) takes, writing the If's own outputs."""
         condition = self.types[node.inputs[0]]
         op: Any = node.op
-        taken = bool(np.asarray(condition.value()).reshape(-1)[0])
+        value = np.asarray(condition.value())
+        if value.size != 1 or value.dtype != np.bool_:
+            raise InvalidGraph(f"{node.label}: expected a condition of one bool, got {condition}")
+        taken = bool(value.reshape(()))
         body: Graph = op.then_branch if taken else op.else_branch
+        if len(body.outputs) != len(node.outputs):
+            raise InvalidGraph(
+                f"{node.label}: the branch taken has {len(body.outputs)} outputs, the node {len(node.outputs)}"
+            )
         prefix = f"{node.name or node.outputs[0]}/{'then' if taken else 'else'}/"
-        inner = body.renamed({n: n for n in body.captures}, prefix)
+        inner = body.renamed(dict(zip(op.captures(), node.inputs[1:], strict=True)), prefix)
         for name, constant in inner.constants.items():
             self.types[name] = replace(constant.type, source=constant.numpy, name=name)
             self.static.add(name)
+            self.constants[name] = constant
         identity = op_class("Identity", "", LATEST)
         ends = [
             Node(identity(), (value.name,), (name,), f"{prefix}{name}")
@@ -168,8 +177,9 @@ class Typing:
         ]
         return [*inner.nodes, *ends]
 
-    def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Any]) -> TypedGraph:
-        """The nodes inferred so far as a graph that gives `outputs`."""
+    def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Constant]) -> TypedGraph:
+        """The nodes inferred so far as a graph that gives `outputs`; the constants of branches taken join `constants`."""
+        constants.update(self.constants)
         return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static)
 
 

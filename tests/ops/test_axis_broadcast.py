@@ -9,6 +9,7 @@ import pytest
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
+from pyruntime.ops.axis_broadcast import AxisBroadcast
 from pyruntime.passes import numpy_broadcast
 from tests.harness import make_op, run_op
 from tests.oracle import node_of
@@ -85,7 +86,7 @@ def test_numpy_broadcast__axis__becomes_a_reshape_and_todays_operator() -> None:
     graph = graph_of([node], {"a": (2, 3, 4), "b": (3,)}, ["y"])
     assert apply(numpy_broadcast.run, graph)
     assert op_types(graph) == ["Reshape", "Add"]
-    assert graph.nodes[1].op.opsets.start == 7
+    assert not isinstance(graph.nodes[1].op, AxisBroadcast)
 
 
 def test_numpy_broadcast__todays_operators__changes_nothing() -> None:

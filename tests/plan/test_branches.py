@@ -1,0 +1,52 @@
+"""If while planning: the branch taken becomes part of the graph, with its constants and what nested branches capture."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from onnx import parser
+
+from pyruntime.device.null import NullDevice
+from pyruntime.ir import DType, TensorType
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.session.program import Program, Stage
+
+NESTED = """
+<ir_version: 9, opset_import: ["" : 21]>
+main (float[8] x) => (float[8] y)
+<bool outer = {OUTER}, bool inner = {INNER}>
+{
+    y = If (outer) <
+        then_branch = g1 () => (float[8] a)
+        <float[8] table = {1, 2, 3, 4, 5, 6, 7, 8}>
+        {
+            mine = Mul (x, table)
+            a = If (inner) <
+                then_branch = g2 () => (float[8] b) { b = Exp (mine) },
+                else_branch = g3 () => (float[8] c) { c = Softmax (mine) }
+            >
+        },
+        else_branch = g4 () => (float[8] d) { d = Abs (x) }
+    >
+}
+"""
+
+
+def planned(outer: int, inner: int) -> Stage:
+    text = NESTED.replace("OUTER", str(outer)).replace("INNER", str(inner))
+    graph = import_model(read_model(parser.parse_model(text).SerializeToString())).graph
+    return asyncio.run(Program(graph, NullDevice()).prepare({"x": TensorType(DType.FLOAT, (8,))}, ["y"]))
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "kernels"), [(1, 1, ["Mul", "Exp"]), (1, 0, ["Mul", "Softmax"]), (0, 0, ["Abs"])]
+)
+def test_if__known_conditions__plans_the_branches_taken(outer: int, inner: int, kernels: list[str]) -> None:
+    stage = planned(outer, inner)
+    plan = stage.executable.plan
+    types = [t for a in plan.assignments if a.placement == "gpu" for t in a.op_type.split(" + ")]
+    assert stage.boundary is None and len(plan.steps) == 1
+    assert [t for t in types if t != "Identity"] == kernels
+    assert bool(plan.constants) == bool(outer), "the table of the branch taken is a constant of the plan"
