@@ -13,7 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyruntime import errors
+from pyruntime.compat import install_as_onnxruntime
 from pyruntime.errors import (
+    BindingError,
     DeviceLost,
     EngineError,
     EPFail,
@@ -32,24 +34,34 @@ from pyruntime.errors import (
     OrtError,
     OutOfMemory,
     RuntimeException,
+    WrongType,
 )
 
 if TYPE_CHECKING:
+    from pyruntime.ir import DType, TensorType
+    from pyruntime.ops.custom import CustomOp as Op
+    from pyruntime.ops.custom import custom_op
     from pyruntime.session import (
         ExecutionMode,
         ExecutionOrder,
         GraphOptimizationLevel,
         InferenceSession,
+        IOBinding,
         ModelMetadata,
         NodeArg,
+        OrtValue,
         RunOptions,
         SessionOptions,
     )
     from pyruntime.session import available_providers as get_available_providers
+    from pyruntime.session.gpu import gpu
+    from pyruntime.session.log import set_default_logger_severity, set_default_logger_verbosity
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BindingError",
+    "DType",
     "DeviceLost",
     "EPFail",
     "EngineError",
@@ -57,6 +69,7 @@ __all__ = [
     "ExecutionOrder",
     "Fail",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
     "InvalidArgument",
     "InvalidGraph",
@@ -71,28 +84,88 @@ __all__ = [
     "NodeArg",
     "NotFound",
     "NotImplemented",
+    "Op",
     "OrtError",
+    "OrtValue",
     "OutOfMemory",
     "RunOptions",
     "RuntimeException",
     "SessionOptions",
+    "TensorType",
+    "WrongType",
+    "custom_op",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "errors",
+    "get_all_providers",
     "get_available_providers",
+    "get_build_info",
     "get_device",
+    "get_version_string",
+    "gpu",
+    "has_collective_ops",
+    "install_as_onnxruntime",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
 ]
+
+_ELSEWHERE = {
+    "DType": ("pyruntime.ir", "DType"),
+    "Op": ("pyruntime.ops.custom", "CustomOp"),
+    "TensorType": ("pyruntime.ir", "TensorType"),
+    "custom_op": ("pyruntime.ops.custom", "custom_op"),
+    "get_available_providers": ("pyruntime.session", "available_providers"),
+    "gpu": ("pyruntime.session.gpu", "gpu"),
+    "set_default_logger_severity": ("pyruntime.session.log", "set_default_logger_severity"),
+    "set_default_logger_verbosity": ("pyruntime.session.log", "set_default_logger_verbosity"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Names of the session layer load it when first used: `import pyruntime` costs next to nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'pyruntime' has no attribute '{name}'")
-    session = import_module("pyruntime.session")
-    value = getattr(session, "available_providers" if name == "get_available_providers" else name)
+    module, attribute = _ELSEWHERE.get(name, ("pyruntime.session", name))
+    value = getattr(import_module(module), attribute)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})
 
 
 def get_device() -> str:
     """'GPU' where WebGPU may be there, else 'CPU'."""
     providers = import_module("pyruntime.session").available_providers()
     return "GPU" if "WebGpuExecutionProvider" in providers else "CPU"
+
+
+def get_all_providers() -> list[str]:
+    """The providers this package has, here or elsewhere."""
+    return ["WebGpuExecutionProvider", "CPUExecutionProvider"]
+
+
+def get_version_string() -> str:
+    """The version of this package."""
+    return __version__
+
+
+def get_build_info() -> str:
+    """The package, its version and the newest operator set."""
+    from pyruntime.ops.base import LATEST
+
+    return f"pyruntime {__version__}, ONNX opsets 1 to {LATEST}"
+
+
+def has_collective_ops() -> bool:
+    """False: there is one device."""
+    return False
+
+
+def enable_telemetry_events() -> None:
+    """Accepted; nothing is ever reported."""
+
+
+def disable_telemetry_events() -> None:
+    """Accepted; nothing is ever reported."""

@@ -196,6 +196,10 @@ class WebGpuDevice:
                 buffer.destroy()
                 self.ledger.live.pop(number, None)
 
+    def gpu_buffer(self, number: int) -> JsObject:
+        """The GPUBuffer of a number."""
+        return self._buffers[number]
+
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         """See `Device.write`."""
         self._check()

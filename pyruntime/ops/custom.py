@@ -1,0 +1,153 @@
+"""Operators of your own.
+
+    @custom_op("my.domain", "Swish2")
+    class Swish2(CustomOp):
+        beta: float = 1.0                                   # an ONNX attribute
+        wgsl = "x / (1.0 + exp(-beta * x))"                 # elementwise, with broadcasting
+        def infer(self, x): return (x,)
+        def evaluate(self, x): return (x / (1 + np.exp(-self.beta * x)),)
+
+WGSL that has an entry point (`@compute fn main`) is a whole kernel: it reads its inputs with `load_x(i)`, writes its
+outputs with `store_y(i, v)` under the names in `outputs`, may declare `struct Params` filled by `params()`, and runs on
+`workgroups()` workgroups.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import TensorType, ValueType
+from pyruntime.kernels import Dispatch, Kernel, Target, elementwise, inp, out
+from pyruntime.kernels.kernel import bindings
+from pyruntime.kernels.params import pack, parse
+from pyruntime.ops.base import Op, Unsupported, registered
+from pyruntime.ops.registry import names
+
+__all__ = ["CustomOp", "custom_op"]
+
+_EVERY_OPSET = range(1, 1 << 30)
+
+CustomClass = TypeVar("CustomClass", bound="type[CustomOp]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomOp(Op):
+    """Base of operators defined with `custom_op`. Annotated fields are the ONNX attributes.
+
+    Class attributes:
+        wgsl: an expression of the inputs' names, statements that end in `return`, or a whole kernel; empty: the
+            operator runs on the host.
+        outputs: the names of the outputs in a whole kernel.
+    """
+
+    wgsl: ClassVar[str] = ""
+    outputs: ClassVar[Sequence[str]] = ("y",)
+
+    def infer(self, *inputs: Any) -> Any:
+        """Output types. Default: one output of the first input's element type and the inputs' broadcast shape."""
+        tensors = [x for x in inputs if isinstance(x, TensorType)]
+        return (TensorType(tensors[0].dtype, tuple(np.broadcast_shapes(*(x.shape for x in tensors)))),)
+
+    def params(self, *inputs: Any) -> Mapping[str, float | int | Sequence[int]]:
+        """Values for `struct Params` of a whole kernel, from input types; attributes and `size` need not be given."""
+        return {}
+
+    def workgroups(self, *inputs: Any) -> tuple[int, int, int] | None:
+        """Workgroups of a whole kernel. Default: one invocation for each element of the first output."""
+        return None
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        return bool(cls.wgsl) or cls.lower is not CustomOp.lower
+
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        if not self.wgsl:
+            raise Unsupported(f"{self.op_type} has no wgsl")
+        types = self.infer(*inputs)
+        given = {n: (i, t) for i, (n, t) in enumerate(zip(_input_names(type(self)), inputs, strict=False)) if t}
+        if "@compute" in self.wgsl:
+            return (self._kernel(target, given, types, inputs),)
+        scalars = {k: v for k, v in self._numbers().items() if re.search(rf"\b{k}\b", self.wgsl)}
+        operands = {n: inp(i, t) for n, (i, t) in given.items()}
+        return (elementwise(target, self.op_type, operands, out(0, types[0]), self.wgsl.strip(), scalars),)
+
+    def _numbers(self) -> dict[str, float | int]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v for k, v in values.items() if isinstance(v, int | float)}
+
+    def _kernel(
+        self, target: Target, given: Mapping[str, tuple[int, TensorType]], types: Sequence[TensorType], inputs: Any
+    ) -> Dispatch:
+        results = dict(zip(self.outputs, types, strict=False))
+        kernel = Kernel(
+            self.op_type,
+            self.wgsl,
+            bindings({n: t.dtype for n, (_, t) in given.items()}, {n: t.dtype for n, t in results.items()}),
+        )
+        declared = parse(self.wgsl)
+        values = {**self._numbers(), "size": types[0].size, **self.params(*inputs)}
+        packed = pack(declared, {n: values[n] for n, _ in declared if n in values}) if declared else b""
+        grid = self.workgroups(*inputs) or target.grid(types[0].size, _workgroup_size(self.wgsl))
+        operands = (*(inp(i, t) for i, t in given.values()), *(out(i, t) for i, t in enumerate(results.values())))
+        return Dispatch(kernel, operands, grid, packed)
+
+
+def _workgroup_size(wgsl: str) -> int:
+    found = re.search(r"@workgroup_size\(\s*(\d+)", wgsl)
+    return int(found[1]) if found else 1
+
+
+def _input_names(cls: type[Op]) -> list[str]:
+    """The inputs' names: parameters of `infer`, or of `evaluate` where `infer` is the default."""
+    method = cls.infer if _is_own(cls) else cls.evaluate
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    named = [p.name for p in inspect.signature(method).parameters.values() if p.kind in kinds]
+    return named[1:]
+
+
+def _is_own(cls: type[Op]) -> bool:
+    return inspect.unwrap(cls.infer) is not inspect.unwrap(CustomOp.infer)
+
+
+def _typed(infer: Callable[..., Any]) -> Callable[..., tuple[ValueType, ...]]:
+    """`infer` that may answer with one type, and whose answers never carry their inputs' values."""
+
+    @wraps(infer)
+    def checked(self: CustomOp, *inputs: Any) -> tuple[ValueType, ...]:
+        types = infer(self, *inputs)
+        types = types if isinstance(types, tuple | list) else (types,)
+        return tuple(replace(t, source=None) for t in types)
+
+    return checked
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def custom_op(domain: str, name: str) -> Callable[[CustomClass], CustomClass]:
+    """Make a class operator `name` of `domain`; a class defined later under the same name takes its place.
+
+    Sessions keep the operators that they were made with.
+
+    Raises:
+        InvalidArgument: an operator of ONNX itself, or a class that is no `pyruntime.Op`.
+    """
+    if domain in ("", "ai.onnx", "ai.onnx.ml") and name in names("" if domain == "ai.onnx" else domain):
+        raise InvalidArgument(f"{name} is an operator of {domain or 'ai.onnx'}; choose a domain of your own")
+
+    def decorate(cls: CustomClass) -> CustomClass:
+        if not (isinstance(cls, type) and issubclass(cls, CustomOp)):
+            raise InvalidArgument(f"custom_op: expected a class derived from pyruntime.Op, got {cls!r}")
+        dataclass(frozen=True, kw_only=True)(cls)
+        cls.infer = _typed(cls.infer)  # type: ignore[method-assign]
+        cls.op_type, cls.domain, cls.opsets = name, domain, _EVERY_OPSET
+        registered[domain, name] = [cls]
+        return cls
+
+    return decorate
