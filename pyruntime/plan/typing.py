@@ -178,7 +178,7 @@ class Typing:
         return [*inner.nodes, *ends]
 
     def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Constant]) -> TypedGraph:
-        """The nodes inferred so far as a graph that gives `outputs`; the constants of branches taken join `constants`."""
+        """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""
         constants.update(self.constants)
         return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static)
 

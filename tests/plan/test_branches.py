@@ -1,4 +1,4 @@
-"""If while planning: the branch taken becomes part of the graph, with its constants and what nested branches capture."""
+"""If while planning: the branch taken joins the graph, with its constants and what branches inside it capture."""
 
 from __future__ import annotations
 
