@@ -298,6 +298,8 @@ fn main(
   }
 
 //#if SLICED
+  // The last step's operands have been read by all of the slice.
+  workgroupBarrier();
   let mine = base + (lane % 64u) * 4u;
   tile[mine] = sum0;
   tile[mine + 1u] = sum1;
