@@ -433,13 +433,15 @@ class WebGpuDevice:
 def _compile_message(source: str, info: JsObject, error: JsException) -> str:
     """The compiler's message with the line it means and a caret under the column."""
     lines = source.splitlines()
+    named = re.search(r"^// (\w+)$", source, re.M)
+    name = named[1] if named else "shader"
     for message in info.messages:
         if str(message.type) == "error":
             number, column = int(message.lineNum), int(message.linePos)
             line = lines[number - 1] if 0 < number <= len(lines) else ""
             caret = " " * (column - 1) + "^"
-            return f"{lines[0].lstrip('/ ')}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{source}"
-    return f"{lines[0].lstrip('/ ')}: the pipeline could not be made: {error.message}\n\n{source}"
+            return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{source}"
+    return f"{name}: the pipeline could not be made: {error.message}\n\n{source}"
 
 
 async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes:

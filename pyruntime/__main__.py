@@ -1,0 +1,7 @@
+"""`python -m pyruntime`."""
+
+import sys
+
+from pyruntime.cli import main
+
+sys.exit(main(sys.argv[1:]))
