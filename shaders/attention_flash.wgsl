@@ -8,9 +8,10 @@
 // q, k, v, y and the mask are strided views (batch, head, position, component), so that the reshapes and transposes
 // around attention move nothing. VEC: components are contiguous and all strides whole vec4s. A row whose every key is
 // masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does. DIRECT: keys and values are read where they
-// are, without workgroup memory, for adapters that run on a processor (with SPLIT = 1).
+// are, without workgroup memory, for adapters that run on a processor (with SPLIT = 1). UNROLL: register arrays are
+// indexed by constants.
 //#tensors q, k, v, mask -> y
-//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
+//#variants VEC=1,UNROLL=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
 //#variants DIRECT=1,ROWS=64,SPLIT=1,KEYS=8,VEC=1
 //#variants ROWS=1,SPLIT=64,VEC=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
@@ -108,9 +109,15 @@ fn main(
 //#endif
 
   var x: array<vec4<f32>, QUADS>;
-  for (var d = 0u; d < QUADS; d++) { x[d] = quad_q(q_base, d) * params.scale; }
+  //#unroll UNROLL
+  for (var d = 0u; d < QUADS; d++) {
+    x[d] = quad_q(q_base, d) * params.scale;
+  }
   var y: array<vec4<f32>, QUADS_V>;
-  for (var d = 0u; d < QUADS_V; d++) { y[d] = vec4<f32>(); }
+  //#unroll UNROLL
+  for (var d = 0u; d < QUADS_V; d++) {
+    y[d] = vec4<f32>();
+  }
   var top = LOWEST;
   var sum = 0.0;
 
@@ -124,14 +131,21 @@ fn main(
 //#endif
     var score: array<f32, MINE>;
     var highest = top;
+    //#unroll UNROLL
     for (var n = 0u; n < MINE; n++) {
       let j = n * SPLIT + part;
       var products = vec4<f32>();
 //#if DIRECT
       let at_k = k_base + min(first + j, params.keys - 1u) * params.k_strides.z;
-      for (var d = 0u; d < QUADS; d++) { products += x[d] * quad_k(at_k, d); }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS; d++) {
+        products += x[d] * quad_k(at_k, d);
+      }
 //#else
-      for (var d = 0u; d < QUADS; d++) { products += x[d] * tile[j * QUADS + d]; }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS; d++) {
+        products += x[d] * tile[j * QUADS + d];
+      }
 //#endif
       var s = products.x + products.y + products.z + products.w;
 //#if MASK
@@ -151,16 +165,26 @@ fn main(
     let shrink = exp(top - highest);
     top = highest;
     sum *= shrink;
-    for (var d = 0u; d < QUADS_V; d++) { y[d] *= shrink; }
+    //#unroll UNROLL
+    for (var d = 0u; d < QUADS_V; d++) {
+      y[d] *= shrink;
+    }
+    //#unroll UNROLL
     for (var n = 0u; n < MINE; n++) {
       let j = n * SPLIT + part;
       let weight = select(0.0, exp(score[n] - top), first + j < params.keys);
       sum += weight;
 //#if DIRECT
       let at_v = v_base + min(first + j, params.keys - 1u) * params.v_strides.z;
-      for (var d = 0u; d < QUADS_V; d++) { y[d] += weight * quad_v(at_v, d); }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS_V; d++) {
+        y[d] += weight * quad_v(at_v, d);
+      }
 //#else
-      for (var d = 0u; d < QUADS_V; d++) { y[d] += weight * tile[j * QUADS_V + d]; }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS_V; d++) {
+        y[d] += weight * tile[j * QUADS_V + d];
+      }
 //#endif
     }
 //#if !DIRECT
@@ -175,7 +199,10 @@ fn main(
     if (giver) {
       part_top[slot] = top;
       part_sum[slot] = sum;
-      for (var d = 0u; d < QUADS_V; d++) { tile[slot * QUADS_V + d] = y[d]; }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS_V; d++) {
+        tile[slot * QUADS_V + d] = y[d];
+      }
     }
     workgroupBarrier();
     if (part < step) {
@@ -183,7 +210,10 @@ fn main(
       let mine = exp(top - highest);
       let theirs = exp(part_top[slot] - highest);
       sum = sum * mine + part_sum[slot] * theirs;
-      for (var d = 0u; d < QUADS_V; d++) { y[d] = y[d] * mine + tile[slot * QUADS_V + d] * theirs; }
+      //#unroll UNROLL
+      for (var d = 0u; d < QUADS_V; d++) {
+        y[d] = y[d] * mine + tile[slot * QUADS_V + d] * theirs;
+      }
       top = highest;
     }
     workgroupBarrier();
@@ -197,6 +227,7 @@ fn main(
     let share = 1.0 / sum;
 //#endif
     let out = params.bases.w + dot(vec3<u32>(at, row), params.y_strides.xyz);
+    //#unroll UNROLL
     for (var d = 0u; d < QUADS_V; d++) {
       let r = y[d] * share;
 //#if VEC

@@ -108,6 +108,7 @@ class FusedAttention(Op):
                     ("MASK", mask),
                     ("EMPTY_ZERO", self.empty_zero),
                     ("DIRECT", target.is_software),
+                    ("UNROLL", not target.is_software),
                 )
                 if on
             },
