@@ -13,6 +13,7 @@ from pyruntime.onnx.builder import GraphBuilder, versions
 from pyruntime.onnx.external import ExternalDirectory, ExternalFiles
 from pyruntime.onnx.records import ModelRecord, TensorTypeRecord
 from pyruntime.onnx.wire import Limits
+from pyruntime.ops.base import LATEST, LATEST_ML
 
 __all__ = ["ImportedModel", "Metadata", "import_model"]
 
@@ -93,6 +94,12 @@ def _checked_versions(model: ModelRecord) -> tuple[int, dict[str, int]]:
         return version, {"": 1}
     if not opsets:
         raise Fail("the model imports no operator set; export it again")
+    for domain, newest in (("", LATEST), ("ai.onnx.ml", LATEST_ML)):
+        if opsets.get(domain, 1) > newest:
+            raise Fail(
+                f"the model uses operator set {opsets[domain]} of {domain or 'ai.onnx'}, the newest supported is "
+                f"{newest}; export it with an older one"
+            )
     return version, opsets
 
 

@@ -143,6 +143,8 @@ class TensorRecord:
             return None
         if self.is_external:
             span = self._external_span(external, nbytes)
+        elif self.raw is not None and self.runs:
+            raise Fail(f"{self} has its elements in raw_data and in a typed field too; export the model again")
         elif self.raw is not None:
             span = Span(self.source, *self.raw)
         else:

@@ -119,6 +119,13 @@ class Elementwise(Op):
             self.fail(" or ".join(sorted(d.onnx_name for d in allowed)), x.dtype.type_string)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        present = sum(x is not None for x in inputs)
+        if not len(inputs) == present == len(self.names):
+            self.fail(f"{len(self.names)} inputs", present)
+        return self.result(*inputs)
+
+    def result(self, *inputs: Any) -> tuple[TensorType, ...]:
+        """The output's type for inputs that are all there. Raises InvalidGraph: they do not fit each other."""
         dtype = self.same_dtype(*inputs)
         self.check(inputs[0], self.dtypes)
         return (TensorType(DType.BOOL if self.predicate else dtype, self.broadcast(*inputs)),)

@@ -129,7 +129,7 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
         InvalidGraph: the inputs do not fit. OutOfMemory: the outputs would exceed `Limits.node_bytes`.
         RuntimeException: `evaluate` gave something else than `infer` said.
     """
-    types = op.infer(*inputs)
+    types = _inferred(op, inputs)
     if all(t is None or t.is_known for t in types):
         return tuple(t and known(t, conform(t, t.value())) for t in types)
     nbytes = sum(t.nbytes for t in types if isinstance(t, TensorType))
@@ -151,6 +151,23 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
         except (TypeError, ValueError) as error:
             raise errors.RuntimeException(f"output {index}: infer and evaluate disagree: {error}") from error
     return tuple(made)
+
+
+def _inferred(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+    """`op.infer`. Raises InvalidGraph: the inputs do not fit, or the node names outputs that are not there."""
+    try:
+        types = op.infer(*inputs)
+    except (ValueNeeded, errors.OrtError):
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise errors.InvalidGraph(
+            f"the inputs ({_listed(inputs)}) do not fit: {type(error).__name__}: {error}"
+        ) from error
+    if any(op.present[len(types) :]):
+        raise errors.InvalidGraph(f"{op.op_type} has {len(types)} outputs; the node names {len(op.present)}")
+    return types
 
 
 def _absent(type: ValueType, value: Any) -> bool:

@@ -29,9 +29,10 @@ class _Variadic(Elementwise):
     ufunc: ClassVar[np.ufunc]
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        if not inputs:
-            self.fail("at least one input", 0)
-        return super().infer(*inputs)
+        present = sum(x is not None for x in inputs)
+        if not inputs or present < len(inputs):
+            self.fail("at least one input, and none left out", present)
+        return self.result(*inputs)
 
     def compute(self, *inputs: Any) -> Any:
         return reduce(self.ufunc, inputs)

@@ -90,6 +90,14 @@ class ResourceLimits:
                 "CPUExecutionProvider"
             )
 
+    def check_host(self, node: str, nbytes: int) -> None:
+        """Refuse a node whose outputs on the host take `nbytes`. Raises OutOfMemory."""
+        if nbytes > self.node_bytes:
+            raise OutOfMemory(
+                f"{node}: outputs of {nbytes:,} bytes on the host, the limit `node_bytes` is {self.node_bytes:,}. "
+                f"{how_to_raise('node_bytes')}"
+            )
+
 
 def how_to_raise(name: str) -> str:
     """What to do where limit `name` is too low."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import Executable, HostValue, Observer, Weights, run_on_host
@@ -15,84 +14,15 @@ from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGra
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import split_static
-from pyruntime.plan.memory import round_up
-from pyruntime.plan.plan import Assignment, Plan
+from pyruntime.plan.plan import Assignment
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
-AnyValue: TypeAlias = HostValue | DeviceTensor
-"""A value wherever it is."""
-
-Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
-"""Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
-
 KNOWN_LIMIT = 1024
 """Elements: fed tensors up to this size may be looked at while planning."""
-
-
-@dataclass(slots=True)
-class Run:
-    """One run of a program.
-
-    Attributes:
-        values: what the host has: the feeds, then what comes back.
-        tensors: what the device has: inputs there, then outputs that stay.
-        outputs: names wanted.
-        keep: outputs that stay on the device; those given are written in place, the others allocated.
-        check: called between stages; may raise.
-        observe: see `Executable.run`.
-    """
-
-    values: dict[str, HostValue]
-    tensors: dict[str, DeviceTensor]
-    outputs: Sequence[str]
-    keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
-    check: Callable[[], None] = lambda: None
-    observe: Observer | None = None
-
-    @property
-    def on_device(self) -> frozenset[str]:
-        """Inputs that come from the device and outputs that stay there."""
-        return frozenset((*self.tensors, *self.keep))
-
-
-@dataclass(slots=True)
-class Stage:
-    """What runs between two points where planning must wait for values.
-
-    Attributes:
-        signature: types of the values that came with it, and the outputs wanted.
-        guards: fed values the plan depends on.
-        boundary: why it ends; None for the last stage.
-        rest: nodes for later stages.
-        types, static: what is known after it.
-        nbytes: what it holds on the GPU besides weights.
-        next: stages planned so far for what followed, the one used last at the end.
-        users: runs that are in it or in a stage after it.
-    """
-
-    signature: Signature
-    guards: Guards
-    executable: Executable
-    boundary: Boundary | None
-    rest: list[Node]
-    types: dict[str, ValueType]
-    static: set[str]
-    constants: dict[str, Constant]
-    nbytes: int = 0
-    next: list[Stage] = field(default_factory=list)
-    users: int = 0
-
-    def release(self) -> int:
-        """Free it and all stages after it; returns their bytes."""
-        self.executable.release()
-        return self.nbytes + sum(stage.release() for stage in self.next)
-
-    def held(self) -> int:
-        """Bytes on the GPU, those of the stages after it included."""
-        return self.nbytes + sum(stage.held() for stage in self.next)
 
 
 class Program:
@@ -242,11 +172,11 @@ class Program:
         types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
         sources = _sources(run.values)
-        stage = _recall(stages, signature, sources)
+        stage = recall(stages, signature, sources)
         if stage is not None:
             return stage
         async with self._planning:
-            stage = _recall(stages, signature, sources)
+            stage = recall(stages, signature, sources)
             if stage is not None:
                 return stage
             return await self._plan(stages, run.values, types, before, run.outputs, on_device)
@@ -287,7 +217,10 @@ class Program:
             if self.refuse_host:
                 _refuse(plan.assignments, boundary)
             bound |= on_device & set(resident)
-            nbytes = _nbytes(plan, {*carried, *computed, *bound})
+            for step in plan.host_steps:
+                sizes = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
+                self.limits.check_host(step.node.label, sum(sizes))
+            nbytes = planned_bytes(plan, {*carried, *computed, *bound})
             self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
             executable = Executable(plan, self.device, self.weights, {**carried, **computed}, bound)
             await executable.prepare()
@@ -308,9 +241,9 @@ class Program:
             OutOfMemory: it does not fit, with all that can go gone.
         """
         most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
-        while len(stages) >= most and _forget_oldest(stages):
+        while len(stages) >= most and forget_oldest(stages):
             pass
-        while needed + self.held > self.limits.gpu_bytes and _forget_oldest(self.roots):
+        while needed + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
             pass
         self.limits.check_gpu(needed, self.held)
 
@@ -341,7 +274,7 @@ class Program:
         if first is None:
             return {}
         plan = build_plan(first, self.target, first.outputs)
-        self.limits.check_gpu(_nbytes(plan, ()) + self.weights.missing(plan.constants), self.held)
+        self.limits.check_gpu(planned_bytes(plan, ()) + self.weights.missing(plan.constants), self.held)
         executable = Executable(plan, self.device, self.weights, {})
         await executable.prepare()
         try:
@@ -415,30 +348,6 @@ class Program:
             stage.release()
         self.roots = []
         self.weights.release()
-
-
-def _recall(stages: list[Stage], signature: Signature, sources: Mapping[str, Callable[[], object]]) -> Stage | None:
-    """The stage that fits, moved to the end of `stages`."""
-    for index, stage in enumerate(stages):
-        if stage.signature == signature and stage.guards.hold(sources):
-            stages.append(stages.pop(index))
-            return stage
-    return None
-
-
-def _forget_oldest(stages: list[Stage]) -> bool:
-    """Free the stage not used for longest that no run is in; False where there is none."""
-    for index, stage in enumerate(stages):
-        if not stage.users:
-            stages.pop(index).release()
-            return True
-    return False
-
-
-def _nbytes(plan: Plan, there: Collection[str]) -> int:
-    """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
-    fresh = sum(round_up(t.type.nbytes) for t in plan.external if t.name not in there)
-    return sum(plan.arenas) + len(plan.params) + fresh
 
 
 def _dense(kind: ValueType) -> bool:

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pyruntime.device.base import Device
-from pyruntime.errors import DeviceLost, EPFail, Fail, OrtError, OutOfMemory
+from pyruntime.errors import DeviceLost, EngineError, EPFail, Fail, OrtError, OutOfMemory
 from pyruntime.session.program import Program
 
 __all__ = ["LiveProgram", "one_of_ours"]
 
 T = TypeVar("T")
+
+_LONGEST = 4000
+"""Characters of a message: names in a model may be of any length."""
 
 
 @contextmanager
@@ -22,11 +25,15 @@ def one_of_ours(what: str) -> Iterator[None]:
     """Let only exceptions of this package out.
 
     Raises:
-        OutOfMemory: for MemoryError. Fail: for any other exception that has no name here.
+        OrtError: as it came; very long messages are cut. OutOfMemory: for MemoryError.
+        Fail: for any other exception that has no name here.
     """
     try:
         yield
-    except OrtError:
+    except OrtError as error:
+        text = str(error)
+        if len(text) > _LONGEST and not isinstance(error, EngineError):  # these quote a whole shader
+            raise type(error)(f"{text[:_LONGEST]} ...") from error
         raise
     except MemoryError as error:
         raise OutOfMemory(f"{what}: Python has no memory left; use a smaller model or smaller inputs") from error

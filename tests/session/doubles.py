@@ -13,6 +13,7 @@ from pyruntime.device.null import NullDevice
 from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
 from pyruntime.kernels import Target
 from pyruntime.session import inference
+from pyruntime.session.environment import CPU, WEBGPU
 
 __all__ = ["FaultyDevice", "on_device"]
 
@@ -49,6 +50,8 @@ class FaultyDevice(NullDevice):
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         self._step("write")
+        if not isinstance(data, bytes | memoryview):
+            data.read(offset, target.nbytes)  # as a GPU would get it
         super().write(target, data, offset)
 
     def copy(self, source: Slice, target: Slice) -> None:
@@ -96,5 +99,5 @@ def on_device(*devices: NullDevice | Exception) -> Iterator[list[NullDevice]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference, "device", device)
-        patch.setattr(inference, "available_providers", lambda: [inference.WEBGPU, inference.CPU])
+        patch.setattr(inference, "available_providers", lambda: [WEBGPU, CPU])
         yield opened

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 __all__ = ["branching", "double", "segmented", "staged"]
 
 _F = TensorProto.FLOAT
 
 
-def _model(nodes: list[object], outputs: dict[str, int], initializers: list[TensorProto], shape: list[object]) -> bytes:
+def _model(
+    nodes: Sequence[NodeProto], outputs: dict[str, int], initializers: list[TensorProto], shape: Sequence[Any]
+) -> bytes:
     graph = helper.make_graph(
         nodes,
         "g",
@@ -22,7 +27,7 @@ def _model(nodes: list[object], outputs: dict[str, int], initializers: list[Tens
     return bytes(made.SerializeToString())
 
 
-def double(shape: tuple[object, ...] = ("rows", 4)) -> bytes:
+def double(shape: tuple[Any, ...] = ("rows", 4)) -> bytes:
     """y = relu(x + x): one stage of one segment."""
     nodes = [helper.make_node("Add", ["x", "x"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
     return _model(nodes, {"y": _F}, [], list(shape))

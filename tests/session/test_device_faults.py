@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -184,7 +184,7 @@ class SlowDevice(NullDevice):
 
 
 def test_release__while_runs_are_in_progress__answers_or_one_error_and_frees_everything() -> None:
-    async def main(make: Callable[[], bytes], shape: tuple[int, ...]) -> list[object]:
+    async def main(make: Callable[[], bytes], shape: tuple[int, ...]) -> Sequence[object]:
         session = await InferenceSession.create(make())
         runs = [asyncio.ensure_future(session.run_async(None, {"x": np.ones(shape, np.float32)})) for _ in range(4)]
         await asyncio.sleep(0.005)
