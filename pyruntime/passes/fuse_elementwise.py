@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Source, Step, fusible
 
@@ -76,7 +77,8 @@ def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
     dtypes = [t.dtype if isinstance(t, TensorType) else None for t in types]
     if not all(t is None or (d is not None and d.compute) for t, d in zip(types, dtypes, strict=True)):
         return False
-    if not fusible(graph.tensor(node.outputs[0]).dtype):
+    y = graph.tensor(node.outputs[0])
+    if not fusible(y.dtype) or broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType))) != y.shape:
         return False
     if isinstance(node.op, FusedElementwise):
         return True

@@ -8,6 +8,7 @@ from pyruntime.ir import TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.passes import (
     batchnorm_to_affine,
+    canonical,
     common_subexpressions,
     dead_code,
     fuse_attention,
@@ -15,7 +16,6 @@ from pyruntime.passes import (
     fuse_norms,
     fuse_tail,
     merge_products,
-    numpy_broadcast,
     sink_reshape,
 )
 
@@ -25,7 +25,7 @@ Pass = Callable[[TypedGraph, Target], bool]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
-    ("numpy_broadcast", numpy_broadcast.run),
+    ("canonical", canonical.run),
     ("common_subexpressions", common_subexpressions.run),
     ("batchnorm_to_affine", batchnorm_to_affine.run),
     ("fuse_norms", fuse_norms.run),

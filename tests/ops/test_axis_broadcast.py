@@ -9,12 +9,8 @@ import pytest
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
-from pyruntime.ops.axis_broadcast import AxisBroadcast
-from pyruntime.passes import numpy_broadcast
 from tests.harness import make_op, run_op
 from tests.oracle import node_of
-from tests.passes.support import apply, graph_of, op_types
-from tests.passes.support import node as modern
 
 RNG = np.random.default_rng(6)
 FUNCTIONS: dict[str, Any] = {
@@ -77,18 +73,3 @@ def test_gemm_of_opset_6__bias__is_scaled_and_added(c: tuple[int, ...]) -> None:
     a, b, bias = numbers(3, 5), numbers(5, 4), numbers(*c)
     got = computed("Gemm", [a, b, bias], alpha=0.5, beta=2.0, broadcast=int(len(c) == 1))
     np.testing.assert_allclose(got, 0.5 * a @ b + 2 * bias, rtol=1e-5)
-
-
-def test_numpy_broadcast__axis__becomes_a_reshape_and_todays_operator() -> None:
-    node = modern("Relu", ["a"], ["y"])
-    node.op = make_op(node_of("Add", [numbers(1), numbers(1)], broadcast=1, axis=1), {"": 6})
-    node.inputs = ("a", "b")
-    graph = graph_of([node], {"a": (2, 3, 4), "b": (3,)}, ["y"])
-    assert apply(numpy_broadcast.run, graph)
-    assert op_types(graph) == ["Reshape", "Add"]
-    assert not isinstance(graph.nodes[1].op, AxisBroadcast)
-
-
-def test_numpy_broadcast__todays_operators__changes_nothing() -> None:
-    graph = graph_of([modern("Add", ["a", "b"], ["y"])], {"a": (2, 3), "b": (3,)}, ["y"])
-    assert not apply(numpy_broadcast.run, graph)
