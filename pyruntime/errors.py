@@ -5,7 +5,7 @@
         ├── Fail                     a graph that cannot be ordered (cycle), or a general failure
         ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
         │   ├── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
-    │   ├── BindingError         an OrtValue or an IOBinding does not fit (also a RuntimeError, as in onnxruntime)
+    │   ├── BindingError         an OrtValue, an IOBinding, an entry of options (also a RuntimeError, as in onnxruntime)
     │   └── WrongType            an argument of another Python type than expected (also a TypeError)
         ├── NoSuchFile               the model's path or URL does not exist
         ├── NoModel                  a session without a model
@@ -68,7 +68,7 @@ class MissingInput(InvalidArgument, ValueError):
 
 
 class BindingError(InvalidArgument, RuntimeError):
-    """An OrtValue or an IOBinding that does not fit what it is used for."""
+    """An OrtValue, an IOBinding or an entry of options that does not fit what it is used for."""
 
 
 class WrongType(InvalidArgument, TypeError):

@@ -44,7 +44,8 @@ class CustomOp(Op):
 
     Class attributes:
         wgsl: an expression of the inputs' names, statements that end in `return`, or a whole kernel; empty: the
-            operator runs on the host.
+            operator runs on the host. The names are the parameters of `infer` (or of `evaluate`); where both are
+            left out, x, x1, x2, ...
         outputs: the names of the outputs in a whole kernel.
     """
 
@@ -72,12 +73,15 @@ class CustomOp(Op):
         if not self.wgsl:
             raise Unsupported(f"{self.op_type} has no wgsl")
         types = self.infer(*inputs)
-        given = {n: (i, t) for i, (n, t) in enumerate(zip(_input_names(type(self)), inputs, strict=False)) if t}
+        named = _input_names(type(self), len(inputs))
+        given = {n: (i, t) for i, (n, t) in enumerate(zip(named, inputs, strict=False)) if t}
         if "@compute" in self.wgsl:
             return (self._kernel(target, given, types, inputs),)
         scalars = {k: v for k, v in self._numbers().items() if re.search(rf"\b{k}\b", self.wgsl)}
-        operands = {n: inp(i, t) for n, (i, t) in given.items()}
-        return (elementwise(target, self.op_type, operands, out(0, types[0]), self.wgsl.strip(), scalars),)
+        # The generated kernel calls its result y, so an input of that name needs another one there.
+        operands = {"y_" if n == "y" else n: inp(i, t) for n, (i, t) in given.items()}
+        code = re.sub(r"\by\b", "y_", self.wgsl.strip()) if "y" in given else self.wgsl.strip()
+        return (elementwise(target, self.op_type, operands, out(0, types[0]), code, scalars),)
 
     def _numbers(self) -> dict[str, float | int]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -105,12 +109,12 @@ def _workgroup_size(wgsl: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _input_names(cls: type[Op]) -> list[str]:
-    """The inputs' names: parameters of `infer`, or of `evaluate` where `infer` is the default."""
+def _input_names(cls: type[Op], count: int) -> list[str]:
+    """The inputs' names: parameters of `infer`, or of `evaluate` where `infer` is the default; else x, x1, x2, ..."""
     method = cls.infer if _is_own(cls) else cls.evaluate
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    named = [p.name for p in inspect.signature(method).parameters.values() if p.kind in kinds]
-    return named[1:]
+    named = [p.name for p in inspect.signature(method).parameters.values() if p.kind in kinds][1:]
+    return named or ["x", *(f"x{i}" for i in range(1, count))]
 
 
 def _is_own(cls: type[Op]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, RuntimeException
 
-__all__ = ["CPU", "WEBGPU", "adapter", "available_providers", "device", "in_browser", "wait_for"]
+__all__ = ["CPU", "WEBGPU", "adapter", "available_providers", "call_back", "device", "in_browser", "wait_for"]
 
 WEBGPU = "WebGpuExecutionProvider"
 CPU = "CPUExecutionProvider"
@@ -81,3 +81,20 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
         return value
     work.close()
     raise RuntimeException(f"this call has to wait for something; use `{awaitable}`")
+
+
+def call_back(work: Coroutine[Any, Any, Any], callback: Callable[[Any, Any, str], None], user_data: Any) -> Any:
+    """Run `work` in the background where there is an event loop, else now; `callback(result, user_data, error)`."""
+
+    async def watched() -> None:
+        try:
+            result = await work
+        except Exception as error:
+            callback([], user_data, str(error))
+        else:
+            callback(result, user_data, "")
+
+    try:
+        return asyncio.get_running_loop().create_task(watched())
+    except RuntimeError:
+        return wait_for(watched(), "await session.run_async(...)")

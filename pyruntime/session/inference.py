@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,12 @@ from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
-from pyruntime.session.environment import CPU, WEBGPU, available_providers, device, wait_for
+from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.insight import Insight
 from pyruntime.session.limits import deadline
 from pyruntime.session.loading import Progress, model_source, source_of
-from pyruntime.session.metadata import ModelMetadata, NodeArg
+from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from pyruntime.session.ortvalue import OrtValue
 from pyruntime.session.profiling import Recorder, Trace
@@ -113,6 +113,7 @@ class InferenceSession(BoundRuns, Insight):
             with _Phase("parse", progress, self._timings):
                 limits = self._limits.reader
                 self._model: ImportedModel = import_model(read_model(source, limits), files, folder, limits)
+            self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()
             if WEBGPU in self._providers:
                 with _Phase("adapter", progress, self._timings):
@@ -168,7 +169,7 @@ class InferenceSession(BoundRuns, Insight):
         kind = value.type
         if not isinstance(kind, DeclaredTensor) or kind.shape is None:
             return None
-        dims = [self._options.free_dimension_overrides.get(d) if isinstance(d, str) else d for d in kind.shape]
+        dims = [self._dims.get(d) if isinstance(d, str) else d for d in kind.shape]
         if any(d is None for d in dims):
             return None
         return TensorType(kind.dtype, tuple(int(d) for d in dims if d is not None))
@@ -201,15 +202,15 @@ class InferenceSession(BoundRuns, Insight):
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
-        run_options: RunOptions | None = None,
+        callback: Callable[[list[Any], Any, str], None] | RunOptions | None = None,
         user_data: Any = None,
-    ) -> Coroutine[Any, Any, list[Any]]:
-        """Awaitable `run`."""
-        if callable(run_options):
-            raise InvalidArgument(
-                "run_async has no callback here: write `outputs = await session.run_async(names, feed)`"
-            )
-        return self._run_user(output_names, input_feed, run_options)
+        run_options: RunOptions | None = None,
+    ) -> Any:
+        """Awaitable `run`; with a callback, which is called with (outputs, user_data, error), it runs by itself."""
+        if isinstance(callback, RunOptions):
+            callback, run_options = None, callback
+        work = self._run_user(output_names, input_feed, run_options)
+        return work if callback is None else call_back(work, callback, user_data)
 
     async def _run_user(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None
@@ -267,8 +268,8 @@ class InferenceSession(BoundRuns, Insight):
         if isinstance(value, OrtValue):
             value = value.current()
         if not isinstance(value, DeviceTensor):
-            return from_user(value, declared, self._options.free_dimension_overrides)
-        check_tensor(value.type, declared, self._options.free_dimension_overrides)
+            return from_user(value, declared, self._dims)
+        check_tensor(value.type, declared, self._dims)
         return value
 
     async def _execute(
@@ -299,7 +300,7 @@ class InferenceSession(BoundRuns, Insight):
 
     def get_inputs(self) -> list[NodeArg]:
         """Inputs that must be fed."""
-        return [NodeArg.of(v) for v in self._model.graph.inputs]
+        return [NodeArg.of(v, self._dims) for v in self._model.graph.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Outputs, with the types and shapes the model declares."""
@@ -324,13 +325,17 @@ class InferenceSession(BoundRuns, Insight):
         """The providers in use, in order."""
         return list(self._providers)
 
-    def set_providers(self, providers: Sequence[Any], provider_options: Any = None) -> None:
-        """Go on with these providers, without the GPU where WebGPU is not among them: its memory is freed.
+    def set_providers(
+        self, providers: Sequence[Any] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Go on with these providers, by default those there are; without WebGPU the GPU's memory is freed.
 
         Raises:
             EPFail: none of them is here. InvalidArgument: WebGPU, for a session that runs without it.
         """
         chosen = _chosen(providers)
+        if providers is None and self._live is None:
+            chosen = [CPU]
         if WEBGPU in chosen and self._live is None:
             raise InvalidArgument(f"this session runs without {WEBGPU}; create another one with it")
         if WEBGPU not in chosen and self._live is not None:

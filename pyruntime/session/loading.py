@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from pyruntime.errors import InvalidArgument, NoModel, NoSuchFile
+from pyruntime.errors import NoModel, NoSuchFile, WrongType
 from pyruntime.onnx.source import ByteSource, MemorySource, open_file
 from pyruntime.session.environment import in_browser
 
@@ -19,7 +19,7 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
     """The model's bytes, and the path beside which its external data may be (None: nowhere).
 
     Raises:
-        NoSuchFile: the path or URL is not there. NoModel: nothing was given. InvalidArgument: not a model.
+        NoSuchFile: the path or URL is not there. NoModel: nothing was given. WrongType: not a model.
     """
     if model is None or (isinstance(model, str | bytes) and not model):
         raise NoModel("there is no model: give a path, a URL, bytes or an onnx.ModelProto")
@@ -37,7 +37,7 @@ def source_of(model: Any) -> ByteSource:
     """A source over bytes-like objects, JavaScript buffers and objects with `SerializeToString`.
 
     Raises:
-        InvalidArgument: anything else.
+        WrongType (a TypeError): anything else.
     """
     if isinstance(model, ByteSource):
         return model
@@ -51,7 +51,7 @@ def source_of(model: Any) -> ByteSource:
         source = read_bytes(model)
         if source is not None:
             return source
-    raise InvalidArgument(
+    raise WrongType(
         f"expected a path, a URL, bytes, an ArrayBuffer or an onnx.ModelProto as model, got {type(model).__name__}"
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from pyruntime.errors import Fail, InvalidArgument, ModelLoadCanceled
+from pyruntime.errors import BindingError, InvalidArgument, ModelLoadCanceled
 from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
@@ -53,10 +53,25 @@ class _Entries:
         try:
             return self._entries[key]
         except KeyError:
-            raise Fail(f"there is no config entry '{key}'") from None
+            raise BindingError(f"there is no configuration with key: {key}") from None
 
 
-class SessionOptions:
+class _Sealed:
+    """Attributes keep their names and types once `__init__` is done: a misspelt option is an error."""
+
+    _sealed = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._sealed:
+            if not hasattr(self, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            now = getattr(self, name)
+            if isinstance(now, bool | int | str) and not isinstance(value, str if isinstance(now, str) else int):
+                raise TypeError(f"{type(self).__name__}.{name}: expected {type(now).__name__}, got {value!r}")
+        super().__setattr__(name, value)
+
+
+class SessionOptions(_Sealed):
     """What a session is made with.
 
     Attributes:
@@ -90,6 +105,7 @@ class SessionOptions:
         self.limits = ResourceLimits()
         self._load_cancelled = False
         self._config = _Entries()
+        self._sealed = True
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fix the symbolic dimension `name` to `size`."""
@@ -122,7 +138,7 @@ class SessionOptions:
         self._config.add(key, value)
 
     def get_session_config_entry(self, key: str) -> str:
-        """A config entry. Raises Fail where it was not set."""
+        """A config entry. Raises BindingError (a RuntimeError) where it was not set."""
         return self._config.get(key)
 
     def set_load_cancellation_flag(self, value: bool) -> None:
@@ -144,7 +160,7 @@ class SessionOptions:
         return dict(self._config._entries)
 
 
-class RunOptions:
+class RunOptions(_Sealed):
     """What one run is made with.
 
     Attributes:
@@ -160,11 +176,12 @@ class RunOptions:
         self.terminate = False
         self.training_mode = False
         self._config = _Entries()
+        self._sealed = True
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Set a config entry of this run."""
         self._config.add(key, value)
 
     def get_run_config_entry(self, key: str) -> str:
-        """A config entry. Raises Fail where it was not set."""
+        """A config entry. Raises BindingError (a RuntimeError) where it was not set."""
         return self._config.get(key)
