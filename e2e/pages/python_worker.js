@@ -1,4 +1,5 @@
 // Runs Python source in the very environment that web/worker.js gives to sessions.
+import './faults.js';
 import { env, pyodideUrls } from '../web/env.js';
 import { startPython } from '../web/runtime.js';
 

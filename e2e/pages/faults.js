@@ -1,0 +1,51 @@
+// WebGPU calls that fail on purpose: `injectFault(name)` replaces a method until `restoreFaults()`.
+const refuse = () => { throw new DOMException('injected'); };
+const reject = () => Promise.reject(new DOMException('injected'));
+
+async function outOfMemory() {
+  await real(GPUDevice, 'popErrorScope').call(this);
+  return new GPUOutOfMemoryError('injected');
+}
+
+async function invalid() {
+  await real(GPUDevice, 'popErrorScope').call(this);
+  return new GPUValidationError('injected');
+}
+
+const faults = self.GPUDevice ? {
+  'map rejects': [GPUBuffer, 'mapAsync', reject],
+  'mapped range throws': [GPUBuffer, 'getMappedRange', refuse],
+  'no bind group': [GPUDevice, 'createBindGroup', refuse],
+  'no encoder': [GPUDevice, 'createCommandEncoder', refuse],
+  'no pipeline': [GPUDevice, 'createComputePipelineAsync', reject],
+  'no module': [GPUDevice, 'createShaderModule', refuse],
+  'no layout': [GPUDevice, 'createBindGroupLayout', refuse],
+  'no buffer': [GPUDevice, 'createBuffer', refuse],
+  'out of memory': [GPUDevice, 'popErrorScope', outOfMemory],
+  'not valid': [GPUDevice, 'popErrorScope', invalid],
+  'scope rejects': [GPUDevice, 'popErrorScope', reject],
+  'queue takes no bytes': [GPUQueue, 'writeBuffer', refuse],
+  'queue takes no commands': [GPUQueue, 'submit', refuse],
+  'no pass': [GPUCommandEncoder, 'beginComputePass', refuse],
+  'pass takes no dispatch': [GPUComputePassEncoder, 'dispatchWorkgroups', refuse],
+  'no copy': [GPUCommandEncoder, 'copyBufferToBuffer', refuse],
+} : {};
+
+const originals = new Map();
+
+function real(type, method) {
+  return originals.get(type.name + method) ?? type.prototype[method];
+}
+
+globalThis.faultNames = Object.keys(faults);
+
+globalThis.injectFault = (name) => {
+  const [type, method, replacement] = faults[name];
+  originals.set(type.name + method, type.prototype[method]);
+  type.prototype[method] = replacement;
+};
+
+globalThis.restoreFaults = () => {
+  for (const [type, method] of Object.values(faults)) type.prototype[method] = real(type, method);
+  originals.clear();
+};
