@@ -184,12 +184,14 @@ fn stage_a(slice: u32, at: vec2<u32>, v: vec4<T>) {
 //#if K_MAJOR
   tile_a[slice * A_SIZE + at.y * A_PITCH + at.x / 4u] = v;
 //#else
+  //#unroll
   for (var c = 0u; c < 4u; c++) {
     tile_a[slice * A_SIZE + (at.x + c) * A_PITCH + at.y / 4u][at.y % 4u] = v[c];
   }
 //#endif
 //#else
 //#if K_MAJOR
+  //#unroll
   for (var c = 0u; c < 4u; c++) {
     tile_a[slice * A_SIZE + (at.y + c) * A_PITCH + at.x / 4u][at.x % 4u] = v[c];
   }
@@ -201,6 +203,7 @@ fn stage_a(slice: u32, at: vec2<u32>, v: vec4<T>) {
 
 fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
 //#if TRANS_B
+  //#unroll
   for (var c = 0u; c < 4u; c++) {
     tile_b[slice * B_SIZE + (at.y + c) * B_PITCH + at.x / 4u][at.x % 4u] = v[c];
   }

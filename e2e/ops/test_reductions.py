@@ -101,11 +101,19 @@ def test_reduce__long__as_host(gpu: Gpu, fold: str, shape: tuple[int, ...], axes
     _same(gpu, f"Reduce{fold}", [x], axes=axes)
 
 
+@pytest.mark.parametrize(("fold", "dtype"), [("Sum", "int64"), ("Max", "uint64"), ("Mean", "int32"), ("Max", "int8")])
+def test_reduce__long_integers__as_host(gpu: Gpu, fold: str, dtype: str) -> None:
+    x = np.random.default_rng(5).integers(0, 100, (1, 70000)).astype(dtype)
+    _same(gpu, f"Reduce{fold}", [x], axes=[1])
+
+
 @pytest.mark.parametrize("fold", ["Max", "Min"])
 def test_reduce__bool__as_host(gpu: Gpu, fold: str) -> None:
-    x = np.random.default_rng(6).random((5, 33, 3)) > 0.9
+    x = np.random.default_rng(6).random((5, 36, 3)) > 0.9
     for axis in (0, 1, 2):
         _same(gpu, f"Reduce{fold}", [x, np.array([axis])], opset=20)
+    _same(gpu, f"Reduce{fold}", [x.reshape(-1)[None, :540], np.array([1])], opset=20)
+    _same(gpu, f"Reduce{fold}", [np.resize(x, (1, 70000)), np.array([1])], opset=20)
     _same(gpu, f"Reduce{fold}", [np.zeros((3, 0), bool), np.array([1])], opset=20)
 
 

@@ -10,7 +10,7 @@ from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Rows", "rows_of", "softmax_rows"]
+__all__ = ["Norm", "Rows", "normalize_rows", "rows_of", "softmax_rows"]
 
 ALONE = 32
 """Rows of at most this many elements take one invocation each."""
@@ -35,7 +35,7 @@ class Rows:
         return self.inner == 1 and self.length % 4 == 0
 
     def lanes(self, target: Target) -> int:
-        """Invocations a row: 1 for short rows, where neighbouring rows lie side by side, and where barriers are dear."""
+        """Invocations a row: 1 for short rows, for neighbours that lie side by side, and where barriers are dear."""
         if self.length <= ALONE or target.is_software or (self.inner >= ALONE and self.count >= 1024):
             return 1
         wide = min(256, target.limits.invocations, target.limits.workgroup_x)
