@@ -123,6 +123,8 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     """Names of the session layer load it when first used: `import pyruntime` costs next to nothing."""
+    if name == "capi":
+        return import_module("pyruntime.capi")
     if name not in __all__:
         raise AttributeError(f"module 'pyruntime' has no attribute '{name}'")
     module, attribute = _ELSEWHERE.get(name, ("pyruntime.session", name))

@@ -159,7 +159,7 @@ class OrtValue:
         return self._tensor() if isinstance(self._value, HostTensor) else self._value
 
     def numpy(self) -> Any:
-        """The value as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
+        """A copy as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
 
         Raises:
             RuntimeException: this place cannot wait; use `await value.numpy_async()`.
@@ -167,7 +167,7 @@ class OrtValue:
         if isinstance(self._value, DeviceTensor):
             return wait_for(self.numpy_async(), "await value.numpy_async()")
         if self._numpy_obj is not None and self.element_type() == _code(self._numpy_obj):
-            return self._numpy_obj
+            return self._numpy_obj.copy()
         value = self.current()
         assert not isinstance(value, DeviceTensor)
         return to_user(value)

@@ -243,7 +243,7 @@ DIFFERENT: dict[str, tuple[Call, Any, Any]] = {
         ("raises", ["RuntimeError"]),
     ),
 }
-"""Call, what it gives here, what it gives in onnxruntime: the list of docs/DIFFERENCES.md as far as it can be called."""
+"""Call, what it gives here, what it gives in onnxruntime: the list of docs/DIFFERENCES.md as far as calls show it."""
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
