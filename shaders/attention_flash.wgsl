@@ -22,7 +22,9 @@ const KEYS: u32 = 64u;
 
 const QUADS: u32 = (DIM + 3u) / 4u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
-const WIDEST: u32 = max(QUADS, QUADS_V);
+// One vec4 of padding a row: invocations that share a query read neighbouring keys from different banks.
+const PITCH: u32 = QUADS + 1u;
+const PITCH_V: u32 = QUADS_V + 1u;
 const THREADS: u32 = ROWS * SPLIT;
 const MINE: u32 = KEYS / SPLIT;
 const LOWEST: f32 = -3.4028234663852886e38;
@@ -43,7 +45,7 @@ struct Params {
 }
 
 //#if !DIRECT
-var<workgroup> tile: array<vec4<f32>, max(KEYS * WIDEST, THREADS / 2u * QUADS_V)>;
+var<workgroup> tile: array<vec4<f32>, max(KEYS * max(PITCH, PITCH_V), THREADS / 2u * PITCH_V)>;
 var<workgroup> part_top: array<f32, THREADS>;
 var<workgroup> part_sum: array<f32, THREADS>;
 //#endif
@@ -125,7 +127,7 @@ fn main(
 //#if !DIRECT
     for (var i = lane; i < KEYS * QUADS; i += THREADS) {
       let j = min(first + i / QUADS, params.keys - 1u);
-      tile[i] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
+      tile[i / QUADS * PITCH + i % QUADS] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
     }
     workgroupBarrier();
 //#endif
@@ -144,7 +146,7 @@ fn main(
 //#else
       //#unroll UNROLL
       for (var d = 0u; d < QUADS; d++) {
-        products += x[d] * tile[j * QUADS + d];
+        products += x[d] * tile[j * PITCH + d];
       }
 //#endif
       var s = products.x + products.y + products.z + products.w;
@@ -158,7 +160,7 @@ fn main(
     workgroupBarrier();
     for (var i = lane; i < KEYS * QUADS_V; i += THREADS) {
       let j = min(first + i / QUADS_V, params.keys - 1u);
-      tile[i] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
+      tile[i / QUADS_V * PITCH_V + i % QUADS_V] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
     }
     workgroupBarrier();
 //#endif
@@ -183,7 +185,7 @@ fn main(
 //#else
       //#unroll UNROLL
       for (var d = 0u; d < QUADS_V; d++) {
-        y[d] += weight * tile[j * QUADS_V + d];
+        y[d] += weight * tile[j * PITCH_V + d];
       }
 //#endif
     }
@@ -201,7 +203,7 @@ fn main(
       part_sum[slot] = sum;
       //#unroll UNROLL
       for (var d = 0u; d < QUADS_V; d++) {
-        tile[slot * QUADS_V + d] = y[d];
+        tile[slot * PITCH_V + d] = y[d];
       }
     }
     workgroupBarrier();
@@ -212,7 +214,7 @@ fn main(
       sum = sum * mine + part_sum[slot] * theirs;
       //#unroll UNROLL
       for (var d = 0u; d < QUADS_V; d++) {
-        y[d] = y[d] * mine + tile[slot * QUADS_V + d] * theirs;
+        y[d] = y[d] * mine + tile[slot * PITCH_V + d] * theirs;
       }
       top = highest;
     }

@@ -27,6 +27,9 @@
 /** Dispatches in one submit; the GPU starts on the first while the rest are encoded. */
 const CHUNK = 96;
 
+/** Bytes read back through one staging buffer. */
+const PIECE = 4 << 20;
+
 /** @type {GPUErrorFilter[]} */
 const SCOPES = ['internal', 'out-of-memory', 'validation'];
 
@@ -137,6 +140,39 @@ function guarded(device, work) {
 }
 
 /**
+ * What is read, cut into pieces that each get a staging buffer: a large result is copied out while the rest of it is
+ * still on its way.
+ * @param {GPUDevice} device
+ * @param {Read[]} reads
+ */
+function stage(device, reads) {
+  return reads.flatMap(({ buffer, offset, nbytes }, result) => {
+    const pieces = [];
+    for (let at = 0; at < nbytes; at += PIECE) {
+      const length = Math.min(PIECE, nbytes - at);
+      const staging = takeStaging(device, length);
+      pieces.push({ buffer, offset: offset + at, at, length, result, staging, done: false });
+    }
+    return pieces;
+  });
+}
+
+/**
+ * The bytes of `piece`, when they have arrived, into the result it belongs to; its staging buffer goes back.
+ * @param {GPUDevice} device
+ * @param {ReturnType<typeof stage>[number]} piece
+ * @param {Uint8Array[]} results
+ */
+async function collect(device, piece, results) {
+  const { at, length, result, staging } = piece;
+  await staging.mapAsync(GPUMapMode.READ, 0, (length + 7) & ~7);
+  results[result].set(new Uint8Array(staging.getMappedRange(0, (length + 7) & ~7), 0, length), at);
+  staging.unmap();
+  piece.done = true;
+  giveStaging(device, staging);
+}
+
+/**
  * Run a recording.
  * @param {GPUDevice} device
  * @param {Command[]} commands
@@ -145,35 +181,32 @@ function guarded(device, work) {
  * @returns {Promise<ArrayBuffer[]>} the bytes of each read
  */
 export async function play(device, commands, writes, reads) {
-  let length = 0;
-  const places = reads.map(({ nbytes }) => {
-    const place = length;
-    length += (nbytes + 7) & ~7;
-    return place;
-  });
-  /** @type {GPUBuffer | null} */
-  let staging = null;
-  try {
-    const scopes = guarded(device, () => {
-      staging = length ? takeStaging(device, length) : null;
-      for (const write of writes) upload(device, write);
-      for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
-        const encoder = device.createCommandEncoder();
-        if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
-        if (staging && first + CHUNK >= commands.length) copy(encoder, reads, staging, places);
-        device.queue.submit([encoder.finish()]);
+  device.pushErrorScope('internal');
+  device.pushErrorScope('out-of-memory');
+  device.pushErrorScope('validation');
+  const pieces = stage(device, reads);
+  for (const write of writes) upload(device, write);
+  for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
+    const encoder = device.createCommandEncoder();
+    if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
+    if (first + CHUNK >= commands.length) {
+      for (const { buffer, offset, length, staging } of pieces) {
+        encoder.copyBufferToBuffer(buffer, offset, staging, 0, (length + 3) & ~3);
       }
-    });
-    if (staging) await settle(device, staging.mapAsync(GPUMapMode.READ, 0, length));
+    }
+    device.queue.submit([encoder.finish()]);
+  }
+  const scopes = [device.popErrorScope(), device.popErrorScope(), device.popErrorScope()];
+  const results = reads.map(({ nbytes }) => new Uint8Array(nbytes));
+  const arrivals = Promise.all(pieces.map((piece) => collect(device, piece, results)));
+  try {
+    if (pieces.length) await settle(device, arrivals);
     for (const error of await Promise.all(scopes)) if (error) throw error;
-    if (!staging) return [];
-    const mapped = staging.getMappedRange(0, length);
-    const results = reads.map(({ nbytes }, i) => mapped.slice(places[i], places[i] + nbytes));
-    staging.unmap();
-    giveStaging(device, staging);
-    return results;
+    return results.map(({ buffer }) => buffer);
   } catch (error) {
-    staging?.destroy();
+    arrivals.catch(() => {});
+    for (const { staging, done } of pieces) if (!done) staging.destroy();
+    for (const failure of await Promise.all(scopes).catch(() => [])) if (failure) throw failure;
     throw error;
   }
 }

@@ -91,7 +91,7 @@ class FusedAttention(Op):
         keys = 64
         if target.is_software:
             rows, split, keys = 64, 1, 8
-        while keys > split and keys * max(D, E) * 4 + 1024 > target.limits.workgroup_bytes:
+        while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
             keys //= 2
         kernel = template(
             "attention_flash",

@@ -13,7 +13,7 @@ from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
 
-__all__ = ["HEAVY", "split_static"]
+__all__ = ["HEAVY", "part", "split_static"]
 
 HEAVY = 64 << 10
 """Bytes above which a static value is not folded on the host."""
@@ -52,6 +52,17 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     graph.resident = graph.resident | set(ends)
     graph.inputs = [*graph.inputs, *ends]
     return first if makers else None
+
+
+def part(graph: TypedGraph, output: str) -> TypedGraph:
+    """The nodes of `graph` that make one of its outputs: run alone, the others' inputs need not be there too."""
+    needed = {output}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return replace(graph, nodes=kept[::-1], outputs=[output], constants=dict(graph.constants))
 
 
 def _kind(graph: TypedGraph, node: Node, heavy: set[str], target: Target) -> str | None:

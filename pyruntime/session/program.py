@@ -11,10 +11,11 @@ from pyruntime.device.executable import Executable, HostValue, Observer, Weights
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError, EPFail
 from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGraph, ValueType, known
+from pyruntime.ops.base import Op
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
-from pyruntime.plan.constants import split_static
-from pyruntime.plan.plan import Assignment
+from pyruntime.plan.constants import part, split_static
+from pyruntime.plan.plan import Assignment, HostStep
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
@@ -144,10 +145,17 @@ class Program:
         buffers = {t.name: run.tensors[t.name].buffer for t in executable.plan.external if t.name in executable.bound}
         await executable.run(run.values, buffers, run.observe)
 
-    async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage:
-        """Plan and compile the first stage for inputs of these types, before any value is there."""
+    async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
+        """Plan and compile the first stage for inputs of these types, before any value is there.
+
+        Returns:
+            The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
+        """
         async with self._planning:
-            return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
+            try:
+                return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
+            except _TooEarly:
+                return None
 
     def _cross(self, stage: Stage, boundary: Boundary, values: dict[str, HostValue]) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
@@ -214,6 +222,8 @@ class Program:
         computed = await self._constants(graph)
         try:
             plan = build_plan(graph, self.target, resident)
+            if before is None and not values:
+                _refuse_guesses(plan.host_steps, boundary, arrived)
             if self.refuse_host:
                 _refuse(plan.assignments, boundary)
             bound |= on_device & set(resident)
@@ -271,18 +281,29 @@ class Program:
     async def _constants(self, graph: TypedGraph) -> dict[str, int]:
         """Compute the heavy static values of `graph` on the GPU; their buffers by name."""
         first = split_static(graph, self.target)
-        if first is None:
-            return {}
-        plan = build_plan(first, self.target, first.outputs)
-        self.limits.check_gpu(planned_bytes(plan, ()) + self.weights.missing(plan.constants), self.held)
-        executable = Executable(plan, self.device, self.weights, {})
-        await executable.prepare()
+        buffers: dict[str, int] = {}
         try:
-            await executable.run({})
+            for name in first.outputs if first else ():
+                assert first is not None
+                buffers |= await self._constant(part(first, name))
         except BaseException:
-            executable.release()
+            self.device.free(list(buffers.values()))
             raise
-        return executable.keep_resident()
+        return buffers
+
+    async def _constant(self, graph: TypedGraph) -> dict[str, int]:
+        """Run a graph of constants once; what its value is made from leaves the GPU again."""
+        weights = Weights(self.device)
+        plan = build_plan(graph, self.target, graph.outputs)
+        self.limits.check_gpu(planned_bytes(plan, ()) + weights.missing(plan.constants), self.held)
+        executable = Executable(plan, self.device, weights, {})
+        try:
+            await executable.prepare()
+            await executable.run({})
+            return executable.keep_resident()
+        finally:
+            executable.release()
+            weights.release()
 
     def _stage_graph(
         self,
@@ -363,6 +384,19 @@ def _type(value: AnyValue | None, name: str) -> ValueType:
 
 def _sources(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:
     return {n: (v.array if isinstance(v, HostTensor) else v.value) for n, v in values.items()}
+
+
+class _TooEarly(Exception):
+    """A plan made before the first run ends, or puts a node on the host, for want of a value the run will bring."""
+
+
+def _refuse_guesses(steps: Sequence[HostStep], boundary: Boundary | None, fed: Mapping[str, ValueType]) -> None:
+    small = {n for n, t in fed.items() if isinstance(t, TensorType) and t.size <= KNOWN_LIMIT}
+    if boundary is not None and boundary.node is None and small & set(boundary.needed):
+        raise _TooEarly
+    for step in steps:
+        if isinstance(step.node.op, Op) and type(step.node.op).has_kernel() and small & set(step.node.inputs):
+            raise _TooEarly
 
 
 def _refuse(assignments: Sequence[Assignment], boundary: Boundary | None) -> None:
