@@ -26,7 +26,9 @@ def planned(case: Case, device: NullDevice) -> Stage:
     graph = import_model(read_model(case.model)).graph
     (given,) = case.data_sets[0][0].values()
     types = {v.name: TensorType(DType.FLOAT, given["carrier"].shape) for v in graph.inputs}
-    return asyncio.run(Program(graph, device).prepare(types, [v.name for v in graph.outputs]))
+    stage = asyncio.run(Program(graph, device).prepare(types, [v.name for v in graph.outputs]))
+    assert stage is not None
+    return stage
 
 
 @pytest.mark.parametrize("name", LIGHT)

@@ -37,7 +37,9 @@ main (float[8] x) => (float[8] y)
 def planned(outer: int, inner: int) -> Stage:
     text = NESTED.replace("OUTER", str(outer)).replace("INNER", str(inner))
     graph = import_model(read_model(parser.parse_model(text).SerializeToString())).graph
-    return asyncio.run(Program(graph, NullDevice()).prepare({"x": TensorType(DType.FLOAT, (8,))}, ["y"]))
+    stage = asyncio.run(Program(graph, NullDevice()).prepare({"x": TensorType(DType.FLOAT, (8,))}, ["y"]))
+    assert stage is not None
+    return stage
 
 
 @pytest.mark.parametrize(
