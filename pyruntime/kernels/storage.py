@@ -94,7 +94,7 @@ def _pack(dtype: DType, value: str, lane: int) -> str:
 
 
 def rounded(dtype: DType, value: str) -> str:
-    """WGSL of `value`, of the compute type of `dtype`, as it comes back after a store: rounded or wrapped to `dtype`."""
+    """WGSL of `value`, of the compute type of `dtype`, as a store gives it back: rounded or wrapped to `dtype`."""
     if lanes(dtype) == 1 or dtype is DType.BOOL:
         return value
     return _unpack(dtype, f"({_pack(dtype, value, 0)})", "0u")

@@ -173,31 +173,31 @@ class _Cast(Elementwise):
     saturate = 1
     round_mode = "up"
 
-    def result(self, *inputs: Any) -> DType:
+    def wanted_type(self, *inputs: Any) -> DType:
         """The type asked for."""
         raise NotImplementedError(self.op_type)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         if self.round_mode not in ROUND_MODES:
             self.fail(f"round_mode of {', '.join(ROUND_MODES)}", repr(self.round_mode))
-        to = self.result(*inputs)
+        to = self.wanted_type(*inputs)
         for dtype in (inputs[0].dtype, to):
             if dtype in (DType.COMPLEX64, DType.COMPLEX128):
                 self.fail("a real type, bool or string", dtype.type_string)
         return (TensorType(to, inputs[0].shape),)
 
     def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Array, ...]:
-        to = self.result(*types)
+        to = self.wanted_type(*types)
         same = isinstance(types[0], TensorType) and types[0].dtype is to
         return (inputs[0] if same else cast(inputs[0], to, bool(self.saturate), self.round_mode),)
 
     def alias(self, *inputs: Any) -> int | None:
-        source, to = inputs[0].dtype, self.result(*inputs)
+        source, to = inputs[0].dtype, self.wanted_type(*inputs)
         whole = source.is_integer or source is DType.BOOL
         return 0 if source is to or (whole and to.is_integer and source.bits == to.bits) else None
 
     def expression(self, *dtypes: DType | None) -> Expression | None:
-        source, to = dtypes[0], self.result(*(TensorType(d, ()) for d in dtypes if d))
+        source, to = dtypes[0], self.wanted_type(*(TensorType(d, ()) for d in dtypes if d))
         if not source or not source.compute or not to.compute:
             return None
         code = cast_code(source, to, bool(self.saturate), self.round_mode)
@@ -205,7 +205,7 @@ class _Cast(Elementwise):
         return Expression(rounded(to, code), ("x", "like")[: len(dtypes)])
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        source, to = inputs[0].dtype, self.result(*inputs)
+        source, to = inputs[0].dtype, self.wanted_type(*inputs)
         if not source.compute or not to.compute:
             raise Unsupported(f"{(to if source.compute else source).onnx_name} tensors live on the host")
         (y,) = self.infer(*inputs)
@@ -219,9 +219,9 @@ class _CastTo(_Cast):
     to: int
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        return (cast(inputs[0], self.result(), bool(self.saturate), self.round_mode),)
+        return (cast(inputs[0], self.wanted_type(), bool(self.saturate), self.round_mode),)
 
-    def result(self, *inputs: Any) -> DType:
+    def wanted_type(self, *inputs: Any) -> DType:
         try:
             return DType.from_code(self.to)
         except KeyError:
@@ -255,7 +255,7 @@ class Cast6(_CastTo):
 class _CastLike(_Cast):
     """y = x as the type of `like`."""
 
-    def result(self, *inputs: Any) -> DType:
+    def wanted_type(self, *inputs: Any) -> DType:
         like: TensorType = inputs[1]
         return like.dtype
 

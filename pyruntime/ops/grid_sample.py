@@ -161,7 +161,8 @@ def _weight(taps: int, t: int, part: Array) -> Array:
     d = np.abs(part + 1 - t)
     near = (1.25 * d - 2.25) * d * d + 1
     far = ((-0.75 * d + 3.75) * d - 6) * d + 3
-    return np.where(d <= 1, near, far).astype(part.dtype)
+    weight: Array = np.where(d <= 1, near, far).astype(part.dtype)
+    return weight
 
 
 def _cast(total: Array, dtype: np.dtype[np.generic]) -> Array:

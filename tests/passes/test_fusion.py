@@ -1,4 +1,4 @@
-"""fuse_elementwise, fuse_tail, fuse_norms, merge_products, fuse_attention: a match, and graphs they must leave alone."""
+"""Fusion of elementwise chains, tails, norms, projections, attention: a match, and graphs to be left alone."""
 
 from __future__ import annotations
 

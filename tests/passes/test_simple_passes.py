@@ -63,7 +63,6 @@ def test_batchnorm__computed_statistics__stays() -> None:
     assert not apply(batchnorm_to_affine.run, graph)
 
 
-
 def test_sink_reshape__between_product_and_residual__moves_behind() -> None:
     nodes = [
         node("MatMul", ["x", "w"], ["p"]),
