@@ -44,8 +44,8 @@ class HeadView:
 class FusedAttention(Op):
     """q: [B, H, M, D], k: [B, H, N, D], v: [B, H, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
 
-    The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key is
-    masked by -infinity are 0 instead of NaN.
+    The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key
+    is masked by -infinity are 0 instead of NaN.
     """
 
     sizes: tuple[int, int, int, int, int, int]
