@@ -1,0 +1,144 @@
+"""OrtValues and IOBindings on a device: which buffers are bound, reused, exchanged. Numbers are e2e's part."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyruntime
+from pyruntime.device.null import NullDevice
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import BindingError
+from pyruntime.ir import DType, HostTensor, TensorType
+from pyruntime.session import OrtValue
+from tests.session.doubles import on_device
+from tests.session.models import double
+
+KIND = TensorType(DType.FLOAT, (2, 4))
+X = np.ones((2, 4), np.float32)
+
+
+def make(device: NullDevice) -> tuple[Any, OrtValue]:
+    """A session on the device and a value there."""
+    with on_device(device):
+        session = pyruntime.InferenceSession(double())
+    tensor = asyncio.run(DeviceTensor.upload(HostTensor.of(X, DType.FLOAT), device))
+    return session, OrtValue(tensor)
+
+
+def bound_buffers(device: NullDevice) -> set[int]:
+    """Buffers of the last recording with commands."""
+    return {part.buffer for command in list(device.recordings.values())[-1] for part in command.storage}
+
+
+def test_run_with_ort_values__device_input__is_bound_without_upload_or_readback() -> None:
+    device = NullDevice()
+    session, value = make(device)
+    before = len(device.calls)
+    (y,) = asyncio.run(session.run_with_ort_values_async(None, {"x": value}))
+    submits = [what for name, what in device.calls[before:] if name == "submit"]
+    assert [(writes, reads) for _, writes, reads in submits] == [(0, 0)]  # type: ignore[misc]
+    assert {value.current().buffer, y.current().buffer} <= bound_buffers(device)
+    assert y.device_name() == "webgpu" and y.shape() == [2, 4]
+
+
+def test_run_with_ort_values__loop__meets_the_same_buffers_and_records_no_more() -> None:
+    device = NullDevice()
+    session, value = make(device)
+    for _ in range(4):
+        (value,) = asyncio.run(session.run_with_ort_values_async(None, {"x": value}))
+    recordings, total = len(device.recordings), device.ledger.total
+    for _ in range(6):
+        (value,) = asyncio.run(session.run_with_ort_values_async(None, {"x": value}))
+    assert (len(device.recordings), device.ledger.total) == (recordings, total)
+
+
+def test_iobinding__same_value_in_and_out__never_binds_a_buffer_twice() -> None:
+    device = NullDevice()
+    session, value = make(device)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output("y", value)
+    before = value.current().buffer
+    asyncio.run(session.run_with_iobinding_async(binding))
+    assert value.current().buffer != before
+    assert binding.get_outputs() == [value]
+    for command in list(device.recordings.values())[-1]:
+        buffers = [part.buffer for part in command.storage]
+        assert len(buffers) == len(set(buffers))
+
+
+def test_iobinding__output_of_another_shape__raises_before_anything_runs() -> None:
+    device = NullDevice()
+    session, value = make(device)
+    (target,) = asyncio.run(DeviceTensor.allocate([TensorType(DType.FLOAT, (5, 4))], device))
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output("y", OrtValue(target))
+    submits = [c for c in device.calls if c[0] == "submit"]
+    with pytest.raises(BindingError, match=r"float\[2,4\].*float\[5,4\]"):
+        asyncio.run(session.run_with_iobinding_async(binding))
+    assert [c for c in device.calls if c[0] == "submit"] == submits
+
+
+def test_iobinding__other_session__is_refused() -> None:
+    session, other = (pyruntime.InferenceSession(double()) for _ in range(2))
+    with pytest.raises(RuntimeError, match="created it"):
+        session.run_with_iobinding(other.io_binding())
+
+
+def test_run__device_input_and_numpy_output__reads_back_once() -> None:
+    device = NullDevice()
+    session, value = make(device)
+    before = len(device.calls)
+    (y,) = asyncio.run(session.run_async(None, {"x": value}))
+    assert isinstance(y, np.ndarray) and y.shape == (2, 4)
+    assert [what[1:] for name, what in device.calls[before:] if name == "submit"] == [(0, 1)]  # type: ignore[index]
+
+
+def test_run__device_input_of_another_shape__raises_invalid_argument() -> None:
+    device = NullDevice()
+    session, _ = make(device)
+    (wrong,) = asyncio.run(DeviceTensor.allocate([TensorType(DType.FLOAT, (2, 5))], device))
+    with pytest.raises(pyruntime.InvalidArgument, match="dimensions"):
+        session.run(None, {"x": OrtValue(wrong)})
+
+
+def test_device_tensor__collected__gives_its_buffer_to_the_next() -> None:
+    device = NullDevice()
+    (tensor,) = asyncio.run(DeviceTensor.allocate([KIND], device))
+    buffer = tensor.buffer
+    del tensor
+    gc.collect()
+    (again,) = asyncio.run(DeviceTensor.allocate([KIND], device))
+    assert again.buffer == buffer
+
+
+def test_device_tensor__many_collected__are_not_all_kept() -> None:
+    device = NullDevice()
+    tensors = asyncio.run(DeviceTensor.allocate([KIND] * 50, device))
+    assert device.ledger.total == 50 * 256
+    del tensors
+    gc.collect()
+    assert device.ledger.total <= 4 * 256
+
+
+def test_device_tensor__strings__stay_on_the_host() -> None:
+    with pytest.raises(BindingError, match="host"):
+        asyncio.run(DeviceTensor.allocate([TensorType(DType.STRING, (1,))], NullDevice()))
+
+
+def test_ort_value__bfloat16_bits__round_trip() -> None:
+    bits = np.array([0x3F80, 0x4000, 0x7F80], np.uint16)
+    value = OrtValue.ortvalue_from_numpy_with_onnx_type(bits, 16)
+    assert value.element_type() == 16 and value.tensor_size_in_bytes() == 6
+    np.testing.assert_array_equal(np.asarray(value.numpy()).astype(np.float32), [1, 2, np.inf])
+
+
+def test_ort_value__webgpu_under_cpython__raises() -> None:
+    with pytest.raises(RuntimeError, match="browser"):
+        OrtValue.ortvalue_from_numpy(X, "webgpu")

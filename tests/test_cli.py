@@ -1,0 +1,81 @@
+"""The command line: text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from pyruntime.cli import main
+
+DIGITS = str(Path(__file__).parents[1] / "models" / "digits.onnx")
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """What a command prints with --json."""
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_inspect__digits__describes_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "inspect", DIGITS)
+    assert data["nodes"] == 15 and data["parameters"] == 45114
+    assert data["inputs"] == [{"name": "image", "type": "tensor(float)", "shape": ["N", 1, 16, 16]}]
+    assert data["operators"]["Conv"] == 5
+
+
+def test_plan__dim__sets_a_symbolic_size(capsys: pytest.CaptureFixture[str]) -> None:
+    one, four = told(capsys, "plan", DIGITS), told(capsys, "plan", DIGITS, "--dim", "N=4")
+    assert one["memory"]["peak"] < four["memory"]["peak"]
+    assert {n["placement"] for n in one["nodes"]} == {"gpu", "none"}
+
+
+def test_shaders__kernel__filters_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    every, some = told(capsys, "shaders", DIGITS), told(capsys, "shaders", DIGITS, "--kernel", "softmax")
+    assert len(some) == 1 < len(every) and "@compute" in some[0]["wgsl"]
+
+
+def test_ops__digits__counts_placements(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "ops", DIGITS)["Conv + Relu"] == {"gpu": 5, "host": 0, "none": 0, "reason": ""}
+
+
+def test_run__input_file__same_as_onnxruntime(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((2, 1, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    saved = tmp_path / "y.npz"
+    data = told(capsys, "run", DIGITS, "--input", f"image={tmp_path / 'x.npy'}", "--save", str(saved))
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": x})
+    values = np.reshape(data["outputs"]["probabilities"]["values"], data["outputs"]["probabilities"]["shape"])
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.load(saved)["probabilities"], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_bench__digits__has_a_row_for_each_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "bench", DIGITS, "--runs", "2")
+    assert data["runs"] == 2 and {"Conv", "Gemm"} <= {r["name"] for r in data["rows"]}
+
+
+@pytest.mark.parametrize("command", ["inspect", "plan", "shaders", "ops", "run", "bench"])
+def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, DIGITS]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) > 3 and "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspect", "there-is-no-such-file.onnx"], "does not exist"),
+        (["plan", DIGITS, "--dim", "N"], "NAME=SIZE"),
+        (["run", DIGITS, "--input", "image=nothing.npy"], "nothing.npy"),
+    ],
+)
+def test_commands__mistake__is_a_message_and_status_1(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
