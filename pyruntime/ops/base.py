@@ -85,6 +85,10 @@ class Op:
         """
         raise Unsupported(f"{self.op_type} has no GPU kernel")
 
+    def follows_from_types(self, *inputs: Any) -> bool:
+        """True where `infer` gives the output values from the input types alone (Shape, Size)."""
+        return False
+
     def alias(self, *inputs: Any) -> int | None:
         """The input whose bytes output 0 is (Reshape and kin), or None. Such a node costs nothing on the GPU."""
         return None

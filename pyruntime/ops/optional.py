@@ -42,7 +42,12 @@ class OptionalHasElement(Op):
     """True where there is a value: a bool scalar. Tensors and sequences always have one, an absent input has none."""
 
     def infer(self, x: ValueType | None = None) -> tuple[ValueType, ...]:
+        if self.follows_from_types(x):
+            return (of_element(DType.BOOL, np.array(x is not None)),)
         return (TensorType(DType.BOOL, ()),)
+
+    def follows_from_types(self, x: ValueType | None = None) -> bool:
+        return not isinstance(x, OptionalType)
 
     def evaluate(self, x: Any = None) -> tuple[Array, ...]:
         return (np.array(x is not None),)
@@ -56,8 +61,6 @@ class OptionalGetElement(Op):
         RuntimeException: the optional is empty.
     """
 
-    data_dependent = True
-
     def infer(self, x: ValueType) -> tuple[ValueType, ...]:
         if not isinstance(x, OptionalType):
             return (x,)
@@ -68,3 +71,6 @@ class OptionalGetElement(Op):
 
     def evaluate(self, x: Any) -> tuple[Any, ...]:
         return (x,)
+
+    def alias(self, x: ValueType) -> int | None:
+        return 0 if isinstance(x, TensorType) else None

@@ -12,8 +12,13 @@ def _int64(value: Array) -> tuple[ValueType, ...]:
     return (of_element(DType.INT64, value),)
 
 
+class _OfTypes(Op):
+    def follows_from_types(self, *inputs: ValueType | None) -> bool:
+        return True
+
+
 @op("Shape", opsets=range(15, LATEST + 1))
-class Shape(Op):
+class Shape(_OfTypes):
     """x.shape[start:end] as int64; start and end count as in Python, beyond the rank they are clamped to it."""
 
     start: int = 0
@@ -27,7 +32,7 @@ class Shape(Op):
 
 
 @op("Shape", opsets=range(1, 15))
-class WholeShape(Op):
+class WholeShape(_OfTypes):
     """x.shape as int64."""
 
     def infer(self, x: TensorType) -> tuple[ValueType, ...]:
@@ -38,7 +43,7 @@ class WholeShape(Op):
 
 
 @op("Size", opsets=range(1, LATEST + 1))
-class Size(Op):
+class Size(_OfTypes):
     """The number of elements as an int64 scalar."""
 
     def infer(self, x: TensorType) -> tuple[ValueType, ...]:

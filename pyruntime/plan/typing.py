@@ -130,7 +130,7 @@ class Typing:
         if op.data_dependent and not all_static:
             return Boundary(tuple(dict.fromkeys(n for n in names if n not in self.static)), node)
         outputs = infer_node(node, inputs)
-        static = op.pure and (all_static or op.op_type in ("Shape", "Size"))
+        static = op.pure and (all_static or op.follows_from_types(*inputs))
         small = all(isinstance(t, TensorType) and t.size <= FED_LIMIT for t in (*filter(None, inputs), *outputs))
         known = op.pure and all(t is None or t.is_known for t in inputs) and (static or small)
         thunk = _Fold(node, inputs) if known else None
