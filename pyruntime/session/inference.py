@@ -21,7 +21,7 @@ from pyruntime.session.environment import CPU, WEBGPU, available_providers, call
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.insight import Insight
 from pyruntime.session.limits import deadline
-from pyruntime.session.loading import Progress, model_source, source_of
+from pyruntime.session.loading import Phase, Progress, model_source, source_of
 from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from pyruntime.session.ortvalue import OrtValue
@@ -110,18 +110,18 @@ class InferenceSession(BoundRuns, Insight):
             source, folder = await model_source(model, progress)
             cancelled()
             files = {name: source_of(data) for name, data in self._options.external_files.items()}
-            with _Phase("parse", progress, self._timings):
+            with Phase("parse", progress, self._timings):
                 limits = self._limits.reader
                 self._model: ImportedModel = import_model(read_model(source, limits), files, folder, limits)
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()
             if WEBGPU in self._providers:
-                with _Phase("adapter", progress, self._timings):
+                with Phase("adapter", progress, self._timings):
                     await self._open_device()
             try:
                 cancelled()
                 if self._live is not None:
-                    with _Phase("shaders", progress, self._timings):
+                    with Phase("shaders", progress, self._timings):
                         await self._live.use(self._prepare)
                 cancelled()
             except BaseException:
@@ -380,20 +380,3 @@ def _chosen(providers: Sequence[Any] | None) -> list[str]:
     if not chosen:
         raise EPFail(f"none of the providers {names} is available here; available: {available}")
     return chosen
-
-
-class _Phase:
-    """Reports begin and end of a phase, and keeps its time in ms."""
-
-    def __init__(self, name: str, progress: Progress, timings: dict[str, float]) -> None:
-        self.name, self.progress, self.timings = name, progress, timings
-
-    def __enter__(self) -> None:
-        self.began = time.perf_counter()
-        self.progress({"phase": self.name, "status": "begin"})
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        ms = (time.perf_counter() - self.began) * 1000
-        self.timings[f"{self.name}_ms"] = ms
-        if kind is None:
-            self.progress({"phase": self.name, "status": "end", "ms": ms})

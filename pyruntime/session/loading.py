@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 from pyruntime.errors import NoModel, NoSuchFile, WrongType
 from pyruntime.onnx.source import ByteSource, MemorySource, open_file
 from pyruntime.session.environment import in_browser
+from pyruntime.session.log import logger
 
-__all__ = ["Progress", "model_source", "source_of"]
+__all__ = ["Phase", "Progress", "model_source", "source_of"]
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -64,3 +66,21 @@ async def _fetch(url: str, progress: Progress) -> ByteSource:
     return await fetch_bytes(
         url, lambda loaded, total: progress({"phase": "model", "status": "progress", "loaded": loaded, "total": total})
     )
+
+
+class Phase:
+    """Reports begin and end of a phase, and keeps its time in ms."""
+
+    def __init__(self, name: str, progress: Progress, timings: dict[str, float]) -> None:
+        self.name, self.progress, self.timings = name, progress, timings
+
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+        self.progress({"phase": self.name, "status": "begin"})
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        ms = (time.perf_counter() - self.began) * 1000
+        self.timings[f"{self.name}_ms"] = ms
+        logger.info("%s: %.1f ms", self.name, ms)
+        if kind is None:
+            self.progress({"phase": self.name, "status": "end", "ms": ms})

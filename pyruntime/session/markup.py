@@ -17,7 +17,9 @@ _STYLE = """<style>
 --key:#d2a8ff;--num:#79c0ff;--com:#9198a1;--typ:#7ee787}
 [data-jp-theme-light="true"] .pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;
 --key:#8250df;--num:#0550ae;--com:#59636e;--typ:#116329}
-.pyrt table{border-collapse:collapse;margin:.3em 0}.pyrt th,.pyrt td{padding:.15em .7em;text-align:left;
+.pyrt table{border-collapse:collapse;margin:.3em 0;font:inherit;color:inherit}
+.pyrt td:last-child{overflow-wrap:anywhere}
+.pyrt th,.pyrt td{padding:.15em .7em;text-align:left;
 border-bottom:1px solid var(--line);color:inherit;background:none;vertical-align:top}
 .pyrt th{font-weight:600;color:var(--dim)}.pyrt td.n{text-align:right;font-variant-numeric:tabular-nums}
 .pyrt summary{cursor:pointer;font-weight:600;padding:.2em 0}.pyrt pre{margin:.3em 0;padding:.6em;overflow:auto;

@@ -94,7 +94,14 @@ class Profile:
     def __str__(self) -> str:
         most = max((r.ms for r in self.rows), default=0) or 1
         rows = [
-            (r.name, r.where, r.ms, f"{r.ms / (self.total_ms or 1):.1%}", r.calls, "█" * round(20 * r.ms / most))
+            (
+                r.name,
+                r.where,
+                r.ms,
+                f"{r.ms / (self.total_ms or 1):.1%}",
+                _whole(r.calls),
+                "█" * round(20 * r.ms / most),
+            )
             for r in self.rows
         ]
         return f"{self._headline()}\n{text_table(('kernel', 'on', 'ms', 'share', 'calls', ''), rows)}"
@@ -104,8 +111,19 @@ class Profile:
     def _repr_html_(self) -> str:
         most = max((r.ms for r in self.rows), default=0) or 1
         rows = [
-            (r.name, r.where, r.ms, f"{r.ms / (self.total_ms or 1):.1%}", r.calls, bar(r.ms / most, r.where == "host"))
+            (
+                r.name,
+                r.where,
+                r.ms,
+                f"{r.ms / (self.total_ms or 1):.1%}",
+                _whole(r.calls),
+                bar(r.ms / most, r.where == "host"),
+            )
             for r in self.rows
         ]
         head = ("kernel", "on", "ms", "share", "calls", "time")
         return page(f"<p>{escape(self._headline())}</p>", table(head, rows, raw=(5,)))
+
+
+def _whole(calls: float) -> float | int:
+    return int(calls) if calls == int(calls) else calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -138,3 +139,16 @@ def test_bytes_text__size__has_a_unit(nbytes: int, text: str) -> None:
 def test_text_table__columns__are_aligned() -> None:
     lines = text_table(("name", "n"), [("a", 1), ("longer", 1000)]).splitlines()
     assert lines == ["name    n", "------  -----", "a           1", "longer  1,000"]
+
+
+def test_log_severity__info__tells_the_phases(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        pyruntime.set_default_logger_severity(1)
+        pyruntime.InferenceSession(DIGITS)
+        assert "parse: " in caplog.text
+        caplog.clear()
+        pyruntime.set_default_logger_severity(2)
+        pyruntime.InferenceSession(DIGITS)
+        assert caplog.text == ""
+    finally:
+        logging.getLogger("pyruntime").setLevel(logging.NOTSET)
