@@ -80,6 +80,9 @@ class _Attention(Op):
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
         q, k, v = inputs[:3]
         assert q is not None and k is not None and v is not None
+        for x in (q, k, v):
+            if x.dtype not in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.DOUBLE):
+                self.fail("q, k and v of float, float16, bfloat16 or double", x)
         h = self.heads(*inputs)
         y = (h.batch, h.queries, h.q_heads * h.v_size) if h.flat else (h.batch, h.q_heads, h.queries, h.v_size)
         return (

@@ -45,6 +45,9 @@ class TfIdfVectorizer(Op):
             self.fail(f"mode in {', '.join(_MODES)}", self.mode)
         if not self.ngram_indexes or min(self.ngram_indexes) < 0:
             self.fail("ngram_indexes of 0 and more", list(self.ngram_indexes))
+        pool = self.pool_strings if self.pool_strings is not None else self.pool_int64s or ()
+        if any(not 0 <= begin <= len(pool) for begin in self.ngram_counts):
+            self.fail(f"ngram_counts within the pool of {len(pool)}", list(self.ngram_counts))
         if self.weights is not None and len(self.weights) != len(self.ngram_indexes):
             self.fail(f"{len(self.ngram_indexes)} weights", len(self.weights))
         if not 1 <= self.min_gram_length <= self.max_gram_length or self.max_skip_count < 0:

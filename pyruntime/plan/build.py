@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Constant, TensorType, TypedGraph, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
@@ -298,7 +299,11 @@ class _Emitter:
             shared.append(first.setdefault(key, i))
             if shared[i] == i:
                 regions.append(region)
-        source = dispatch.kernel.wgsl(tuple(shared))
+        try:
+            source = dispatch.kernel.wgsl(tuple(shared))
+        except Exception as error:  # types that the operator should have refused
+            types = ", ".join(str(o.type) for o in dispatch.operands)
+            raise InvalidGraph(f"kernel {dispatch.kernel.name} does not take {types}: {error}") from error
         shader = self.shaders.setdefault(source, len(self.shaders))
         params = self._params(dispatch.params) if dispatch.kernel.has_params else None
         return Command(shader, tuple(regions), params, dispatch.grid, dispatch.kernel.name, step.node, dispatch.flops)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pyruntime.errors import OrtError
 from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
@@ -103,6 +104,10 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
         return host(str(reason))
     except ValueNeeded as missing:
         return host(f"its kernel depends on the value of '{missing.name}', which is computed while running")
+    except OrtError:
+        raise
+    except Exception as error:  # numbers in a model that no kernel was made for; NumPy answers, or says what is wrong
+        return host(f"its kernel cannot be made: {type(error).__name__}: {error}")
     dispatches = tuple(d for d in dispatches if not d.is_empty)
     too_large = _over_limit(dispatches, target)
     if too_large:

@@ -152,6 +152,8 @@ class Typing:
 
     def _branch(self, node: Node) -> list[Node]:
         """The nodes of the branch that `node` (If) takes, writing the If's own outputs."""
+        if not node.inputs or not node.inputs[0]:
+            raise InvalidGraph(f"{node.label}: expected a condition, got none")
         condition = self.types[node.inputs[0]]
         op: Any = node.op
         value = np.asarray(condition.value())
