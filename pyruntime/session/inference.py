@@ -283,10 +283,9 @@ class InferenceSession(BoundRuns, Insight):
         for value in self._model.graph.inputs:
             if value.name not in values:
                 values[value.name] = from_user(None, value, {})
-        observe = recorder.step if recorder else None
         if self._live is not None:
             try:
-                return await self._live.use(lambda program: program.run(values, names, check, keep, observe))
+                return await self._live.use(lambda program: program.run(values, names, check, keep, recorder))
             except DeviceLost as error:
                 if self._options.config("pyruntime.cpu_after_device_loss") != "1":
                     raise

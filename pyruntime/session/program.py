@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, Observer, Weights, run_on_host
+from pyruntime.device.executable import Executable, HostValue, Weights, run_on_host
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError, EPFail
 from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGraph, ValueType, known
@@ -18,6 +19,7 @@ from pyruntime.plan.constants import part, split_static
 from pyruntime.plan.plan import Assignment, HostStep
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.profiling import Recorder
 from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
@@ -62,20 +64,20 @@ class Program:
         outputs: Sequence[str],
         check: Callable[[], None] = lambda: None,
         keep: Mapping[str, DeviceTensor | None] | None = None,
-        observe: Observer | None = None,
+        recorder: Recorder | None = None,
     ) -> dict[str, AnyValue]:
         """The values of `outputs`; `check` is called between stages and may raise.
 
         Args:
             keep: outputs that stay on the device, with the tensor they are written to where there is one.
-            observe: see `Executable.run`.
+            recorder: gets the time of every dispatch and host step; the run as a whole is slower.
 
         Raises:
             BindingError: a tensor of `keep` has another type than the output, or is on another device.
         """
         tensors = await self._tensors({n: v for n, v in feeds.items() if isinstance(v, DeviceTensor)})
         values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
-        run = Run(values, tensors, outputs, keep or {}, check, observe)
+        run = Run(values, tensors, outputs, keep or {}, check, recorder)
         on_device = run.on_device
         stage = await self._find(self.roots, run, list(feeds), None, on_device)
         root = stage
@@ -116,7 +118,7 @@ class Program:
         await self._run_stage(stage, run)
         while stage.boundary is not None:
             run.check()
-            arrived = self._cross(stage, stage.boundary, run.values)
+            arrived = self._cross(stage, stage.boundary, run)
             stage = await self._find(stage.next, run, arrived, stage, on_device)
             await self._run_stage(stage, run)
         return stage
@@ -143,7 +145,7 @@ class Program:
         run.tensors.update(direct)
         run.tensors.update(zip((t.name for t in rest), fresh, strict=True))
         buffers = {t.name: run.tensors[t.name].buffer for t in executable.plan.external if t.name in executable.bound}
-        await executable.run(run.values, buffers, run.observe)
+        await executable.run(run.values, buffers, run.recorder.step if run.recorder else None)
 
     async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there.
@@ -157,8 +159,9 @@ class Program:
             except _TooEarly:
                 return None
 
-    def _cross(self, stage: Stage, boundary: Boundary, values: dict[str, HostValue]) -> list[str]:
+    def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
+        values = run.values
         if boundary.node is None:
             return [n for n in boundary.needed if n in values]
         node = boundary.node
@@ -171,7 +174,11 @@ class Program:
                 else stage.types.get(name)
             )
             inputs.append(kind if name else None)
+        began = time.perf_counter()
         run_on_host(node, inputs, values)
+        if run.recorder is not None:
+            kinds = [_type(values[n], n) if n in values else None for n in node.outputs]
+            run.recorder.node(node, kinds, time.perf_counter() - began)
         return [n for n in node.outputs if n]
 
     async def _find(

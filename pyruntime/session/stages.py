@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pyruntime.device.executable import Executable, HostValue, Observer
+from pyruntime.device.executable import Executable, HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import Constant, Node, ValueType
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary, Guards
+from pyruntime.session.profiling import Recorder
 
 __all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall"]
 
@@ -32,7 +33,7 @@ class Run:
         outputs: names wanted.
         keep: outputs that stay on the device; those given are written in place, the others allocated.
         check: called between stages; may raise.
-        observe: see `Executable.run`.
+        recorder: gets timings.
     """
 
     values: dict[str, HostValue]
@@ -40,7 +41,7 @@ class Run:
     outputs: Sequence[str]
     keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
-    observe: Observer | None = None
+    recorder: Recorder | None = None
 
     @property
     def on_device(self) -> frozenset[str]:

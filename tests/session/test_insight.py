@@ -16,6 +16,7 @@ import pyruntime
 from pyruntime.device.null import NullDevice
 from pyruntime.session.markup import bytes_text, highlight, text_table
 from tests.session.doubles import on_device
+from tests.session.models import staged
 
 DIGITS = Path(__file__).parents[2] / "models" / "digits.onnx"
 X = np.zeros((2, 1, 16, 16), np.float32)
@@ -106,6 +107,14 @@ def test_profile__device__names_kernels() -> None:
     profile = asyncio.run(session.profile_async({"image": X}, runs=1))
     assert {r.name for r in profile.rows} == {k.name for k in session.explain().kernels}
     assert sum(r.calls for r in profile.rows) == session.explain().dispatches
+
+
+def test_profile__stages__include_the_node_between_them() -> None:
+    with on_device(NullDevice()):
+        session = pyruntime.InferenceSession(staged())
+        profile = asyncio.run(session.profile_async({"x": np.ones((2, 160), np.float32)}, runs=1))
+    assert {"NonZero"} <= {r.name for r in profile.rows if r.where == "host"}
+    assert any(r.where == "gpu" for r in profile.rows)
 
 
 def test_session__rich_display__shows_inputs_outputs_parameters_providers() -> None:
