@@ -266,3 +266,63 @@ def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserP
     assert got["profile"]["clock"] in ("gpu", "host") and 'role="img"' in got["html"]
     assert got["memory"]["peak"] >= got["memory"]["lower_bound"] > 0
     assert "WebGpuExecutionProvider" in got["session"]
+
+
+def test_run__function_comprehension_and_await__give_the_same(python_in_browser: BrowserPython) -> None:
+    got = python_in_browser(
+        """
+        import numpy as np, pyruntime as ort
+        session = ort.InferenceSession(bytes(model))
+        def inside():
+            return session.run(["y"], {"x": x})[0]
+        called = []
+        task = session.run_async(None, {"x": x}, lambda *result: called.append(result), "tag")
+        await task
+        {"function": inside(), "comprehension": [session.run(None, {"x": x + k})[0] for k in range(3)],
+         "await": (await session.run_async(None, {"x": x}))[0], "callback": called[0][0][0], "rest": called[0][1:]}
+        """,
+        model=STEP,
+        x=X,
+    )
+    for key in ("function", "await", "callback"):
+        np.testing.assert_array_equal(got[key], steps(X, 1))
+    for k, y in enumerate(got["comprehension"]):
+        np.testing.assert_array_equal(y, steps(X + k, 1))
+    assert list(got["rest"]) == ["tag", ""]
+
+
+def test_run__called_synchronously_from_javascript__names_the_awaitable_form(
+    python_in_browser: BrowserPython,
+) -> None:
+    got = python_in_browser(
+        """
+        import js, numpy as np, pyruntime as ort
+        from pyodide.ffi import create_proxy
+        session = ort.InferenceSession(bytes(model))
+        value = ort.OrtValue.ortvalue_from_numpy(x, "webgpu")
+        binding = session.io_binding()
+        messages = []
+        def attempt(*_):
+            for call in (
+                lambda: session.run(None, {"x": x}),
+                lambda: value.numpy(),
+                lambda: session.run_with_iobinding(binding),
+                lambda: session.profile({"x": x}),
+                lambda: ort.InferenceSession(bytes(model)),
+            ):
+                try:
+                    call()
+                except ort.RuntimeException as error:
+                    messages.append(str(error))
+        proxy = create_proxy(attempt)
+        js.Array.of(1).forEach(proxy)
+        proxy.destroy()
+        messages
+        """,
+        model=STEP,
+        x=X,
+    )
+    forms = ("session.run_async", "value.numpy_async", "run_with_iobinding_async", "profile_async", "create(")
+    assert len(got) == len(forms)
+    for message, form in zip(got, forms, strict=True):
+        assert "await " in message and form in message
