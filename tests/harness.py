@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -82,7 +83,9 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
 @lru_cache(maxsize=1)
 def node_tests() -> dict[str, TestCase]:
     """ONNX's own node tests by name."""
-    return {case.name: case for case in collect_testcases(None)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # generating them overflows on purpose
+        return {case.name: case for case in collect_testcases(None)}
 
 
 def single_node(case: TestCase) -> onnx.NodeProto | None:

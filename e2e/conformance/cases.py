@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
 from pyruntime.ir import DType
+from tests.harness import node_tests
 
 __all__ = ["MODEL_SETS", "Case", "light_cases", "model_cases", "node_cases", "plain_tensor_tests"]
 
@@ -82,14 +81,10 @@ def plain_tensor_tests() -> dict[str, tuple[bool, bool]]:
     return {name: (bool(a), bool(b)) for name, (a, b) in rows.items()}
 
 
-@lru_cache(maxsize=1)
-def _collected() -> list[Any]:
-    return list(collect_testcases(None))
-
-
 def node_cases() -> Iterator[Case]:
     """The node tests."""
-    for case in _collected():
+    for case in node_tests().values():
+        assert case.model is not None and case.data_sets is not None
         names = [v.name for v in case.model.graph.input]
         sets = [
             (dict(zip(names, map(wire, inputs), strict=False)), [wire(o) for o in outputs])
