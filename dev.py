@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`.
+"""Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`,
+`fuzz`, `soak`.
 
 Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
 `.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
 
-from tools.devkit import commands
+from tools.devkit import commands, endurance
 from tools.devkit.shell import SetupError
 
 
@@ -41,6 +42,13 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, tsc")
     lint.add_argument("--fix", action="store_true", help="let ruff repair and format first")
 
+    fuzz = subparsers.add_parser("fuzz", help="atheris on the reader and on loading and planning")
+    fuzz.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
+    fuzz.add_argument("--fresh", action="store_true", help="begin with the seeds alone, as CI does")
+
+    soak = subparsers.add_parser("soak", help="the long forms of the reliability tests; prints a table")
+    soak.add_argument("--minutes", type=int, default=30, help="about how long (default 30)")
+
     args, rest = parser.parse_known_args(argv)
     if rest and args.command not in ("test", "bench"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -61,6 +69,10 @@ def main(argv: Sequence[str]) -> int:
                 return commands.serve(port=args.port)
             case "bench":
                 return commands.bench(rest)
+            case "fuzz":
+                return endurance.fuzz(seconds=args.seconds, fresh=args.fresh)
+            case "soak":
+                return endurance.soak(minutes=args.minutes)
             case _:
                 return commands.lint(fix=args.fix)
     except SetupError as error:

@@ -6,6 +6,7 @@ an error of the model), the `throw` of what the scopes of web/player.js caught, 
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.session import models
 
 X = np.array([[1, -2, 3, -4]], np.float32)
 Y = np.maximum(2 * X, 0)
+SOAK = int(os.environ.get("PYRUNTIME_SOAK", "1"))
 
 PRELUDE = """
 import asyncio, warnings
@@ -50,7 +52,7 @@ def test_loss__device_destroyed_fifty_times__every_run_answers_right(
         """
         session = await InferenceSession.create(model, options(pyruntime__replay=replay))
         devices, right = [], 0
-        for number in range(50):
+        for number in range(losses):
             gpu = session._program.device
             devices.append(gpu)
             gpu.device.destroy()
@@ -66,8 +68,9 @@ def test_loss__device_destroyed_fifty_times__every_run_answers_right(
         x=X,
         expected=Y,
         replay=replay,
+        losses=50 * SOAK,
     )
-    assert result == {"right": 50, "distinct": 50, "warnings": 50, "left": []}
+    assert result == {"right": 50 * SOAK, "distinct": 50 * SOAK, "warnings": 50 * SOAK, "left": []}
 
 
 def test_loss__while_runs_and_stages_are_in_progress__answers_equal_the_serial_ones(
@@ -295,7 +298,7 @@ def test_many_input_shapes__memory_stays_within_the_plans_kept(python_in_browser
         before = gpu.ledger.total
         session = await InferenceSession.create(model, options(pyruntime__limits__cached_plans=3))
         right, held = 0, []
-        for rows in (*range(1, 25), 1):
+        for rows in (*range(1, shapes), 1):
             x = np.full((rows, 4), rows, np.float32)
             (y,) = await session.run_async(None, {"x": x})
             right += bool(np.array_equal(y, 2 * x))
@@ -304,9 +307,10 @@ def test_many_input_shapes__memory_stays_within_the_plans_kept(python_in_browser
         session.release()
         {"right": right, "plans": plans, "peak": max(held), "first": held[0], "left": gpu.ledger.total - before}
         """,
+        shapes=25 * SOAK,
         model=models.double(),
     )
-    assert result["right"] == 25
+    assert result["right"] == 25 * SOAK
     assert result["plans"] == 3
     assert result["peak"] <= 3 * (result["first"] + 4096)
     assert result["left"] == 0
@@ -386,3 +390,35 @@ def test_cancellation__of_a_load__frees_everything(python_in_browser: BrowserPyt
     )
     assert "cancelled" in result["outcomes"]
     assert result["left"] == 0
+
+
+def test_many_runs__memory_of_gpu_and_python_stays_flat(python_in_browser: BrowserPython) -> None:
+    """After warm-up: the GPU's ledger to the byte, WebAssembly's memory and the number of Python objects within 2 %."""
+    result = run(
+        python_in_browser,
+        """
+        import gc
+        import pyodide_js
+        gpu = await open_device()
+        session = await InferenceSession.create(model)
+
+        async def measured(count):
+            for _ in range(count):
+                (y,) = await session.run_async(None, {"x": x})
+            gc.collect()
+            return [gpu.ledger.total, int(pyodide_js._module.HEAP8.length), len(gc.get_objects())], y
+
+        before, _ = await measured(100)
+        after, y = await measured(runs)
+        session.release()
+        {"before": before, "after": after, "y": y}
+        """,
+        model=models.double(),
+        x=X,
+        runs=1000 * SOAK,
+    )
+    np.testing.assert_array_equal(result["y"], Y)
+    (gpu, heap, objects), (gpu_after, heap_after, objects_after) = result["before"], result["after"]
+    assert gpu_after == gpu
+    assert heap_after <= 1.02 * heap
+    assert objects_after <= 1.02 * objects

@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--crashes", type=Path, default=Path("crashes"))
     args = parser.parse_args()
 
-    import atheris  # type: ignore[import-not-found,unused-ignore]
+    import atheris
 
     with atheris.instrument_imports(include=["pyruntime.onnx", "pyruntime.plan", "pyruntime.session", "pyruntime.ops"]):
         from tests.fuzz.targets import TARGETS, seeds

@@ -36,7 +36,8 @@ def _graphs(graph: GraphProto) -> list[GraphProto]:
 
 
 def _node(model: ModelProto, random: Random) -> NodeProto:
-    return random.choice([n for g in _graphs(model.graph) for n in g.node])
+    node: NodeProto = random.choice([n for g in _graphs(model.graph) for n in g.node])
+    return node
 
 
 def _operator(model: ModelProto, random: Random) -> None:
@@ -81,7 +82,7 @@ def _attribute(model: ModelProto, random: Random) -> None:
     elif chosen.type == AttributeProto.STRING:
         chosen.s = random.choice((b"", b"reflect", b"linear", b"SAME_UPPER", b"\xff", b"A" * 300))
     else:
-        chosen.type = random.choice(list(AttributeProto.AttributeType.values()))  # type: ignore[assignment]
+        chosen.type = random.choice(list(AttributeProto.AttributeType.values()))
 
 
 def _tensor(model: ModelProto, random: Random) -> None:

@@ -1,0 +1,90 @@
+"""`dev.py fuzz` and `dev.py soak`: what runs for long."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.devkit import chromium
+from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, python, run, say, stamped
+from tools.devkit.site import build_site
+from tools.devkit.venv import ensure_venv
+
+TARGETS = ("reader", "load")
+CRASHES = CACHE / "fuzz" / "crashes"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    name: str
+    amount: str
+    seconds: float
+    status: int
+
+    def __str__(self) -> str:
+        return f"{self.name:<42} {self.amount:<14} {self.seconds:>7.0f} s  {'passed' if self.status == 0 else 'FAILED'}"
+
+
+def fuzz(*, seconds: int, fresh: bool = False) -> int:
+    """Every target for `seconds`; what is found is below .cache/fuzz/crashes. `fresh` begins with the seeds alone."""
+    return max(row.status for row in _fuzz(seconds, fresh))
+
+
+def soak(*, minutes: int) -> int:
+    """Every long form, for about `minutes` together; prints a table."""
+    rows = _fuzz(minutes * 60 // 4, fresh=False)
+    factor = max(2, minutes)
+    rows.append(_pytest("mutated models", f"x {factor}", ["tests/fuzz"], factor))
+    rows.append(_pytest("devices that fail or are lost (native)", f"x {factor}", ["tests/session"], factor))
+    executable = chromium.ensure_chromium(python())
+    build_site(python())
+    for name, select in {
+        "lost devices (browser)": "loss",
+        "device calls that fail (browser)": "fault",
+        "bad models (browser)": "bad_models",
+        "overlapping runs (browser)": "overlapping",
+        "many input shapes (browser)": "many_input_shapes",
+        "many runs, memory flat (browser)": "many_runs",
+    }.items():
+        browser = {chromium.VARIABLE: str(executable)}
+        rows.append(_pytest(name, f"x {factor}", ["e2e/test_reliability.py", "-k", select], factor, browser))
+    print(f"\n{'what':<42} {'amount':<14} {'time':>9}  result")
+    for row in rows:
+        print(row)
+    return max(row.status for row in rows)
+
+
+def _fuzz(seconds: int, fresh: bool) -> list[Row]:
+    _ensure_atheris()
+    rows = []
+    for target in TARGETS:
+        say(f"fuzzing {target} for {seconds} s")
+        corpus: list[str | Path] = [] if fresh else ["--corpus", CACHE / "fuzz" / target]
+        command = [python(), "-m", "tests.fuzz", target, "--seconds", str(seconds), "--crashes", CRASHES, *corpus]
+        began = time.monotonic()
+        status = run(command, quiet=True)
+        rows.append(Row(f"fuzzing: {target}", f"{seconds} s", time.monotonic() - began, status))
+    return rows
+
+
+def _pytest(name: str, amount: str, args: list[str], factor: int, env: dict[str, str] | None = None) -> Row:
+    say(name)
+    began = time.monotonic()
+    status = run(
+        [python(), "-m", "pytest", "-q", *args], env={"PYRUNTIME_SOAK": str(factor), **(env or {})}, quiet=True
+    )
+    return Row(name, amount, time.monotonic() - began, status)
+
+
+def _ensure_atheris() -> None:
+    """Install atheris, which only fuzzing needs."""
+    ensure_venv()
+    requirements = ROOT / "requirements-fuzz.txt"
+    stamp = python().parents[1] / "pyruntime-fuzz.stamp"
+    if not stamped(stamp, fingerprint(requirements)):
+        say(f"installing {requirements.name} into .venv")
+        check([python(), "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", requirements])
+        put_stamp(stamp, fingerprint(requirements))
