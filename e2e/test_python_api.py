@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from e2e.harness.python import BrowserPython
@@ -239,12 +240,14 @@ def test_gpu__own_kernel_on_an_ort_value__runs(python_in_browser: BrowserPython)
     assert got["size"] >= X.nbytes and got["limits"] > 0
 
 
-def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserPython) -> None:
+@pytest.mark.parametrize("replay", ["player", "python"])
+def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserPython, replay: str) -> None:
     got = python_in_browser(
         """
         import json, numpy as np, pyruntime as ort
         options = ort.SessionOptions()
         options.enable_profiling = True
+        options.add_session_config_entry("pyruntime.replay", replay)
         session = ort.InferenceSession(bytes(model), options)
         y = session.run(None, {"x": x})[0]
         profile = session.profile({"x": x}, runs=2)
@@ -255,6 +258,7 @@ def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserP
         """,
         model=STEP,
         x=X,
+        replay=replay,
     )
     np.testing.assert_array_equal(got["y"], steps(X, 1))
     nodes = [e for e in got["events"] if e["cat"] == "Node"]
@@ -266,6 +270,28 @@ def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserP
     assert got["profile"]["clock"] in ("gpu", "host") and 'role="img"' in got["html"]
     assert got["memory"]["peak"] >= got["memory"]["lower_bound"] > 0
     assert "WebGpuExecutionProvider" in got["session"]
+
+
+def test_profile__device_without_timestamps__uses_wall_time(python_in_browser: BrowserPython) -> None:
+    got = python_in_browser(
+        """
+        import dataclasses, pyruntime as ort
+        from pyruntime.session.environment import device
+        session = ort.InferenceSession(bytes(model))
+        gpu = await device()
+        target, gpu.target = gpu.target, dataclasses.replace(gpu.target, features=frozenset())
+        try:
+            profile = session.profile({"x": x}, runs=2)
+        finally:
+            gpu.target = target
+        {**profile.to_dict(), "dispatches": session.explain().dispatches, "text": str(profile)}
+        """,
+        model=STEP,
+        x=X,
+    )
+    assert got["clock"] == "host" and "wall time" in got["text"]
+    assert sum(r["calls"] for r in got["rows"]) == got["dispatches"]
+    assert all(r["ms"] > 0 for r in got["rows"])
 
 
 def test_run__function_comprehension_and_await__give_the_same(python_in_browser: BrowserPython) -> None:

@@ -15,30 +15,44 @@ __all__ = ["DeviceTensor"]
 _SPARE = 4
 """Free buffers of one size that are kept for the next tensor: loops then meet the same buffers again and again."""
 
+_SPARE_BYTES = 256 << 20
+"""Bytes of all free buffers; those kept longest go first."""
+
 
 class _Pool:
-    """Buffers of one device that no tensor holds, by size."""
+    """Buffers of one device that no tensor holds, those kept longest first."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.free: dict[int, list[int]] = {}
+        self.free: list[tuple[int, int]] = []
 
     async def take(self, sizes: Sequence[int]) -> list[int]:
         """A buffer for each size."""
-        made = [self.free[size].pop() if self.free.get(size) else 0 for size in sizes]
+        made = [self._reuse(size) for size in sizes]
         missing = [i for i, buffer in enumerate(made) if not buffer]
-        fresh = await self.device.allocate([sizes[i] for i in missing], "tensors")
+        try:
+            fresh = await self.device.allocate([sizes[i] for i in missing], "tensors")
+        except BaseException:
+            self.free += [(size, buffer) for size, buffer in zip(sizes, made, strict=True) if buffer]
+            raise
         for i, buffer in zip(missing, fresh, strict=True):
             made[i] = buffer
         return made
 
+    def _reuse(self, size: int) -> int:
+        """A free buffer of this size, 0 where there is none."""
+        at = next((i for i in reversed(range(len(self.free))) if self.free[i][0] == size), None)
+        return 0 if at is None else self.free.pop(at)[1]
+
     def give(self, holder: list[int], size: int) -> None:
         """A tensor is gone: keep its buffer, or free it where there are enough."""
-        spare = self.free.setdefault(size, [])
-        if len(spare) < _SPARE and not getattr(self.device, "lost", None):
-            spare.append(holder[0])
-        else:
+        same = sum(s == size for s, _ in self.free)
+        if same >= _SPARE or size > _SPARE_BYTES or getattr(self.device, "lost", None):
             self.device.free(holder)
+            return
+        self.free.append((size, holder[0]))
+        while sum(s for s, _ in self.free) > _SPARE_BYTES:
+            self.device.free([self.free.pop(0)[1]])
 
 
 _pools: weakref.WeakKeyDictionary[Device, _Pool] = weakref.WeakKeyDictionary()

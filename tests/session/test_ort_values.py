@@ -134,6 +134,18 @@ def test_device_tensor__many_collected__are_not_all_kept() -> None:
     assert device.ledger.total <= 4 * 256
 
 
+def test_device_tensor__large_ones_collected__free_those_kept_longest() -> None:
+    device, mib = NullDevice(), 1 << 20
+    kinds = [TensorType(DType.UINT8, (n * mib,)) for n in (60, 70, 80, 90)]
+    tensors = asyncio.run(DeviceTensor.allocate(kinds, device))
+    first = tensors[0].buffer
+    while tensors:
+        tensors.pop(0)
+    gc.collect()
+    assert device.ledger.total == (70 + 80 + 90) * mib
+    assert first not in device.ledger.live
+
+
 def test_device_tensor__strings__stay_on_the_host() -> None:
     with pytest.raises(BindingError, match="host"):
         asyncio.run(DeviceTensor.allocate([TensorType(DType.STRING, (1,))], NullDevice()))
