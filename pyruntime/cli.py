@@ -102,7 +102,10 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
     graph = session._model.graph
     types = {v.name: _type(v, dims) for v in graph.inputs}
     program = Program(graph, NullDevice())
-    return session, asyncio.run(program.prepare(types, [v.name for v in graph.outputs]))
+    stage = asyncio.run(program.prepare(types, [v.name for v in graph.outputs]))
+    if stage is None:
+        raise InvalidArgument("its first node needs the value of an input; run it, and look at session.explain()")
+    return session, stage
 
 
 def _inspect(arguments: argparse.Namespace) -> tuple[Any, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyruntime.device.executable import HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError, InvalidArgument, OrtError
+from pyruntime.errors import BindingError, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session.environment import wait_for
 from pyruntime.session.feeds import from_user
@@ -146,7 +146,7 @@ class IOBinding:
             await self._run(options)
         except BindingError:
             raise
-        except InvalidArgument as error:
+        except (InvalidArgument, RuntimeException) as error:
             raise BindingError(f"Error in execution: {error}") from error
 
     async def _run(self, options: RunOptions | None) -> None:
