@@ -21,6 +21,7 @@ from pyruntime.errors import InvalidArgument, NoSuchFile, OrtError
 from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.explanation import KernelUse, kernels_of
+from pyruntime.session.feeds import from_user
 from pyruntime.session.markup import bytes_text, text_table
 from pyruntime.session.memory_plan import MemoryPlan
 from pyruntime.session.program import Program, Stage
@@ -97,14 +98,24 @@ def _type(value: ValueInfo, dims: dict[str, int]) -> TensorType:
 
 
 def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
-    """The session and the first stage of its plan, made on a device that records."""
+    """The session and the first stage of its plan, made on a device that records.
+
+    Where planning looks at the values of inputs, they are what `run` would feed.
+    """
     session, dims = _session(arguments), _dims(arguments)
     graph = session._model.graph
-    types = {v.name: _type(v, dims) for v in graph.inputs}
+    names = [v.name for v in graph.outputs]
     program = Program(graph, NullDevice())
-    stage = asyncio.run(program.prepare(types, [v.name for v in graph.outputs]))
+    stage = asyncio.run(program.prepare({v.name: _type(v, dims) for v in graph.inputs}, names))
     if stage is None:
-        raise InvalidArgument("its first node needs the value of an input; run it, and look at session.explain()")
+        given = _feeds(session, arguments)
+        feeds = {v.name: from_user(given[v.name], v, {}) for v in graph.inputs}
+        try:
+            asyncio.run(program.run(feeds, names))
+        except OrtError:  # what a device that computes nothing answers need not suit the next stage
+            if not program.roots:
+                raise
+        stage = program.roots[-1]
     return session, stage
 
 
@@ -210,7 +221,7 @@ def _feeds(session: InferenceSession, arguments: argparse.Namespace) -> dict[str
     """Inputs from files, the others random: the same in every run."""
     dims, random = _dims(arguments), np.random.default_rng(0)
     feeds: dict[str, Any] = {}
-    for text in arguments.input:
+    for text in getattr(arguments, "input", ()):
         name, _, file = text.partition("=")
         try:
             feeds[name] = np.load(file, allow_pickle=False)

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 from pyruntime.cli import main
+from tests.scripts.models import write_models
 
 DIGITS = str(Path(__file__).parents[1] / "models" / "digits.onnx")
 
@@ -32,6 +35,21 @@ def test_plan__dim__sets_a_symbolic_size(capsys: pytest.CaptureFixture[str]) -> 
     one, four = told(capsys, "plan", DIGITS), told(capsys, "plan", DIGITS, "--dim", "N=4")
     assert one["memory"]["peak"] < four["memory"]["peak"]
     assert {n["placement"] for n in one["nodes"]} == {"gpu", "none"}
+
+
+def test_plan__kernel_that_needs_an_input_value__is_planned_with_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_models(tmp_path)
+    data = told(capsys, "plan", str(tmp_path / "models" / "detector.onnx"))
+    assert {"AveragePool"} <= {n["op_type"] for n in data["nodes"] if n["placement"] == "gpu"}
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])
+    shape = helper.make_tensor_value_info("shape", TensorProto.INT64, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Expand", ["x", "shape"], ["y"])], "g", [x, shape], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "expand.onnx")
+    data = told(capsys, "plan", str(tmp_path / "expand.onnx"), "--dim", "N=1")
+    assert [n["op_type"] for n in data["nodes"]] == ["Expand"]
 
 
 def test_shaders__kernel__filters_by_name(capsys: pytest.CaptureFixture[str]) -> None:
