@@ -1,7 +1,8 @@
 """Every call of a device fails once, or loses the device: an exception or the whole answer, and nothing stays behind.
 
 Each defence was removed once to see a test here fail: the release of an executable that could not be prepared, the wait
-for the weights when a shader does not compile, the release of computed constants, the second run after a loss.
+for the weights when a shader does not compile, the release of computed constants, the second run after a loss, closing
+the lost device, the count of runs that a release waits for, the count of runs in a plan, the check of `terminate`.
 """
 
 from __future__ import annotations
@@ -178,6 +179,32 @@ def test_error_of_the_model__on_a_device_that_is_there__is_not_tried_again() -> 
         asyncio.run(main())
 
 
+class LateDevice(NullDevice):
+    """Shaders fail at once, memory comes a few turns later."""
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        raise EngineError("no shader")
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().allocate(sizes, label)
+
+
+def test_fault__while_another_call_is_under_way__what_that_allocates_is_freed_too() -> None:
+    async def main() -> None:
+        with pytest.raises(EngineError, match="no shader"):
+            await _load_run_release(models.staged(), (2, 160))
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    device = LateDevice()
+    with on_device(device):
+        asyncio.run(main())
+    assert device.ledger.peak > 0
+    assert device.ledger.live == {}
+
+
 class SlowDevice(NullDevice):
     """A device whose answers take a turn of the event loop each."""
 
@@ -223,3 +250,22 @@ def test_terminate__while_a_run_is_in_progress__ends_it_and_the_next_one_runs() 
     with on_device(device):
         asyncio.run(main())
     assert device.ledger.live == {}
+
+
+def test_plans_of_runs_in_progress__are_not_freed_for_other_shapes() -> None:
+    async def main() -> None:
+        options = SessionOptions()
+        options.limits.cached_plans = 1
+        session = await InferenceSession.create(models.segmented(), options)
+        feeds = [{"x": np.ones((rows, 2, 2), np.float32)} for rows in range(1, 7)]
+        for (y,), feed in zip(await asyncio.gather(*(session.run_async(None, f) for f in feeds)), feeds, strict=True):
+            assert y.shape == feed["x"].shape
+        await session.run_async(None, feeds[0])
+        assert session._program is not None
+        assert len(session._program.roots) <= 2  # the others went when a plan came after their runs
+        session.release()
+
+    device = SlowDevice()
+    with on_device(device):
+        asyncio.run(main())
+    assert device.ledger.live == {} and not device.recordings
