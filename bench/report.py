@@ -62,8 +62,10 @@ def digits(value: float | None) -> str:
 def grid(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; the first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [" | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
-             for pairs in (list(zip(row, widths, strict=True)) for row in rows)]
+    lines = [
+        " | ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
+        for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
     rule = " | ".join("-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths))
     return "\n".join(f"| {text} |" for text in [lines[0], rule, *lines[1:]])
 
@@ -119,7 +121,9 @@ def table(measured: Json) -> str:
         parts.append(grid(rows))
     same = [r for r in results if r["check"] and r["check"]["same"]]
     differing = [f"{r['model']} by {r['check']['max_difference']:.2g}" for r in results if r["check"] and r not in same]
-    parts.append(f"same outputs: {len(same)} of {len(results)}" + (f"; NOT: {', '.join(differing)}" if differing else ""))
+    parts.append(
+        f"same outputs: {len(same)} of {len(results)}" + (f"; NOT: {', '.join(differing)}" if differing else "")
+    )
     for result in failed:
         errors = [f"{name}: {e['error']}" for name, e in result["engines"].items() if "error" in e]
         parts.append(f"{result['model']} failed. {' '.join(errors)}")
@@ -162,7 +166,9 @@ def plot(measured: Json) -> str:
         y, begin, end = 10 + number * height, *sorted((x(1), x(value)))
         colour = "#2a7de1" if value >= 1 else "#d1495b"
         parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{name}</text>')
-        parts.append(f'<rect x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="{height - 6}" fill="{colour}"/>')
+        parts.append(
+            f'<rect x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="{height - 6}" fill="{colour}"/>'
+        )
         parts.append(f'<text x="{end + 5:.1f}" y="{y + 14}">{value:.2f}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -1,7 +1,7 @@
 """This project and onnxruntime-web on the same models, in one headless Chromium. `python3 dev.py bench [options]`.
 
 Without options: the digits model and two light models of the onnx package. See bench/README.md for what is measured.
-The environment names the browser (PYRUNTIME_CHROMIUM) and onnxruntime-web's package (ONNXRUNTIME_WEB); dev.py sets both.
+The environment names the browser (PYRUNTIME_CHROMIUM) and onnxruntime-web's package (ONNXRUNTIME_WEB): dev.py does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--python", action="store_true", help="also time this project inside the worker's Python")
     parser.add_argument("--no-memory", action="store_true", help="leave out the memory of the renderer process")
     parser.add_argument("--name", default="", help="end of the result's file name")
-    parser.add_argument("--flag", action="append", default=[], help="another flag for the browser (--flag=--use-angle=x)")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="another flag for the browser (--flag=--use-angle=x)"
+    )
     parser.add_argument("--no-save", action="store_true", help="only print")
     return parser.parse_args(argv)
 
@@ -214,7 +216,9 @@ def main() -> int:
     if not args.no_save:
         print(f"\nwritten to {report.save(measured, RESULTS, args.name)}")
     if not args.models:
-        print("\nMore models (ResNet-50, BERT, GPT-2, ViT, ...): see bench/README.md, then `dev.py bench --models DIR`.")
+        print(
+            "\nMore models (ResNet-50, BERT, GPT-2, ViT, ...): see bench/README.md, then `dev.py bench --models DIR`."
+        )
     differing = [r["model"] for r in measured["results"] if r["check"] and not r["check"]["same"]]
     return 1 if differing else 0
 

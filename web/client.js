@@ -1,7 +1,7 @@
 // @ts-check
 /** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
 
-import { env, pyodideUrls } from './env.js';
+import { places } from './env.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} ProgressListener */
@@ -29,7 +29,7 @@ class Client {
     this.worker.addEventListener('message', ({ data }) => this.#receive(data));
     this.worker.addEventListener('error', ({ message }) => this.#close(new WorkerError({
       name: 'RuntimeException', message: `pyruntime's worker failed: ${message || 'it could not be loaded'}` })));
-    this.#request('start', { pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl }, [], (event) => {
+    this.#request('start', places(), [], (event) => {
       for (const listener of this.#startListeners) listener(event);
     }).catch((error) => this.#close(error));
   }

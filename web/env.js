@@ -4,10 +4,14 @@
 export const version = '0.1.0';
 const pyodideVersion = '0.29.5';
 
+const here = import.meta.url;
+const ownWheel = new URL(`../pyruntime-${version}-py3-none-any.whl`, here).href;
+
 /** @type {import('./pyruntime.js').Env} */
 export const env = {
   pyodideUrl: undefined,
-  wheelUrl: new URL(`../pyruntime-${version}-py3-none-any.whl`, import.meta.url).href,
+  wheelUrl: ownWheel,
+  snapshotUrl: undefined,
   versions: { pyruntime: version, pyodide: pyodideVersion },
   wasm: {},
   webgpu: {},
@@ -19,9 +23,28 @@ export const env = {
  * @returns {string[]}
  */
 export function pyodideUrls() {
-  if (env.pyodideUrl) {
-    return [new URL(env.pyodideUrl.replace(/\/?$/, '/'), globalThis.location.href).href];
-  }
-  const vendored = new URL('../pyodide/', import.meta.url).href;
+  if (env.pyodideUrl) return [folder(env.pyodideUrl)];
+  const vendored = new URL('../pyodide/', here).href;
   return [vendored, `https://cdn.jsdelivr.net/pyodide/v${pyodideVersion}/full/`];
+}
+
+/** @param {string} url */
+function folder(url) {
+  return new URL(url.replace(/\/?$/, '/'), globalThis.location.href).href;
+}
+
+/**
+ * The folder of the memory snapshot: the one that `env.snapshotUrl` names, else the one that `dev.py build` puts beside
+ * web/, unless it would be of another Pyodide or another wheel than the settings want.
+ * @returns {string | undefined}
+ */
+function snapshotUrl() {
+  if (env.snapshotUrl) return folder(env.snapshotUrl);
+  const own = env.snapshotUrl === undefined && !env.pyodideUrl && env.wheelUrl === ownWheel;
+  return own ? new URL('../snapshot/', here).href : undefined;
+}
+
+/** Where the worker finds what it starts Python from. @returns {import('./protocol.js').StartArguments} */
+export function places() {
+  return { pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl, snapshotUrl: snapshotUrl() };
 }

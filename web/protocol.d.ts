@@ -15,6 +15,8 @@ export interface StartArguments {
   /** Where Pyodide may be, in the order in which to try. */
   pyodideUrls: string[];
   wheelUrl: string;
+  /** Folder of a memory snapshot taken from the first Pyodide with that wheel; without it Python starts from nothing. */
+  snapshotUrl?: string;
 }
 
 export type WireSource = string | Blob | ArrayBuffer;

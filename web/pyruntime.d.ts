@@ -142,6 +142,11 @@ export interface Env {
   pyodideUrl: string | undefined;
   /** pyruntime's own wheel. Default: beside web/. */
   wheelUrl: string;
+  /**
+   * Folder of the memory snapshot that Python starts from. Default: beside web/, where Pyodide and the wheel are the ones
+   * there too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
+   */
+  snapshotUrl: string | null | undefined;
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };
   /** Taken from onnxruntime-web; nothing here depends on them. */
   wasm: Record<string, unknown>;

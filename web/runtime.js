@@ -1,7 +1,8 @@
 // @ts-check
-/** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime's wheel. */
+/** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime. */
 
 import * as player from './player.js';
+import { restorePython, snapshotsFit } from './snapshot.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} Report */
@@ -83,32 +84,81 @@ async function importPyodide(urls) {
 }
 
 /**
- * Start Python. Everything that needs no other part is under way at once: Pyodide with NumPy, the wheel, and the GPU
- * process, which the first request for an adapter wakes.
- * @param {import('./protocol.js').StartArguments} places
+ * Loading Pyodide as a phase, with the bytes that came from `folders`.
  * @param {Report} report
- * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
+ * @param {string[]} folders
+ * @param {() => Promise<any>} load
  */
-export async function startPython({ pyodideUrls, wheelUrl }, report) {
-  const wheel = timed(report, 'wheel', () => (
-    fetchBytes(wheelUrl, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total }))));
-  const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
-  wheel.catch(() => {}); // awaited below, when Pyodide is there
-  adapter.catch(() => {}); // the device asks again, and says what is wrong
-  const pyodide = await timed(report, 'pyodide', async () => {
-    const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
-    const count = () => report({ phase: 'pyodide', status: 'progress', loaded: bytesFetched(indexURL) });
+function loadingPyodide(report, folders, load) {
+  const count = () => report({
+    phase: 'pyodide', status: 'progress', loaded: folders.reduce((sum, folder) => sum + bytesFetched(folder), 0) });
+  return timed(report, 'pyodide', async () => {
     const timer = setInterval(count, 200);
     try {
-      return await loadPyodide({ indexURL, packages: ['numpy'], stdout: () => {} });
+      return await load();
     } finally {
       clearInterval(timer);
       count();
     }
   });
-  pyodide.setStdout(); // only Pyodide's own messages while it loads are silenced
+}
+
+/** An archive as the phase 'wheel'. @param {Report} report @param {string} url */
+function fetchWheel(report, url) {
+  const archive = timed(report, 'wheel', () => (
+    fetchBytes(url, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total }))));
+  archive.catch(() => {}); // awaited when Pyodide is there
+  return archive;
+}
+
+// Only Pyodide's own messages while it loads are silenced.
+const QUIET = { stdout: () => {} };
+
+/**
+ * Python from the memory snapshot; null where there is none, or where it does not fit.
+ * @param {import('./protocol.js').StartArguments} places
+ * @param {Report} report
+ */
+async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, report) {
+  if (!snapshotUrl || !snapshotsFit()) return null;
+  try {
+    const packages = fetchWheel(report, `${snapshotUrl}packages.gz`);
+    return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
+      restorePython(snapshotUrl, indexURL, packages, QUIET)));
+  } catch (error) {
+    console.info(`pyruntime: Python starts without its snapshot: ${/** @type {Error} */ (error).message}`);
+    return null;
+  }
+}
+
+/**
+ * Python from nothing.
+ * @param {import('./protocol.js').StartArguments} places
+ * @param {Report} report
+ */
+async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
+  const wheel = fetchWheel(report, wheelUrl);
+  const pyodide = await loadingPyodide(report, pyodideUrls, async () => {
+    const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
+    return loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
+  });
   const sitePackages = pyodide.pyimport('sysconfig').get_path('purelib');
   pyodide.unpackArchive(await wheel, 'wheel', { extractDir: sitePackages });
+  return pyodide;
+}
+
+/**
+ * Start Python. Everything that needs no other part is under way at once: Pyodide with NumPy, the package, and the GPU
+ * process, which the first request for an adapter wakes.
+ * @param {import('./protocol.js').StartArguments} places
+ * @param {Report} report
+ * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
+ */
+export async function startPython(places, report) {
+  const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
+  adapter.catch(() => {}); // the device asks again, and says what is wrong
+  const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);
+  pyodide.setStdout();
   pyodide.registerJsModule('pyruntime_player', player);
   return pyodide;
 }

@@ -1,4 +1,4 @@
-"""The static site in `dist/`: page, JavaScript, wheel, vendored Pyodide, models. It needs nothing from elsewhere."""
+"""The static site in `dist/`: page, JavaScript, wheel, snapshot, vendored Pyodide, models. It needs nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
+from tools.devkit.snapshot import ensure_snapshot
 
 # Outside dist/, which holds the site and nothing else.
 STAMP = CACHE / "site.stamp"
@@ -58,9 +59,10 @@ def build_site(python: Path) -> Path:
 
 def build_site_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
+    startup = ensure_snapshot(python, runtime, wheel)
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
-        *(str(path) for path in present), *present, wheel, (runtime / ".stamp").read_text(), Path(__file__)
+        *(str(path) for path in present), *present, startup, (runtime / ".stamp").read_text(), Path(__file__)
     )
     if DIST.is_dir() and stamped(STAMP, value):
         return DIST
@@ -74,7 +76,7 @@ def build_site_alone(python: Path) -> Path:
             shutil.copytree(path, staging / path.name)
         else:
             shutil.copyfile(path, staging / path.name)
-    shutil.copyfile(wheel, staging / wheel.name)
+    shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp"))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.rmtree(DIST, ignore_errors=True)
