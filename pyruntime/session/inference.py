@@ -303,11 +303,11 @@ class InferenceSession(BoundRuns, Insight):
 
     def get_outputs(self) -> list[NodeArg]:
         """Outputs, with the types and shapes the model declares."""
-        return [NodeArg.of(v) for v in self._model.graph.outputs]
+        return [NodeArg.of(v, self._dims) for v in self._model.graph.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Initializers that are inputs too and may be fed."""
-        return [NodeArg.of(v) for v in self._model.graph.overridable]
+        return [NodeArg.of(v, self._dims) for v in self._model.graph.overridable]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says of itself."""

@@ -122,6 +122,12 @@ def assignment(made: Any) -> Any:
     return sorted({n.op_type for g in groups for n in g.get_nodes()}), {g.ep_name for g in groups}
 
 
+def replaced_initializer(ort: ModuleType) -> Any:
+    options, value = ort.SessionOptions(), ort.OrtValue.ortvalue_from_numpy(np.full((3, 2), 2, np.float32))
+    options.add_initializer("w", value)
+    return session(ort, options).run(None, {"x": X})
+
+
 CALLS: dict[str, Call] = {
     "run": feeds(X),
     "run: output by name": lambda ort: session(ort).run(["y"], {"x": X}),
@@ -150,13 +156,22 @@ CALLS: dict[str, Call] = {
     "outputs": lambda ort: [[a.name, a.type, a.shape] for a in session(ort).get_outputs()],
     "overridable": lambda ort: [[a.name, a.shape] for a in session(ort).get_overridable_initializers()],
     "free dimension by name": with_options(
-        lambda o: o.add_free_dimension_override_by_name("N", 2), lambda s: [a.shape for a in s.get_inputs()]
+        lambda o: o.add_free_dimension_override_by_name("N", 2),
+        lambda s: [a.shape for a in (*s.get_inputs(), *s.get_outputs())],
     ),
-    "initializer": with_options(
+    "free dimension by denotation": with_options(
+        lambda o: o.add_free_dimension_override_by_denotation("DATA_BATCH", 2),
+        lambda s: [a.shape for a in (*s.get_inputs(), *s.get_outputs())],
+    ),
+    "free dimension: other size": with_options(
+        lambda o: o.add_free_dimension_override_by_name("N", 5), lambda s: s.run(None, {"x": X})
+    ),
+    "config entry": with_options(
         lambda o: o.add_session_config_entry("a", "b"), lambda s: s.get_session_options().get_session_config_entry("a")
     ),
     "config entry: missing": lambda ort: ort.SessionOptions().get_session_config_entry("zz"),
     "config entry of a run: missing": lambda ort: ort.RunOptions().get_run_config_entry("zz"),
+    "initializer": replaced_initializer,
     "options: misspelt": lambda ort: setattr(ort.SessionOptions(), "enable_profilling", True),
     "options: wrong type": lambda ort: setattr(ort.SessionOptions(), "intra_op_num_threads", "many"),
     "assignment": with_options(
