@@ -93,19 +93,25 @@ fn main(
   let share = lane / COLS;
   let col = (block * COLS + lane % COLS) * 4u;
   var sums: array<vec4<T>, M>;
-  for (var k = share; k < params.k; k += SHARES) {
-//#if VEC_B
-    let right = vec4<T>(load4_b((base_b + k * params.n + min(col, params.n - 4u)) >> 2u));
-//#else
-    let at = base_b + k * params.n;
-    let last = params.n - 1u;
-    let right = vec4<T>(
-      T(load_b(at + min(col, last))), T(load_b(at + min(col + 1u, last))),
-      T(load_b(at + min(col + 2u, last))), T(load_b(at + min(col + 3u, last))));
-//#endif
+  for (var k0 = share; k0 < params.k; k0 += 4u * SHARES) {
     //#unroll
-    for (var m = 0u; m < M; m++) {
-      sums[m] += T(load_a(base_a + m * params.a_row + k * params.a_step)) * right;
+    for (var u = 0u; u < 4u; u++) {
+      let k = min(k0 + u * SHARES, params.k - 1u);
+      let real = k0 + u * SHARES < params.k;
+//#if VEC_B
+      let right = vec4<T>(load4_b((base_b + k * params.n + min(col, params.n - 4u)) >> 2u));
+//#else
+      let at = base_b + k * params.n;
+      let last = params.n - 1u;
+      let right = vec4<T>(
+        T(load_b(at + min(col, last))), T(load_b(at + min(col + 1u, last))),
+        T(load_b(at + min(col + 2u, last))), T(load_b(at + min(col + 3u, last))));
+//#endif
+      //#unroll
+      for (var m = 0u; m < M; m++) {
+        let left = T(load_a(base_a + m * params.a_row + k * params.a_step));
+        sums[m] += select(vec4<T>(), left * right, real);
+      }
     }
   }
 //#endif
@@ -132,7 +138,8 @@ fn put(row: u32, col: u32, sum: T) {
 //#if SWAPPED
   store_y(row * params.n + col, finish(vec4<T>(sum), row * params.n + col, 0u)[0]);
 //#else
-  store_y(row * params.n + col, finish(vec4<T>(sum), row, col)[0]);
+  // finish is given whole quads of columns; of this one, only the lane of `col` is a result.
+  store_y(row * params.n + col, finish(vec4<T>(sum), row, col & ~3u)[col & 3u]);
 //#endif
 }
 //#else

@@ -2,7 +2,8 @@
 
 Kernels offer one of two hooks, which do nothing until a tail is attached:
 
-    fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T>      four results of a row of `params.n` columns
+    fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T>      four results of a row, counted over all batches, from
+                                                                  column `col` on: a multiple of four where columns are
     fn finish(value: ACC, channel: u32, index: u32) -> ACC        the result at `index`, in output channel `channel`
 """
 
@@ -77,7 +78,10 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
     else:
         return None
     body = hook.sub(lambda _: made, body)
-    fields: Fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in tail.scalars.items())
+    scalars = dict(tail.scalars)
+    if hook is _ROWS and _reads_full(tail):
+        scalars["tail_columns"] = _columns(dispatch)
+    fields: Fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in scalars.items())
     params = dispatch.params
     if fields:
         own = _nbytes(parse(body))
@@ -88,7 +92,7 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
             count=1,
             flags=re.S,
         )
-        params = params[:own] + pack(fields, tail.scalars)
+        params = params[:own] + pack(fields, scalars)
         params += bytes(-len(params) % 16)
     return _bound(dispatch, tail, body, params)
 
@@ -117,6 +121,15 @@ def _chain(tail: Tail) -> str:
     return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> f32 {{\n  {locals_}{tail.code}\n}}\n\n"
 
 
+def _columns(dispatch: Dispatch) -> int:
+    """Columns of the result: its last dimension."""
+    return next(o for o, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True) if b.write).type.shape[-1]
+
+
+def _reads_full(tail: Tail) -> bool:
+    return any(access is Access.FULL for _, access in tail.operands.values())
+
+
 def _element(tail: Tail) -> str:
     index = {Access.FULL: "index", Access.SCALAR: "0u", Access.CHANNEL: "channel"}
     loads = [f"load_{n}({index[access]})" for n, (_, access) in tail.operands.items()]
@@ -125,9 +138,8 @@ def _element(tail: Tail) -> str:
 
 
 def _rows(dispatch: Dispatch, tail: Tail) -> str:
-    columns = next(o for o in reversed(dispatch.operands)).type.shape[-1:]
-    whole = bool(columns) and columns[0] % 4 == 0
-    lines = ["let at = row * params.n + col;"]
+    whole = _columns(dispatch) % 4 == 0
+    lines = ["let at = row * u32(params.tail_columns) + col;"] if _reads_full(tail) else []
     lanes: list[Sequence[str]] = []
     for name, (operand, access) in tail.operands.items():
         start = {Access.FULL: "at", Access.MINOR: "col", Access.SCALAR: ""}[access]

@@ -1,0 +1,84 @@
+"""Tails on every kernel that takes one: bias, activation and residual, against the same chain on NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from e2e.gpu import Gpu
+from pyruntime.ir import Array, DType
+from pyruntime.ops.base import Op
+from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Step
+from pyruntime.ops.registry import newest
+from pyruntime.ops.with_tail import WithTail
+from tests.harness import run_op
+
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def chain() -> FusedElementwise:
+    """tanh(0.5 * (result + bias)) + residual"""
+    add: Any = newest("Add")
+    mul: Any = newest("Mul")
+    tanh: Any = newest("Tanh")
+    half = Number(0.5, DType.FLOAT)
+    steps = (Step(add, (0, 1)), Step(mul, (half, -1)), Step(tanh, (-2,)), Step(add, (-3, 2)))
+    return FusedElementwise(steps=steps)
+
+
+def check(gpu: Gpu, base: Op, inputs: list[Array], bias: Array, residual: Array, tolerance: float = 1e-4) -> None:
+    op = WithTail(base=base, count=len(inputs), chain=chain())
+    operands: list[Array | None] = [*inputs, bias, residual]
+    (expected,) = run_op(op, operands)
+    for vendor in ("", "google"):
+        target, gpu.target = gpu.target, replace(gpu.target, vendor=vendor)
+        try:
+            (got,) = run_op(op, operands, gpu)
+        finally:
+            gpu.target = target
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"vendor {vendor!r}")
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 33, 96])
+@pytest.mark.parametrize("n", [1, 3, 5, 8, 64, 100])
+@pytest.mark.parametrize("trans_b", [0, 1])
+def test_tail__gemm_of_any_shape__equals_the_chain(gpu: Gpu, m: int, n: int, trans_b: int) -> None:
+    k = 40
+    base = newest("Gemm", transB=trans_b)
+    check(gpu, base, [normal(m, k), normal(*((n, k) if trans_b else (k, n)))], normal(n), normal(m, n))
+
+
+def test_tail__batched_matmul__equals_the_chain(gpu: Gpu) -> None:
+    check(gpu, newest("MatMul"), [normal(3, 10, 24), normal(3, 24, 20)], normal(20), normal(3, 10, 20))
+
+
+def test_tail__matmul_whose_k_is_dealt_out__equals_the_chain(gpu: Gpu) -> None:
+    check(gpu, newest("MatMul"), [normal(64, 2048), normal(2048, 256)], normal(256), normal(64, 256), 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((2, 6, 9, 9), (20, 6, 3, 3), {"pads": (1, 1, 1, 1)}),
+        ((1, 64, 8, 8), (48, 64, 1, 1), {}),
+        ((1, 8, 12, 12), (8, 1, 3, 3), {"group": 8}),
+        ((1, 6, 9, 9), (4, 3, 3, 3), {"group": 2, "strides": (2, 2)}),
+        ((1, 256, 5, 5), (64, 256, 3, 3), {}),
+        ((2, 5, 30), (12, 5, 3), {}),
+    ],
+)
+def test_tail__convolution_of_any_kind__equals_the_chain(
+    gpu: Gpu, x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    base = newest("Conv", **attributes)
+    inputs = [normal(*x), normal(*w) / np.float32(np.sqrt(np.prod(w[1:])))]
+    (y,) = run_op(base, list(inputs))
+    bias = normal(1, w[0], *(1,) * (len(x) - 2))
+    check(gpu, base, inputs, bias, normal(*y.shape))
