@@ -90,6 +90,8 @@ class Program:
                     stage = await self._run_stages(stage, run, on_device)
         finally:
             root.users -= 1
+            while len(self.roots) > self.limits.cached_plans and forget_oldest(self.roots):
+                pass
         return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
     def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Executable | None:

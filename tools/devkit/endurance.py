@@ -37,7 +37,7 @@ def soak(*, minutes: int) -> int:
     """Every long form, for about `minutes` together; prints a table."""
     rows = _fuzz(minutes * 60 // 4, fresh=False)
     factor = max(2, minutes)
-    rows.append(_pytest("mutated models", f"x {factor}", ["tests/fuzz"], factor))
+    rows.append(_pytest("mutated models", f"x {factor}", ["tests/hostile"], factor))
     rows.append(_pytest("devices that fail or are lost (native)", f"x {factor}", ["tests/session"], factor))
     executable = chromium.ensure_chromium(python())
     build_site(python())
@@ -63,7 +63,7 @@ def _fuzz(seconds: int, fresh: bool) -> list[Row]:
     for target in TARGETS:
         say(f"fuzzing {target} for {seconds} s")
         corpus: list[str | Path] = [] if fresh else ["--corpus", CACHE / "fuzz" / target]
-        command = [python(), "-m", "tests.fuzz", target, "--seconds", str(seconds), "--crashes", CRASHES, *corpus]
+        command = [python(), "-m", "tests.hostile", target, "--seconds", str(seconds), "--crashes", CRASHES, *corpus]
         began = time.monotonic()
         status = run(command, quiet=True)
         rows.append(Row(f"fuzzing: {target}", f"{seconds} s", time.monotonic() - began, status))

@@ -1,0 +1,95 @@
+"""The page and a session under the policy that SECURITY.md promises, and nobody else is talked to.
+
+The guard of every browser test aborts foreign requests and fails; e2e/test_smoke.py shows that it does.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from playwright.sync_api import Page
+
+from e2e.harness.browser import Guard
+from tests.session import models
+
+PROMISED = {
+    "default-src": {"'none'"},
+    "script-src": {"'self'", "'wasm-unsafe-eval'"},
+    "connect-src": {"'self'"},
+    "worker-src": {"'self'"},
+    "style-src": {"'self'"},
+    "img-src": {"'self'", "blob:"},
+}
+
+RUN = """async bytes => {
+    const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+    const session = await InferenceSession.create(new Uint8Array(bytes));
+    const { y } = await session.run({ x: new Tensor('float32', Float32Array.of(1, -2, 3, -4), [1, 4]) });
+    await session.release();
+    return [...y.data];
+}"""
+
+HOSTILE = """async bytes => {
+    const { InferenceSession } = await import('/web/pyruntime.js');
+    try {
+        await InferenceSession.create(new Uint8Array(bytes));
+        return 'loaded';
+    } catch (error) {
+        return `${error.name}: ${error.message}`;
+    }
+}"""
+
+
+def _policy(header: str) -> dict[str, set[str]]:
+    parts = [part.split() for part in header.split(";") if part.strip()]
+    return {name: set(sources) for name, *sources in parts}
+
+
+def test_policy__of_the_page_and_its_worker__is_the_promised_one_without_isolation(page: Page, site_url: str) -> None:
+    headers: dict[str, dict[str, str]] = {}
+    page.on("response", lambda response: headers.setdefault(response.url, response.headers))
+    page.goto(site_url)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("crossOriginIsolated") is False
+    documents = [url for url in headers if url == site_url or url.endswith("worker.js")]
+    assert len(documents) == 2, list(headers)
+    for url in documents:
+        assert _policy(headers[url]["content-security-policy"]) == PROMISED
+        assert "cross-origin-opener-policy" not in headers[url]
+        assert "cross-origin-embedder-policy" not in headers[url]
+
+
+def test_policy__every_request_of_a_run__goes_to_the_site_itself(page: Page, guard: Guard, site_url: str) -> None:
+    urls: list[str] = []
+    page.context.on("request", lambda request: urls.append(request.url))
+    page.goto(site_url + "e2e/blank.html")
+    y = page.evaluate(RUN, list(models.double()))
+    np.testing.assert_array_equal(y, [2, 0, 6, 0])
+    assert len(urls) > 5
+    assert all(url.startswith((site_url, "data:", "blob:")) for url in urls), urls
+    guard.check()
+
+
+def test_policy__external_data_of_a_url__is_refused_and_not_fetched(page: Page, guard: Guard, site_url: str) -> None:
+    from tests.bad_models.corpus import cases
+
+    page.goto(site_url + "e2e/blank.html")
+    urls: list[str] = []
+    page.context.on("request", lambda request: urls.append(request.url))
+    outcome = page.evaluate(HOSTILE, list(cases()["external: URL"].data))
+    assert re.match(r"(NoSuchFile|Fail): ", outcome), outcome
+    assert not any("example.com" in url or "w.bin" in url for url in urls)
+    guard.check()
+
+
+def test_policy__inline_script_and_evaluated_text__do_not_run(page: Page, guard: Guard, site_url: str) -> None:
+    guard.allow("Content Security Policy")
+    page.goto(site_url + "e2e/blank.html")
+    ran = page.evaluate("""() => {
+        const script = document.createElement('script');
+        script.textContent = 'globalThis.ran = true';
+        document.body.append(script);
+        return globalThis.ran ?? false;
+    }""")
+    assert ran is False
