@@ -18,9 +18,9 @@
 /** A type of WebAssembly's garbage collection: Python's calls use it where there is one, and the snapshot relies on it. */
 const GC_MODULE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 95, 1, 120, 0]);
 
+/** Not everybody shall draw the same numbers. */
 const AFTER_RESTORING = `
-import importlib, sys
-importlib.invalidate_caches()
+import sys
 if "random" in sys.modules:
     sys.modules["random"].seed()
 `;
@@ -33,17 +33,32 @@ export function snapshotsFit() {
 }
 
 /**
- * Let the next Python load `libraries` before it starts, and wait for `ready`.
+ * Let the next Python be `main`, load `libraries` before it starts, and wait for `ready`.
+ *
+ * Pyodide would compile its WebAssembly when its script has run; `main` is under way before.
  * @param {string} indexURL
+ * @param {Promise<WebAssembly.Module>} main
  * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
  * @param {(module: any) => Promise<void>} ready given Emscripten's module, whose file system is there
  * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
  */
-export async function placeLibraries(indexURL, libraries, ready) {
+export async function placeLibraries(indexURL, main, libraries, ready) {
   await import(`${indexURL}pyodide.asm.js`);
   const global = /** @type {any} */ (globalThis);
   const create = global._createPyodideModule;
-  const placed = { module: /** @type {any} */ (null), restore: () => { global._createPyodideModule = create; } };
+  const { instantiateStreaming } = WebAssembly;
+  const placed = {
+    module: /** @type {any} */ (null),
+    restore() {
+      global._createPyodideModule = create;
+      WebAssembly.instantiateStreaming = instantiateStreaming;
+    },
+  };
+  WebAssembly.instantiateStreaming = async (response, imports) => {
+    Promise.resolve(response).then(({ body }) => body?.cancel(), () => {});
+    const module = await main;
+    return { module, instance: await WebAssembly.instantiate(module, imports) };
+  };
   global._createPyodideModule = (/** @type {any} */ settings) => new Promise((resolve, reject) => {
     settings.preRun.push((/** @type {any} */ module) => {
       placed.module = module;
@@ -94,20 +109,29 @@ function gunzip({ body }) {
   return /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream('gzip'));
 }
 
+/** @param {string} url */
+function compile(url) {
+  const module = WebAssembly.compileStreaming(get(url));
+  module.catch(() => {}); // awaited when it is needed
+  return module;
+}
+
 /**
- * Read a gzip file into `target`, which it must fill.
- * @param {string} url
+ * Read a gzip file into `target`, which it must fill. Unpacking keeps this thread busy: it begins after `start`, when
+ * WebAssembly is compiled in other threads and this one would wait.
+ * @param {Promise<Response>} source
  * @param {Promise<Uint8Array>} target
+ * @param {Promise<unknown>} start
  */
-async function fill(url, target) {
-  const reader = gunzip(await get(url)).getReader();
-  const bytes = await target;
+async function fill(source, target, start) {
+  const [response, bytes] = await Promise.all([source, target, start]);
+  const reader = gunzip(response).getReader();
   let offset = 0;
   for (let step = await reader.read(); !step.done; step = await reader.read()) {
     bytes.set(step.value, offset);
     offset += step.value.length;
   }
-  if (offset !== bytes.length) throw new Error(`${url} has ${offset} bytes, not ${bytes.length}`);
+  if (offset !== bytes.length) throw new Error(`${response.url} has ${offset} bytes, not ${bytes.length}`);
 }
 
 /**
@@ -121,20 +145,21 @@ async function fill(url, target) {
 export async function restorePython(folder, indexURL, packages, options) {
   const manifest = get(`${folder}manifest.json`).then((response) => (
     /** @type {Promise<Manifest | null>} */ (response.json())));
+  const main = compile(`${indexURL}pyodide.asm.wasm`);
+  const script = import(`${indexURL}pyodide.asm.js`);
   const memory = manifest.then((known) => new Uint8Array(known?.bytes ?? 0));
-  const filled = fill(`${folder}memory.gz`, memory);
-  const bundle = packages.then((data) => new Response(gunzip(new Response(data))).arrayBuffer());
+  const filled = fill(get(`${folder}memory.gz`), memory, script);
+  const bundle = packages.then(async (data) => {
+    await script;
+    return new Response(gunzip(new Response(data))).arrayBuffer();
+  });
   const pyodideModule = import(`${indexURL}pyodide.mjs`);
-  for (const promise of [memory, filled, bundle, pyodideModule]) promise.catch(() => {});
+  for (const promise of [memory, filled, bundle, pyodideModule]) promise.catch(() => {}); // awaited below
   const known = await manifest;
   if (!known) return null;
   const { libraries, table, handles } = known;
-  const compiled = libraries.map(({ path, file }) => {
-    const module = WebAssembly.compileStreaming(get(`${folder}${file}`));
-    module.catch(() => {}); // awaited by `place`
-    return { path, module };
-  });
-  const placed = await placeLibraries(indexURL, compiled, async (module) => {
+  const compiled = libraries.map(({ path, file }) => ({ path, module: compile(`${folder}${file}`) }));
+  const placed = await placeLibraries(indexURL, main, compiled, async (module) => {
     unpack(module.FS, new Uint8Array(await bundle), module.API.sitePackages);
     await filled;
   });

@@ -11,7 +11,7 @@ from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_
 
 FOLDER = CACHE / "startup"
 SWITCH = "PYRUNTIME_SNAPSHOT"
-SOURCES = (ROOT / "tools" / "snapshot", ROOT / "web" / "snapshot.js")
+SOURCES = (ROOT / "tools" / "snapshot", ROOT / "web" / "snapshot.js", ROOT / "models" / "digits.onnx")
 FILES = ("memory.gz", "packages.gz")
 
 

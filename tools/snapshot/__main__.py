@@ -30,6 +30,7 @@ from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 
 HERE = Path(__file__).parent
+MODEL = HERE.parents[1] / "models" / "digits.onnx"
 SITE_PACKAGES = "/lib/python3.13/site-packages"
 # `import numpy` loads these, in this order.
 LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
@@ -115,6 +116,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
+        shutil.copyfile(MODEL, folder / MODEL.name)
         (folder / "input.json").write_text(json.dumps({"libraries": listed}))
         (folder / "packages").write_bytes(packages)
         for file, data in libraries.items():

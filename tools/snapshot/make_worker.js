@@ -34,7 +34,8 @@ async function make() {
   const { libraries } = await (await fetch(new URL('input.json', import.meta.url))).json();
   const bundle = new Uint8Array(await bytes('packages'));
   const compiled = libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
-  const placed = await placeLibraries(indexURL, compiled, async ({ FS, API }) => unpack(FS, bundle, API.sitePackages));
+  const main = WebAssembly.compileStreaming(fetch(`${indexURL}pyodide.asm.wasm`));
+  const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API }) => unpack(FS, bundle, API.sitePackages));
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
   const pyodide = await loadPyodide({ indexURL, _makeSnapshot: true, stdout: () => {} });
   const { module } = placed;
@@ -43,6 +44,7 @@ async function make() {
     pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
     pyodide.runPython(`import runpy; runpy.run_path("/build/${name}", run_name="__main__"); None`);
   };
+  pyodide.FS.writeFile('/build/digits.onnx', new Uint8Array(await bytes('digits.onnx')));
   await run('warm.py');
   wipe(module);
   const handles = Object.entries(module.LDSO.loadedLibsByHandle).filter(([handle]) => handle !== '0');
