@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Response
 
 from e2e.harness.browser import Guard
 from tests.session import models
@@ -48,7 +48,11 @@ def _policy(header: str) -> dict[str, set[str]]:
 
 def test_policy__of_the_page_and_its_worker__is_the_promised_one_without_isolation(page: Page, site_url: str) -> None:
     headers: dict[str, dict[str, str]] = {}
-    page.on("response", lambda response: headers.setdefault(response.url, response.headers))
+
+    def note(response: Response) -> None:
+        headers.setdefault(response.url, response.headers)
+
+    page.on("response", note)
     page.goto(site_url)
     page.wait_for_load_state("networkidle")
     assert page.evaluate("crossOriginIsolated") is False
