@@ -33,7 +33,8 @@ _LARGEST_SEED = 4000
 def reader(data: bytes) -> None:
     """Read the file, import the graph, decode every constant of up to a mebibyte."""
     try:
-        graph = import_model(read_model(data, Limits(messages=20_000, nodes=2_000))).graph
+        limits = Limits(messages=20_000, nodes=2_000)
+        graph = import_model(read_model(data, limits), limits=limits).graph
     except OrtError:
         return
     for constant in graph.constants.values():
