@@ -1,5 +1,6 @@
 // The page of the `python_in_browser` fixture: `runPython(source, data)` runs in python_worker.js.
-const worker = new Worker(new URL('./python_worker.js', import.meta.url), { type: 'module', name: 'python' });
+const url = new URL(`./python_worker.js${globalThis.location.search}`, import.meta.url);
+const worker = new Worker(url, { type: 'module', name: 'python' });
 const pending = new Map();
 let lastId = 0;
 

@@ -1,11 +1,12 @@
 // Runs Python source in the very environment that web/worker.js gives to sessions.
 import './faults.js';
-import { env, pyodideUrls } from '../web/env.js';
+import { places } from '../web/env.js';
 import { startPython } from '../web/runtime.js';
 
-const places = { pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl };
+// From nothing, as in a notebook, or `?snapshot` as the page does.
+const snapshot = new URL(self.location.href).searchParams.has('snapshot');
 const ready = (async () => {
-  const pyodide = await startPython(places, () => {});
+  const pyodide = await startPython(snapshot ? places() : { ...places(), snapshotUrl: undefined }, () => {});
   const response = await fetch(new URL('../harness/codec.py', self.location.href));
   pyodide.FS.writeFile(`${sitePackages(pyodide)}/e2e_codec.py`, await response.text());
   return pyodide.pyimport('e2e_codec');
