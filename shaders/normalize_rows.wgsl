@@ -1,13 +1,16 @@
 // y = (x - mean) * inv * scale + bias over rows of `length` elements; inv = 1 / sqrt(mean((x - mean)^2) + epsilon).
 // RMS: the mean is not taken off: y = x * inv * scale, inv = 1 / sqrt(mean(x^2) + epsilon).
 //
-// Two passes over a row that is in cache by then: the mean first, so the variance loses no digits. One workgroup of WG
-// invocations a row; ALONE: one invocation a row. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements
-// that every row shares. MEAN, INV: the statistics are outputs too.
+// LANES invocations share a row, WG / LANES rows a workgroup. Each takes the mean of its share, then the squares of its
+// distances from that, and the shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
+// the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. MEAN,
+// INV: the statistics are outputs too.
 //#tensors x, scale, bias -> y, mean, inv
-//#variants SCALE=1,BIAS=1,MEAN=1,INV=1 | RMS=1,SCALE=1 | ALONE=1,SCALE=1,BIAS=1
-//#variants VEC=1,WG=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16 | ALONE=1,VEC=1,RMS=1,SCALE=1
+//#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
+//#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
+//#variants LANES=1,VEC=1,RMS=1,SCALE=1
 const WG: u32 = 64u;
+const LANES: u32 = 64u;
 
 struct Params {
   rows: u32,
@@ -15,36 +18,55 @@ struct Params {
   epsilon: f32,
 }
 
-//#if !ALONE
-var<workgroup> parts: array<f32, WG>;
+//#if SHARED
+var<workgroup> parts: array<vec3<f32>, WG>;
 //#endif
 
-// The sum of an invocation's share of (x - center) or of its square.
-fn sum_of(base: u32, first: u32, stride: u32, center: f32, square: bool) -> f32 {
-  var total = 0.0;
-//#if VEC
-  for (var k = first * 4u; k < params.length; k += stride * 4u) {
-    let d = load4_x((base + k) >> 2u) - vec4<f32>(center);
-    total += select(dot(d, vec4<f32>(1.0)), dot(d, d), square);
-  }
+// How many elements, their mean, and the sum of squared distances from it: two sets as one. RMS: means are 0.
+fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+  let n = a.x + b.x;
+//#if RMS
+  return vec3<f32>(n, 0.0, a.z + b.z);
 //#else
-  for (var k = first; k < params.length; k += stride) {
-    let d = load_x(base + k) - center;
-    total += select(d, d * d, square);
-  }
+  let share = b.x / max(n, 1.0);
+  let distance = b.y - a.y;
+  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
 //#endif
-  return total;
 }
 
-fn normal(v: f32, k: u32, center: f32, factor: f32) -> f32 {
-  var r = (v - center) * factor;
-//#if SCALE
-  r *= load_scale(k);
+// The share of one invocation, from element `first` on in steps of `stride`.
+fn fold(base: u32, first: u32, stride: u32) -> vec3<f32> {
+  var count = 0.0;
+  var sum = 0.0;
+  var center = 0.0;
+  var squares = 0.0;
+//#if VEC
+//#if !RMS
+  for (var k = first * 4u; k < params.length; k += stride * 4u) {
+    let v = load4_x((base + k) >> 2u);
+    sum += (v[0] + v[1]) + (v[2] + v[3]);
+    count += 4.0;
+  }
+  center = sum / max(count, 1.0);
 //#endif
-//#if BIAS
-  r += load_bias(k);
+  for (var k = first * 4u; k < params.length; k += stride * 4u) {
+    let d = load4_x((base + k) >> 2u) - vec4<f32>(center);
+    squares += dot(d, d);
+  }
+//#else
+//#if !RMS
+  for (var k = first; k < params.length; k += stride) {
+    sum += load_x(base + k);
+    count += 1.0;
+  }
+  center = sum / max(count, 1.0);
 //#endif
-  return r;
+  for (var k = first; k < params.length; k += stride) {
+    let d = load_x(base + k) - center;
+    squares += d * d;
+  }
+//#endif
+  return vec3<f32>(count, center, squares);
 }
 
 fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
@@ -63,7 +85,14 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 //#else
   for (var k = first; k < params.length; k += stride) {
-    store_y(base + k, normal(load_x(base + k), k, center, factor));
+    var v = (load_x(base + k) - center) * factor;
+//#if SCALE
+    v *= load_scale(k);
+//#endif
+//#if BIAS
+    v += load_bias(k);
+//#endif
+    store_y(base + k, v);
   }
 //#endif
   if (first == 0u) {
@@ -76,51 +105,29 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 }
 
-//#if ALONE
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let row = global_index(gid, nwg, WG);
-  if (row >= params.rows) { return; }
-  let base = row * params.length;
-  let n = f32(params.length);
-//#if RMS
-  let center = 0.0;
-//#else
-  let center = sum_of(base, 0u, 1u, 0.0, false) / n;
-//#endif
-  let spread = sum_of(base, 0u, 1u, center, true) / n;
-  write_row(row, 0u, 1u, center, 1.0 / sqrt(spread + params.epsilon));
-}
-//#else
-// The sum over all invocations, for each of them.
-fn total(lane: u32, share: f32) -> f32 {
-  parts[lane] = share;
-  workgroupBarrier();
-  for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] += parts[lane + step]; }
-    workgroupBarrier();
-  }
-  let sum = parts[0];
-  workgroupBarrier();
-  return sum;
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
+  @builtin(local_invocation_index) place: u32,
 ) {
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
-  let base = row * params.length;
-  let n = f32(params.length);
-//#if RMS
-  let center = 0.0;
+  let first_row = workgroup_index(wid, nwg) * (WG / LANES);
+  if (first_row >= params.rows) { return; }
+  let row = first_row + place / LANES;
+  let lane = place % LANES;
+  let base = min(row, params.rows - 1u) * params.length;
+//#if SHARED
+  parts[place] = fold(base, lane, LANES);
+  workgroupBarrier();
+  for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
+    let step = LANES >> level;
+    if (lane < step) { parts[place] = join(parts[place], parts[place + step]); }
+    workgroupBarrier();
+  }
+  let total = parts[place - lane];
 //#else
-  let center = total(lane, sum_of(base, lane, WG, 0.0, false)) / n;
+  let total = fold(base, lane, LANES);
 //#endif
-  let spread = total(lane, sum_of(base, lane, WG, center, true)) / n;
-  write_row(row, lane, WG, center, 1.0 / sqrt(spread + params.epsilon));
+  let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
+  if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }
-//#endif

@@ -1,13 +1,14 @@
 // y = exp(x - m) / sum(exp(x - m)), m = max(x), over `length` elements that lie `inner` apart. LOG: x - m - log(sum).
 //
-// A row is folded into (max, sum) online, then read once more. One workgroup of WG invocations a row; ALONE: one
-// invocation a row, for short rows and where neighbouring rows lie side by side. VEC: rows are whole vec4s, inner = 1.
-// Rows with NaN or +inf, or of -inf alone, are all NaN. MASKED: such rows of -inf alone are 0 instead.
+// A row is folded into (max, sum) online, then read once more. LANES invocations share a row, WG / LANES rows a
+// workgroup; one invocation a row where rows are short or neighbouring rows lie side by side. VEC: rows are whole vec4s,
+// inner = 1. Rows with NaN or +inf, or of -inf alone, are all NaN. MASKED: such rows of -inf alone are 0 instead.
 // Online normaliser: Milakov and Gimelshein, 2018.
 //#tensors x -> y
-//#variants LOG=0 | LOG=1 | ALONE=1 | ALONE=1,VEC=1,LOG=1 x=float16 y=float16 | VEC=1,WG=256 x=bfloat16 y=bfloat16
-//#variants MASKED=1
+//#variants LANES=64 | LOG=1,LANES=16 | LANES=1 | LANES=1,VEC=1,LOG=1 x=float16 y=float16
+//#variants MASKED=1 | VEC=1,WG=256,LANES=256 x=bfloat16 y=bfloat16
 const WG: u32 = 64u;
+const LANES: u32 = 64u;
 
 struct Params {
   rows: u32,
@@ -15,23 +16,32 @@ struct Params {
   inner: u32,
 }
 
-//#if !ALONE
+//#if SHARED
 var<workgroup> parts: array<vec2<f32>, WG>;
 //#endif
+
+// (max, sum) of four elements joined to `total`.
+fn join(total: vec2<f32>, v: vec4<f32>) -> vec2<f32> {
+  let top = nan_max(nan_max(nan_max(v[0], v[1]), nan_max(v[2], v[3])), total.x);
+  let sum = (exp_below(v[0], top) + exp_below(v[1], top)) + (exp_below(v[2], top) + exp_below(v[3], top));
+  return vec2<f32>(top, total.y * exp_below(total.x, top) + sum);
+}
 
 // The share of one invocation, from element `first` on in steps of `stride`, as sum * exp(max).
 fn fold(base: u32, first: u32, stride: u32) -> vec2<f32> {
   var total = vec2<f32>(f32_bits(0xff800000u, params.length), 0.0);
 //#if VEC
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
-    let v = load4_x((base + k) >> 2u);
-    let top = nan_max(nan_max(nan_max(v[0], v[1]), nan_max(v[2], v[3])), total.x);
-    total.y = total.y * exp_below(total.x, top)
-      + ((exp_below(v[0], top) + exp_below(v[1], top)) + (exp_below(v[2], top) + exp_below(v[3], top)));
-    total.x = top;
+    total = join(total, load4_x((base + k) >> 2u));
   }
 //#else
-  for (var k = first; k < params.length; k += stride) {
+  var k = first;
+  for (; k + 3u * stride < params.length; k += 4u * stride) {
+    let at = base + k * params.inner;
+    let next = stride * params.inner;
+    total = join(total, vec4<f32>(load_x(at), load_x(at + next), load_x(at + 2u * next), load_x(at + 3u * next)));
+  }
+  for (; k < params.length; k += stride) {
     total = lse_combine(total, vec2<f32>(load_x(base + k * params.inner), 1.0));
   }
 //#endif
@@ -82,30 +92,28 @@ fn start(row: u32) -> u32 {
   return outer * params.length * params.inner + (row - outer * params.inner);
 }
 
-//#if ALONE
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let row = global_index(gid, nwg, WG);
-  if (row >= params.rows) { return; }
-  let base = start(row);
-  finish_row(base, 0u, 1u, fold(base, 0u, 1u));
-}
-//#else
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
+  @builtin(local_invocation_index) place: u32,
 ) {
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
-  let base = start(row);
-  parts[lane] = fold(base, lane, WG);
+  let first_row = workgroup_index(wid, nwg) * (WG / LANES);
+  if (first_row >= params.rows) { return; }
+  let row = first_row + place / LANES;
+  let lane = place % LANES;
+  let base = start(min(row, params.rows - 1u));
+//#if SHARED
+  parts[place] = fold(base, lane, LANES);
   workgroupBarrier();
-  for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = lse_combine(parts[lane], parts[lane + step]); }
+  for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
+    let step = LANES >> level;
+    if (lane < step) { parts[place] = lse_combine(parts[place], parts[place + step]); }
     workgroupBarrier();
   }
-  finish_row(base, lane, WG, parts[0]);
-}
+  let total = parts[place - lane];
+//#else
+  let total = fold(base, lane, LANES);
 //#endif
+  if (row < params.rows) { finish_row(base, lane, LANES, total); }
+}

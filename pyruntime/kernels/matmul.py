@@ -4,7 +4,7 @@
     few rows   m <= 8 (or n = 1): every element of b is read once, k is split within a workgroup
     tiled S    32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup: small and narrow products
     tiled M    64 x 64, 8 x 4 an invocation
-    tiled L    128 x 128, 8 x 8 an invocation, the inner loop written out: where 200 tiles or more keep the GPU busy
+    tiled L    128 x 128, 8 x 8 an invocation: where 200 tiles or more keep the GPU busy
 
 Where tiles are few, M and S also deal k out over workgroups; a second dispatch adds the partial sums. The rule was
 fitted to measurements of 17 configurations on many shapes; it is within 3% of the best of them on average.
@@ -241,7 +241,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
         "VEC_Y": vec_y and not p.trans_b,
         "SWAPPED": swapped,
     }
-    cols, shares = 8, 32
+    cols, shares = _shares(p)
     kernel = template(
         "matmul_few_rows",
         {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype},
@@ -257,6 +257,13 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     )
     kernel = replace(kernel, name=_name("matmul_few_rows", p))
     return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
+
+
+def _shares(p: Product) -> tuple[int, int]:
+    """Columns, or quads of columns, of a workgroup of `few_rows`, and shares of k: more of them the longer k is."""
+    if p.trans_b:
+        return (8, 32) if p.k < 2048 else (4, 64)
+    return (4, 64) if p.k < 2048 else (2, 128)
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
@@ -308,7 +315,7 @@ def _tiled(
         "SPLIT": split,
         "SLICED": tiling.slices > 1,
         "K_MAJOR": p.trans_a or tiling.tile > 32,
-        "UNROLL": tiling.tile > 64,
+        "UNROLL": not target.is_software,
         "ZERO_A": a_zero is not None,
         "ZERO_B": b_zero is not None,
     }

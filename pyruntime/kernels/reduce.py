@@ -26,7 +26,7 @@ BLOCK = 64
 SHORT = 32
 """Folds of at most this many elements take one invocation."""
 
-FILL = 16384
+FILL = 1 << 17
 """Invocations that keep a large device busy."""
 
 
@@ -86,7 +86,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a fold runs: `lanes` invocations (1: no workgroup memory) for each of `segments` parts of an output."""
+    """How a fold runs: `lanes` invocations, a power of two, for each of `segments` parts of an output."""
 
     lanes: int
     segments: int
@@ -101,12 +101,15 @@ def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes:
     """
     if count <= SHORT:
         return Strategy(1, 1)
+    if target.is_software:
+        return Strategy(1, max(1, min(WORKGROUP // outputs, count // 4096)) if two_passes else 1)
     if not adjacent and outputs >= WORKGROUP:
-        most = min(FILL // outputs, count // (4 * SHORT)) if two_passes else 1
+        most = min(FILL // outputs, count // (2 * SHORT)) if two_passes else 1
         return Strategy(1, max(1, most))
-    most = min(FILL // (4 * WORKGROUP * outputs), count // 8192) if two_passes else 1
     wide = min(4 * WORKGROUP, target.limits.invocations, target.limits.workgroup_x)
-    return Strategy(wide if count >= 4 * wide else WORKGROUP, max(1, most))
+    lanes = min(wide, 1 << ((count // (8 if outputs >= 1024 else 4)).bit_length() - 1))
+    most = min(FILL // (lanes * outputs), count // 8192) if two_passes else 1
+    return Strategy(lanes, max(1, most))
 
 
 def reduction(
@@ -133,9 +136,10 @@ def reduction(
     if plan.segments == 1:
         return (_dispatch(target, fold, y, x, view, plan),)
     assert fold.state is not None
-    middle = scratch(passes, fold.state, outputs, plan.segments)
-    rest = _View((outputs,), (plan.segments,), (plan.segments,), (1,), count)
-    last = choose(outputs, plan.segments, True, target, False)
+    # Neighbouring invocations make neighbouring outputs, so that strided folds read side by side.
+    middle = scratch(passes, fold.state, plan.segments, outputs)
+    rest = _View((outputs,), (1,), (plan.segments,), (outputs,), count)
+    last = choose(outputs, plan.segments, outputs == 1, target, False)
     return (
         _dispatch(target, fold.partial(), middle, x, view, plan),
         _dispatch(target, fold.rest(), y, middle, rest, last),
@@ -182,7 +186,7 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
     )
     fields: Fields = (
         ("size", "u32"),
-        ("segments", "u32"),
+        ("outputs", "u32"),
         ("segment", "u32"),
         ("count", "u32"),
         ("total", "u32"),
@@ -191,7 +195,7 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
     )
     values = {
         "size": size,
-        "segments": plan.segments,
+        "outputs": view.outputs,
         "segment": segment,
         "count": view.count,
         "total": view.total or view.count,
@@ -210,7 +214,8 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
     name = f"{fold.name}_{'rows' if plan.lanes > 1 else 'each'}{plan.lanes}_r{len(view.outer)}{len(view.inner)}"
     kernel = Kernel(name, body, bindings({"x": x.type.dtype}, {"y": y.type.dtype}))
     per = 1 if plan.lanes > 1 or lanes(y.type.dtype) == 1 else group(y.type.dtype)
-    grid = target.fold(max(1, size)) if plan.lanes > 1 else target.grid(-(-size // per))
+    together = max(1, WORKGROUP // plan.lanes)
+    grid = target.fold(max(1, -(-size // together))) if plan.lanes > 1 else target.grid(-(-size // per))
     return Dispatch(kernel, (x, y), grid, pack(fields, values), flops=x.type.size)
 
 
@@ -225,21 +230,30 @@ def _where(outer_rank: int, inner_rank: int, vector: bool) -> str:
 
 
 def _fold_scalars(acc: str) -> str:
+    """Blocks of four loads at a time, so that they are on their way together."""
+    loads = "\n".join(f"      let x{c} = load_x(base + place(k + {c}u * lanes));" for c in range(4))
+    joins = "\n".join(f"      part = combine(part, prepare(x{c}, k + {c}u * lanes));" for c in range(4))
     return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
-  let o = i / params.segments;
-  let s = i - o * params.segments;
+  let s = i / params.outputs;
+  let o = i - s * params.outputs;
   let base = start(o);
   let last = min((s + 1u) * params.segment, params.count);
   var total = initial();
   var k = s * params.segment + lane;
-  while (k < last) {{
+  while (k + 3u * lanes < last) {{
     var part = initial();
-    for (var n = 0u; n < {BLOCK}u; n++) {{
-      if (k >= last) {{ break; }}
-      part = combine(part, prepare(load_x(base + place(k)), k));
-      k += lanes;
+    for (var n = 0u; n < {BLOCK // 4}u; n++) {{
+      if (k + 3u * lanes >= last) {{ break; }}
+{loads}
+{joins}
+      k += 4u * lanes;
     }}
     total = combine(total, part);
+  }}
+  for (var n = 0u; n < 3u; n++) {{
+    if (k >= last) {{ break; }}
+    total = combine(total, prepare(load_x(base + place(k)), k));
+    k += lanes;
   }}
   return total;
 }}"""
@@ -248,8 +262,8 @@ def _fold_scalars(acc: str) -> str:
 def _fold_vectors(acc: str) -> str:
     four = "\n".join(f"      part = combine(part, prepare(v[{c}], k + {c}u));" for c in range(4))
     return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
-  let o = i / params.segments;
-  let s = i - o * params.segments;
+  let s = i / params.outputs;
+  let o = i - s * params.outputs;
   let base = start(o);
   let last = min((s + 1u) * params.segment, params.count);
   var total = initial();
@@ -281,12 +295,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 }}"""
 
 
-def _workgroup_main(acc: str, wide: int) -> str:
-    """One workgroup an output: every lane folds its share, the shares are folded in a tree."""
+def _workgroup_main(acc: str, lanes: int) -> str:
+    """`lanes` invocations an output: every one folds its share, the shares are folded in a tree."""
+    wide = max(WORKGROUP, lanes)
     levels = []
-    step = wide // 2
+    step = lanes // 2
     while step:
-        levels.append(f"  if (lane < {step}u) {{ parts[lane] = combine(parts[lane], parts[lane + {step}u]); }}")
+        levels.append(f"  if (lane < {step}u) {{ parts[place] = combine(parts[place], parts[place + {step}u]); }}")
         levels.append("  workgroupBarrier();")
         step //= 2
     return "\n".join(
@@ -297,14 +312,16 @@ def _workgroup_main(acc: str, wide: int) -> str:
             "fn main(",
             "  @builtin(workgroup_id) wid: vec3<u32>,",
             "  @builtin(num_workgroups) nwg: vec3<u32>,",
-            "  @builtin(local_invocation_index) lane: u32,",
+            "  @builtin(local_invocation_index) place: u32,",
             ") {",
-            "  let i = workgroup_index(wid, nwg);",
-            "  if (i >= params.size) { return; }",
-            f"  parts[lane] = fold(i, lane, {wide}u);",
+            f"  let first = workgroup_index(wid, nwg) * {wide // lanes}u;",
+            "  if (first >= params.size) { return; }",
+            f"  let i = first + place / {lanes}u;",
+            f"  let lane = place % {lanes}u;",
+            f"  parts[place] = fold(min(i, params.size - 1u), lane, {lanes}u);",
             "  workgroupBarrier();",
             *levels,
-            "  if (lane == 0u) { store_y(i, finish(parts[0], params.total)); }",
+            "  if (lane == 0u && i < params.size) { store_y(i, finish(parts[place], params.total)); }",
             "}",
         )
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
@@ -35,25 +35,30 @@ class Rows:
         return self.inner == 1 and self.length % 4 == 0
 
     def lanes(self, target: Target) -> int:
-        """Invocations a row: 1 for short rows, for neighbours that lie side by side, and where barriers are dear."""
+        """Invocations a row, a power of two: 1 for short rows, neighbours side by side, and where barriers are dear.
+
+        Many rows get one for eight elements or more, few rows all they can use.
+        """
         if self.length <= ALONE or target.is_software or (self.inner >= ALONE and self.count >= 1024):
             return 1
-        wide = min(256, target.limits.invocations, target.limits.workgroup_x)
-        return wide if self.length >= 4 * wide else 64
+        most = min(256 if self.count >= 256 else 1024, target.limits.invocations, target.limits.workgroup_x)
+        share = self.length // (8 if self.count >= 1024 else 4)
+        return min(1 << (share.bit_length() - 1), 1 << (most.bit_length() - 1))
+
+    def workgroup(self, target: Target) -> int:
+        """Invocations of a workgroup."""
+        return max(WORKGROUP, self.lanes(target))
 
     def grid(self, target: Target) -> tuple[int, int, int]:
         """Workgroups that cover all rows."""
-        return target.grid(self.count) if self.lanes(target) == 1 else target.fold(max(1, self.count))
+        together = self.workgroup(target) // self.lanes(target)
+        return target.fold(max(1, -(-self.count // together)))
 
-    def defines(self, target: Target, vector: bool = True) -> dict[str, int]:
-        """WG, ALONE and VEC of the row templates."""
+    def defines(self, target: Target) -> dict[str, int]:
+        """WG, LANES, SHARED and VEC of the row templates."""
         lanes = self.lanes(target)
-        defines = {"WG": max(64, lanes)}
-        if lanes == 1:
-            defines["ALONE"] = 1
-        if vector and self.vector:
-            defines["VEC"] = 1
-        return defines
+        flags = {"SHARED": lanes > 1, "VEC": self.vector}
+        return {"WG": self.workgroup(target), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
 
 
 def rows_of(shape: Sequence[int], axis: int, flatten: bool = False) -> Rows:

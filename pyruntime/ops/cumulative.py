@@ -29,8 +29,7 @@ class _Cumulative(Op):
     def infer(self, x: TensorType, axis: TensorType) -> tuple[TensorType, ...]:
         if axis.size != 1:
             self.fail("one axis", axis)
-        if axis.is_known:
-            self.axis_of(axis.ints()[0], x.rank)
+        self.axis_of(axis.ints()[0], x.rank)
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, x: Array, axis: Array) -> tuple[Array, ...]:
@@ -50,7 +49,7 @@ class _Cumulative(Op):
         if x.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
         rows = rows_of(x.shape, self.axis_of(axis.ints()[0], x.rank))
-        lanes = rows.lanes(target)
+        lanes = 1 if rows.lanes(target) == 1 else rows.workgroup(target)
         flags = {
             "ALONE": lanes == 1,
             "PRODUCT": self.product,
@@ -58,10 +57,11 @@ class _Cumulative(Op):
             "REVERSE": self.reverse,
             "WIDE": x.dtype.is_wide,
         }
-        kernel = template("scan_rows", x.dtype, WG=max(64, lanes), **{k: 1 for k, v in flags.items() if v})
+        kernel = template("scan_rows", x.dtype, WG=rows.workgroup(target), **{k: 1 for k, v in flags.items() if v})
         run = -(-rows.length // lanes)
         params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner), run=run)
-        return (Dispatch(kernel, (inp(0, x), out(0, x)), rows.grid(target), params, flops=2 * x.size),)
+        grid = rows.grid(target) if lanes == 1 else target.fold(max(1, rows.count))
+        return (Dispatch(kernel, (inp(0, x), out(0, x)), grid, params, flops=2 * x.size),)
 
 
 @op("CumSum", opsets=range(11, LATEST + 1))

@@ -148,10 +148,11 @@ def test_reduction__every_opset__attributes_as_in_schema(name: str) -> None:
     [
         (1, 8, True, Strategy(1, 1)),
         (4096, 768, True, Strategy(64, 1)),
+        (32768, 128, True, Strategy(16, 1)),
         (128, 4096, True, Strategy(256, 1)),
-        (1, 1 << 20, True, Strategy(256, 64)),
-        (1 << 16, 512, False, Strategy(1, 1)),
-        (1024, 4096, False, Strategy(1, 16)),
+        (1, 1 << 20, True, Strategy(256, 128)),
+        (1 << 16, 512, False, Strategy(1, 2)),
+        (1024, 4096, False, Strategy(1, 64)),
     ],
 )
 def test_choose__shape__strategy(outputs: int, count: int, adjacent: bool, expected: Strategy) -> None:

@@ -123,10 +123,18 @@ def test_cumsum__empty_axis__empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "lanes"), [(Rows(4, 10, 1), 1), (Rows(4, 100, 1), 64), (Rows(4, 4096, 1), 256), (Rows(8, 100, 256), 1)]
+    ("rows", "lanes"),
+    [
+        (Rows(4, 10, 1), 1),
+        (Rows(4, 100, 1), 16),
+        (Rows(4, 4096, 1), 256),
+        (Rows(8, 100, 256), 1),
+        (Rows(4096, 128, 1), 16),
+    ],
 )
 def test_rows__shape__lanes(rows: Rows, lanes: int) -> None:
     assert rows.lanes(Target()) == lanes
+    assert rows.lanes(Target(vendor="google")) == 1
 
 
 def test_rows_of__flatten__everything_from_axis() -> None:
