@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.ir.encoding import decode, encode
@@ -103,23 +103,30 @@ async ({buffers, steps, reads}) => {
 
 
 class Gpu:
-    """One Chromium page with WebGPU; use `run` to execute what an operator lowered to."""
+    """One Chromium page with WebGPU; use `run` to execute what an operator lowered to.
 
-    def __init__(self) -> None:
+    Args:
+        browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
+    """
+
+    def __init__(self, browser: Browser | None = None) -> None:
         handler = functools.partial(_Empty)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self._playwright = sync_playwright().start()
-        path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
-        self._browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
-        self._page: Page = self._browser.new_page()
+        self._playwright: Playwright | None = None
+        if browser is None:
+            self._playwright = sync_playwright().start()
+            path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
+            browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
+        self._page: Page = browser.new_page()
         self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
         self.target = Target(Limits(storage_buffers=10))
 
     def close(self) -> None:
-        """End Chromium and the server."""
-        self._browser.close()
-        self._playwright.stop()
+        """End the page, the server, and Chromium where it is this object's own."""
+        self._page.close()
+        if self._playwright is not None:
+            self._playwright.stop()
         self._server.shutdown()
 
     def run(
