@@ -140,10 +140,11 @@ def select(product: Product, limits: Limits) -> Tiling:
         slices = 4 if k >= 256 else 2 if k >= 128 else 1
         while slices > 1 and (_workgroup_bytes(slices) > limits.workgroup_bytes or tiles * slices > 2048):
             slices //= 2
+        # Narrow products are split sooner, the others where a slice would take 16 steps or more.
+        room, least = (256, 8) if narrow else (128, 16)
         splits = 1
-        if narrow:
-            while splits < 8 and tiles * splits * 2 <= 256 and k // (TILE_K * slices * splits * 2) >= 4:
-                splits *= 2
+        while splits < 8 and tiles * splits * 2 <= room and k // (TILE_K * slices * splits) >= least:
+            splits *= 2
         return replace(SMALL, slices=slices, splits=splits)
     splits = 8
     while splits > 1 and (MEDIUM.tiles(product) * splits > 600 or k // splits < 96):

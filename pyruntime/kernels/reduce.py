@@ -139,7 +139,7 @@ def reduction(
     # Neighbouring invocations make neighbouring outputs, so that strided folds read side by side.
     middle = scratch(passes, fold.state, plan.segments, outputs)
     rest = _View((outputs,), (1,), (plan.segments,), (outputs,), count)
-    last = choose(outputs, plan.segments, outputs == 1, target, False)
+    last = choose(outputs, plan.segments, True, target, False)
     return (
         _dispatch(target, fold.partial(), middle, x, view, plan),
         _dispatch(target, fold.rest(), y, middle, rest, last),

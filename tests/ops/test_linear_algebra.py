@@ -169,6 +169,8 @@ def test_product_of__shapes__merged(a: tuple[int, ...], b: tuple[int, ...], expe
         (Product(64, 768, 768), replace(SMALL, slices=4)),
         (Product(128, 3072, 768), replace(MEDIUM, splits=4)),
         (Product(16, 768, 768), replace(SMALL, slices=4, splits=2)),
+        (Product(196, 256, 1024), replace(SMALL, slices=4, splits=2)),
+        (Product(49, 512, 2048), replace(SMALL, slices=4, splits=4)),
         (Product(10, 10, 10), SMALL),
         (Product(128, 128, 64, (96,)), replace(MEDIUM, splits=1)),
     ],
