@@ -114,9 +114,10 @@ def test_few_rows__every_layout__as_numpy(gpu: Gpu, trans: tuple[bool, bool], sh
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize("shapes", [((3, 17), (17, 5)), ((2, 9, 8), (2, 8, 4))])
-def test_matmul__types__as_host(gpu: Gpu, dtype: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    _same(gpu, MatMul(), [_array(dtype, *s) for s in shapes])
+def test_matmul__types__as_host(gpu: Gpu, dtype: str) -> None:
+    odd = dtype in ("float16", "uint32")
+    for shapes in (((3, 17), (17, 5)), ((9, 17), (17, 5))) if odd else (((2, 9, 8), (2, 8, 4)),):
+        _same(gpu, MatMul(), [_array(dtype, *s) for s in shapes])
 
 
 @pytest.mark.parametrize(
@@ -146,9 +147,12 @@ def test_matmul__nan_and_infinity__as_host(gpu: Gpu) -> None:
     np.testing.assert_allclose(device, host, 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("c", [(), (12,), (12, 1), (10,)])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int64"])
-def test_gemm__bias__as_host(gpu: Gpu, c: tuple[int, ...], dtype: str) -> None:
+BIASES = [("float32", ()), ("float32", (12,)), ("float32", (12, 1)), ("float32", (10,)), ("float16", (12,))]
+BIASES += [("int32", (12, 1)), ("int64", (12,)), ("int64", ())]
+
+
+@pytest.mark.parametrize(("dtype", "c"), BIASES)
+def test_gemm__bias__as_host(gpu: Gpu, dtype: str, c: tuple[int, ...]) -> None:
     n = 10 if 10 in c else 12
     op = Gemm(transB=1) if dtype.startswith("int") else Gemm(transB=1, alpha=0.5, beta=2.0)
     _same(gpu, op, [_array(dtype, 12, 20), _array(dtype, n, 20), np.asarray(_array(dtype, *c))])
@@ -162,15 +166,14 @@ def test_gemm__split_and_few_rows__bias_added_once(gpu: Gpu) -> None:
         _same(gpu, Gemm(transA=1, alpha=2.0), [a, b])
 
 
-@pytest.mark.parametrize("signed", ["int8", "uint8"])
-def test_matmul_integer__zero_points__as_host(gpu: Gpu, signed: str) -> None:
-    a, b = _array("uint8", 3, 9, 20), _array(signed, 20, 7)
-    rows, cols = _array("uint8", 3, 9, 1), _array(signed, 7)
+def test_matmul_integer__zero_points__as_host(gpu: Gpu) -> None:
+    a, b = _array("uint8", 3, 9, 20), _array("int8", 20, 7)
+    rows, cols = _array("uint8", 3, 9, 1), _array("int8", 7)
     for zeros in ([], [np.array(3, np.uint8)], [np.array([3], np.uint8), cols], [rows, cols], [None, cols]):
         _same(gpu, MatMulInteger(), [a, b, *zeros])
     _same(gpu, MatMulInteger(), [a[0], b, np.arange(9, dtype=np.uint8), cols])
     _same(gpu, MatMulInteger(), [a[0, :2], b, np.arange(2, dtype=np.uint8), cols])
-    _same(gpu, MatMulInteger(), [a, np.stack([b, b + 1, b]), rows, _array(signed, 3, 1, 7)])
+    _same(gpu, MatMulInteger(), [a, np.stack([b, b + 1, b]), rows, _array("int8", 3, 1, 7)])
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
