@@ -38,6 +38,12 @@ def test_recurrent__one_loop__as_host(gpu: Gpu, case: str) -> None:
     _same(gpu, case)
 
 
+@pytest.mark.parametrize("case", ["rnn-all", "rnn-reverse", "gru-late"])
+def test_recurrent__one_unit__has_both_biases(gpu: Gpu, case: str) -> None:
+    _same(gpu, case, units=1, time=1)
+    _same(gpu, case, units=1)
+
+
 @pytest.mark.parametrize("case", ["lstm-all", "gru-all", "gru-late", "rnn-reverse"])
 def test_recurrent__step_by_step__as_host(gpu: Gpu, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "LOOPED", 0)

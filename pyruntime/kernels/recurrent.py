@@ -123,15 +123,16 @@ def _bias(layer: Layer, m: int) -> Epilogue | None:
         return None
     late = layer.kind == "GRU" and not layer.reset_first
     helper = f"""fn bias_of(d: u32, col: u32) -> f32 {{
-  let at = d * 2u * params.n + col;
-  {"if (col >= params.n / 3u * 2u) { return load_bias(at); }" if late else ""}
-  return load_bias(at) + load_bias(at + params.n);
+  let at = d * 2u * params.bias_gates + col;
+  {"if (col >= params.bias_gates / 3u * 2u) { return load_bias(at); }" if late else ""}
+  return load_bias(at) + load_bias(at + params.bias_gates);
 }}
 """
     code = """let d = row / params.bias_rows;
   return value + vec4<T>(bias_of(d, col), bias_of(d, col + 1u), bias_of(d, col + 2u), bias_of(d, col + 3u));"""
     name = "late_bias" if late else "biases"
-    return Epilogue(name, code, {"bias": layer.bias}, (("bias_rows", "u32"),), {"bias_rows": m}, helper)
+    fields = (("bias_rows", "u32"), ("bias_gates", "u32"))
+    return Epilogue(name, code, {"bias": layer.bias}, fields, {"bias_rows": m, "bias_gates": layer.rows}, helper)
 
 
 def _initial(target: Target, name: str, state: Operand, given: Operand | None, layer: Layer) -> Dispatch:

@@ -33,7 +33,7 @@ class Unique(Op):
         rows = ranks(rows).reshape(rows.shape[0], rows.size // max(rows.shape[0], 1))
         first, inverse, counts = unique_rows(rows)
         if not self.sorted:
-            order = np.argsort(first)
+            order = np.argsort(first).astype(np.int64)
             place = np.empty_like(order)
             place[order] = np.arange(order.size)
             first, inverse, counts = first[order], place[inverse], counts[order]
