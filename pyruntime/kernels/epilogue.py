@@ -5,7 +5,8 @@ Kernels that can take an epilogue declare
     fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> { return value; }
 
 and pass every result through it: `value` holds the results of row `row`, counted over all batches, in columns `col` to
-`col + 3`; `col` is a multiple of four where columns are; lanes past the last column are dropped. `attach` gives that function another body and binds what it reads.
+`col + 3`; `col` is a multiple of four where the number of columns is; lanes past the last column are dropped. `attach`
+gives that function another body and binds what it reads.
 """
 
 from __future__ import annotations
