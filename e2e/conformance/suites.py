@@ -13,7 +13,7 @@ from e2e.conformance import runner
 from e2e.conformance.cases import MODEL_SETS, Case, light_cases, model_cases, node_cases, plain_tensor_tests
 from e2e.conformance.known import known_failures, verdict
 
-__all__ = ["SUITES", "Results", "Suite", "run_in_browser", "run_natively"]
+__all__ = ["SUITES", "Results", "Suite", "install", "run_in_browser", "run_natively"]
 
 BATCH_CASES, BATCH_BYTES = 60, 8 << 20
 
@@ -129,7 +129,7 @@ def run_in_browser(
     Args:
         python: runs Python source there (the fixture `python_in_browser`).
     """
-    _install(python)
+    install(python)
     results = Results(suite)
     began = time.perf_counter()
     for cases in _batches((c for c in suite.cases() if only(c)), batch):
@@ -145,7 +145,7 @@ def run_in_browser(
     return results
 
 
-def _install(python: Callable[..., Any]) -> None:
+def install(python: Callable[..., Any]) -> None:
     """Make `runner` importable in the browser as `conformance_runner`."""
     python(
         """

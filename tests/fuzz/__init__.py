@@ -1,1 +1,0 @@
-"""Fuzzing with atheris: `python -m tests.fuzz reader --seconds 60`; `python3 dev.py fuzz` runs every target."""

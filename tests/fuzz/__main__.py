@@ -1,54 +1,45 @@
-"""Fuzz one target: `python -m tests.fuzz TARGET --seconds N [--corpus FOLDER] [--crashes FOLDER]`.
-
-Exits with 0 where nothing was found. What is found is written to the folder of crashes; to see it again:
-`python -m tests.fuzz TARGET FILE`.
-"""
+"""`python -m tests.fuzz --minutes 10 --seed 1`: random samples on NumPy and, in headless Chromium, on the GPU."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
-import tempfile
-from pathlib import Path
+
+from e2e.conformance.__main__ import browser_python
+from e2e.fuzz.browser import checker
+from tests.fuzz.build import Sample
+from tests.fuzz.campaign import campaign
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.oracle import judge, native_complaint
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("target", choices=["reader", "load"])
-    parser.add_argument("again", nargs="?", type=Path, help="a file that was found before")
-    parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--corpus", type=Path, help="kept between runs; default: begins with the seeds each time")
-    parser.add_argument("--crashes", type=Path, default=Path("crashes"))
-    args = parser.parse_args()
+def natively(drawn: list[Sample]) -> str:
+    """What is wrong with the samples on NumPy, or nothing."""
+    return next(filter(None, (native_complaint(judge(sample)) for sample in drawn)), "")
 
-    import atheris
 
-    with atheris.instrument_imports(include=["pyruntime.onnx", "pyruntime.plan", "pyruntime.session", "pyruntime.ops"]):
-        from tests.fuzz.targets import TARGETS, seeds
-
-    target = TARGETS[args.target]
-    if args.again:
-        target(args.again.read_bytes())
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        corpus = args.corpus or Path(scratch)
-        corpus.mkdir(parents=True, exist_ok=True)
-        args.crashes.mkdir(parents=True, exist_ok=True)
-        for data in seeds():
-            (corpus / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
-        flags = [
-            f"-max_total_time={args.seconds}",
-            f"-artifact_prefix={args.crashes}/{args.target}-",
-            "-max_len=8192",
-            "-timeout=10",
-            "-rss_limit_mb=3000",
-            "-print_final_stats=1",
-            "-verbosity=0",
-        ]
-        atheris.Setup([sys.argv[0], *flags, str(corpus)], target)
-        atheris.Fuzz()
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="dev.py fuzz", description="Random operators against onnxruntime.")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="the same number gives the same samples")
+    parser.add_argument("--only", nargs="*", choices=list(FAMILIES), default=list(FAMILIES), help="families")
+    parser.add_argument("--native", action="store_true", help="NumPy alone")
+    parser.add_argument("--browser", action="store_true", help="the GPU alone")
+    args = parser.parse_args(argv)
+    seconds, failed = 60 * args.minutes, False
+    if not args.browser:
+        share = 1.0 if args.native else 0.3
+        checked, failures = campaign(natively, share * seconds, args.seed, args.only)
+        print(f"NumPy: {checked} samples, {len(failures)} failures")
+        failed = bool(failures)
+    if not args.native:
+        share = 1.0 if args.browser else 0.7
+        with browser_python() as python:
+            checked, failures = campaign(checker(python), share * seconds, args.seed, args.only, batch=10, examples=10)
+        print(f"GPU: {checked} samples, {len(failures)} failures")
+        failed |= bool(failures)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

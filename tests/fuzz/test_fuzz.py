@@ -1,54 +1,24 @@
-"""A few thousand mutations that are the same in every run; atheris goes on from there (`python3 dev.py fuzz`).
-
-Shown to fail without `one_of_ours` in InferenceSession: the first hundred mutations let out a KeyError.
-"""
+"""Random samples of every family on NumPy against onnxruntime, the same on every run; more with `dev.py fuzz`."""
 
 from __future__ import annotations
 
-import os
-from random import Random
-
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from pyruntime import errors
-from tests.fuzz.mutate import mutated
-from tests.fuzz.targets import TARGETS, seeds
-from tests.onnx.corpus import node_models
+from tests.fuzz.build import samples
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.oracle import judge, native_complaint
 
-SOAK = int(os.environ.get("PYRUNTIME_SOAK", "1"))
-COUNT = {"reader": 3000 * SOAK, "load": 400 * SOAK}
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_mutations__of_good_models__are_answers_or_exceptions_of_ours(target: str) -> None:
-    random = Random(6 + SOAK)
-    models = [data for data in node_models().values() if len(data) < 3000]
-    changed = 0
-    for number in range(COUNT[target]):
-        data = mutated(random.choice(models), random)
-        if data is None:
-            continue
-        changed += 1
-        try:
-            TARGETS[target](data)
-        except Exception as error:
-            raise AssertionError(f"mutation {number}: {type(error).__name__}: {error}") from error
-    assert changed > 0.9 * COUNT[target]
+EXAMPLES = 60
+"""Samples of a family."""
 
 
-def test_seeds__every_one__is_no_crash_of_a_target() -> None:
-    for data in seeds()[::4]:
-        for target in TARGETS.values():
-            target(data)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_samples__on_numpy__agree_with_onnxruntime(family: str) -> None:
+    @given(samples(FAMILIES[family]))
+    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(sample: st.SearchStrategy) -> None:  # type: ignore[type-arg]
+        assert native_complaint(judge(sample)) == ""  # type: ignore[arg-type]
 
-
-def test_target__of_a_fault_that_is_planted__finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("planted")
-
-    monkeypatch.setattr("tests.fuzz.targets.import_model", broken)
-    with pytest.raises(KeyError, match="planted"):
-        TARGETS["reader"](seeds()[-1])
-    monkeypatch.setattr("pyruntime.session.inference.import_model", broken)
-    with pytest.raises(errors.Fail, match="a bug of pyruntime"):
-        TARGETS["load"](seeds()[-1])
+    check()

@@ -1,0 +1,30 @@
+"""Samples in the browser: a batch of them runs on WebGPU with default providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from e2e.conformance.suites import install
+from tests.fuzz.build import Sample
+from tests.fuzz.oracle import judge
+
+__all__ = ["checker"]
+
+
+def checker(python: Callable[..., Any]) -> Callable[[list[Sample]], str]:
+    """A function that says what is wrong with a batch of samples in the browser, or nothing.
+
+    Args:
+        python: runs Python source there (the fixture `python_in_browser`).
+    """
+    install(python)
+
+    def check(drawn: list[Sample]) -> str:
+        judged = [judge(sample) for sample in drawn]
+        cases = [{**j.case().message(), "name": str(i)} for i, j in enumerate(judged)]
+        outcomes = python("from conformance_runner import check_all\nawait check_all(cases)", cases=cases)
+        wrong = {int(i): outcome["wrong"] for i, outcome in outcomes.items() if outcome["wrong"]}
+        return "\n".join(f"sample {i} (by {judged[i].by}): {text}" for i, text in wrong.items())
+
+    return check
