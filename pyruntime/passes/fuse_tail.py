@@ -37,7 +37,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
         fused = None
         if isinstance(node.op, Elementwise | FusedElementwise) and node.outputs[0] not in graph.static:
             bases = [makers[n] for n in dict.fromkeys(node.inputs) if n in makers and n not in wanted]
-            bases = [b for b in bases if id(b) not in gone and len(readers[b.outputs[0]]) == 1]
+            bases = [b for b in bases if id(b) not in gone and len(readers.get(b.outputs[0], ())) == 1]
             for base in sorted(bases, key=lambda b: -position[id(b)]):
                 fused = _fuse(graph, base, node, target)
                 if fused is not None:

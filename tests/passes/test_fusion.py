@@ -229,3 +229,8 @@ def test_fuse_attention__rank_three__batches_are_heads() -> None:
     nodes = [node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"]), node("MatMul", ["p", "v"], ["y"])]
     graph = graph_of(nodes, {"q": (2, 3, 4), "k": (2, 4, 5), "v": (2, 5, 4)}, ["y"])
     assert apply(fuse_attention.run, graph)
+
+
+def test_fuse_tail__producer_whose_first_output_nobody_reads__stays() -> None:
+    nodes = [node("Split", ["x"], ["unread", "a"], axis=0, num_outputs=2), node("Relu", ["a"], ["y"])]
+    assert not apply(fuse_tail.run, graph_of(nodes, {"x": (2, 3)}, ["y"]))
