@@ -19,8 +19,8 @@ class BrowserPython:
     """Callable: `python_in_browser(source, **variables)` gives the value of the source's last expression.
 
     The source runs as a module of its own with top-level `await`, in one worker that lives as long as the test session:
-    what is imported stays imported. Values are what e2e/harness/codec.py carries, NumPy arrays among them. Python starts
-    from nothing, or from the memory snapshot.
+    what is imported stays imported. Values are what e2e/harness/codec.py carries, NumPy arrays among them. Python
+    starts from nothing, or from the memory snapshot.
     """
 
     def __init__(self, page: Page, guard: Guard, base_url: str, *, snapshot: bool = False) -> None:

@@ -133,7 +133,8 @@ def _attributes() -> Iterator[Case]:
         feeds=_X,
     )
 
-    counts: dict[str, Any] = {"ngram_counts": [0, 1 << 31], "ngram_indexes": [0, 1], "pool_int64s": [2, 3], "mode": "TF"}
+    counts: dict[str, Any] = {"ngram_counts": [0, 1 << 31], "ngram_indexes": [0, 1], "pool_int64s": [2, 3]}
+    counts["mode"] = "TF"
     lengths: dict[str, Any] = {"min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0}
     grams = [node("Cast", ["x"], ["i"], to=6), node("TfIdfVectorizer", ["i"], ["y"], **counts, **lengths)]
     yield Case("attribute: n-grams of two billion", graph_model(grams), "InvalidGraph", "ngram_counts", feeds=_X)
