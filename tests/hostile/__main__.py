@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("target", choices=["reader", "load"])
     parser.add_argument("again", nargs="?", type=Path, help="a file that was found before")
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--corpus", type=Path, help="kept between runs; default: begins with the seeds each time")
+    parser.add_argument("--corpus", type=Path, help="kept between runs; default: the seeds, in one order")
     parser.add_argument("--crashes", type=Path, default=Path("crashes"))
     args = parser.parse_args()
 
@@ -45,6 +45,7 @@ def main() -> None:
             "-rss_limit_mb=3000",
             "-print_final_stats=1",
             "-verbosity=0",
+            *(["-seed=1"] if args.corpus is None else []),
         ]
         atheris.Setup([sys.argv[0], *flags, str(corpus)], target)
         atheris.Fuzz()
