@@ -4,13 +4,14 @@
 
 writes the built site, onnxruntime-web, the pages and the models below OUT. `bench.html` there redirects to the page
 with everything it is asked: `bench.html?models=bert,vit&runs=30&repeats=3&post=1` runs and POSTs JSON to /result.
-Stripped models travel as they are: run `python3 refill.py bench-models` in OUT before serving it. What was POSTed
-becomes a file of bench/results/ with `python bench/report.py --save RESULT.json [--name NAME]`.
+Large files and weights travel packed: run `python3 refill.py .` in OUT before serving it. What was POSTed becomes a
+file of bench/results/ with `python bench/report.py --save RESULT.json [--name NAME]`.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import shutil
 import sys
@@ -24,6 +25,8 @@ from tools.devkit import fetch, pins
 from tools.devkit.site import build_site
 
 REFILL = Path(__file__).parent / "refill.py"
+# What compresses well, in bytes.
+PACKED, SMALLEST = (".wasm", ".js", ".mjs", ".onnx"), 100_000
 REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <script>location.replace('bench/bench.html' + location.search)</script>
@@ -43,6 +46,11 @@ def pack(out: Path, models: list[cases.Case]) -> None:
         shutil.copyfile(case.path, out / "bench-models" / f"{case.name}{case.path.suffix}")
     shutil.copyfile(REFILL, out / "refill.py")
     (out / "bench.html").write_text(REDIRECT)
+    for file in sorted(out.rglob("*")):
+        if file.suffix in PACKED and file.stat().st_size > SMALLEST:
+            packed = file.with_name(f"{file.name}.packed")
+            packed.write_bytes(gzip.compress(file.read_bytes(), 9, mtime=0))
+            file.unlink()
 
 
 def main() -> None:

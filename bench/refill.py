@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Rebuild the models of a packed benchmark: NAME.stripped becomes NAME.onnx, of the original's very size and layout.
+"""Make a packed benchmark whole: NAME.stripped becomes NAME.onnx, of the original's very size and layout.
 
-    python3 bench/refill.py FOLDER [--keep]
+    python3 refill.py FOLDER [--keep]
 
-needs Python 3.11+ and NumPy alone. A stripped model is a gzip file: one line of JSON, `{"size": bytes of the model,
-"holes": [[offset, length, seed, scale], ...]}`, then every byte that is not in a hole. A hole was the raw_data of a
-float32 weight; it is filled with scale · N(0, 1) from `numpy.random.default_rng(seed)`, so every machine gets the same
-bytes.
+needs Python 3.11+ and NumPy alone, and works through all folders below. NAME.packed is a gzip of NAME. A stripped model
+is a gzip file: one line of JSON, `{"size": bytes of the model, "holes": [[offset, length, seed, scale], ...]}`, then
+every byte that is not in a hole. A hole was the raw_data of a float32 weight; it is filled with scale · N(0, 1) from
+`numpy.random.default_rng(seed)`, so every machine gets the same bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -37,17 +38,24 @@ def refill(stripped: Path, model: Path) -> None:
         raise ValueError(f"{stripped} makes {size} bytes, not {header['size']}: the file is damaged")
 
 
+def unpack(packed: Path, file: Path) -> None:
+    """Write `file` from the gzip `packed`."""
+    with gzip.open(packed) as source, file.open("wb") as out:
+        shutil.copyfileobj(source, out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--keep", action="store_true", help="leave the stripped files")
     args = parser.parse_args()
-    for stripped in sorted(args.folder.glob("*.stripped")):
-        model = stripped.with_suffix(".onnx")
-        refill(stripped, model)
-        print(f"{model.name} {model.stat().st_size}", flush=True)
-        if not args.keep:
-            stripped.unlink()
+    for pattern, ending, make in (("*.packed", "", unpack), ("*.stripped", ".onnx", refill)):
+        for short in sorted(args.folder.rglob(pattern)):
+            whole = short.with_suffix(ending)
+            make(short, whole)
+            print(f"{whole.name} {whole.stat().st_size}", flush=True)
+            if not args.keep:
+                short.unlink()
 
 
 if __name__ == "__main__":

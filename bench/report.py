@@ -23,7 +23,8 @@ RESULTS = HERE / "results"
 BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
 
 Json = dict[str, Any]
-TIMES = (("create, ms", "create_ms"), ("first run", "first_ms"), ("median run", "median_ms"), ("95 %", "p95_ms"))
+LOADING = (("create, ms", "create_ms"), ("first run", "first_ms"), ("both", "ready_ms"))
+RUNS = (("median run, ms", "median_ms"), ("95 %", "p95_ms"))
 SIZES = (("GPU peak, MB", "gpu_bytes_peak"), ("WebAssembly", "wasm_bytes"), ("renderer peak", "renderer_peak"))
 COUNTS = (("dispatches", "dispatches"), ("pipelines", "pipelines"))
 
@@ -35,7 +36,9 @@ def line(result: Json) -> str:
         if "error" in engine:
             parts.append(f"{name} failed: {engine['error']}")
         else:
-            parts.append(f"{name} " + " / ".join(f"{engine[key]:.1f}" for _, key in TIMES[:3]))
+            parts.append(
+                f"{name} " + " / ".join(f"{engine[key]:.1f}" for key in ("create_ms", "first_ms", "median_ms"))
+            )
     if check := result["check"]:
         parts.append("same outputs" if check["same"] else f"OUTPUTS DIFFER, by up to {check['max_difference']}")
     return "   ".join(parts)
@@ -112,18 +115,23 @@ def table(measured: Json) -> str:
     parts = [described(measured)]
     if "navigation" in measured:
         parts.append(navigation(measured))
-    parts.append(compared(results, TIMES))
+    parts.append(compared(results, LOADING))
+    parts.append(compared(results, RUNS))
     parts.append(compared(results, SIZES, 1e6))
     parts.append(compared(results, COUNTS))
     if any("python" in r["engines"] for r in results):
         rows = [["inside the worker's Python, ms", "create", "first run", "median run", "95 %"]]
-        rows += [[r["model"], *(digits(r["engines"]["python"][key]) for _, key in TIMES)] for r in results]
+        rows += [
+            [r["model"], *(digits(r["engines"]["python"][key]) for _, key in (*LOADING[:2], *RUNS))] for r in results
+        ]
         parts.append(grid(rows))
     same = [r for r in results if r["check"] and r["check"]["same"]]
     differing = [f"{r['model']} by {r['check']['max_difference']:.2g}" for r in results if r["check"] and r not in same]
     parts.append(
         f"same outputs: {len(same)} of {len(results)}" + (f"; NOT: {', '.join(differing)}" if differing else "")
     )
+    if skipped := measured.get("skipped"):
+        parts.append(f"left out, the time was over: {', '.join(skipped)}")
     for result in failed:
         errors = [f"{name}: {e['error']}" for name, e in result["engines"].items() if "error" in e]
         parts.append(f"{result['model']} failed. {' '.join(errors)}")

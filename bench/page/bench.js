@@ -2,10 +2,11 @@
 /**
  * Both engines on the same models, in turn, each in a frame of its own.
  *
- *   bench.html?models=a,b&runs=30&engines=ours,peer&repeats=1
+ *   bench.html?models=a,b&runs=30&engines=ours,peer&repeats=1&limit=300&budget=500&post=1
  *
  * reads models.json beside it, runs, keeps the result as `globalThis.benchResult` and POSTs it to /result when the
- * address says `post=1`. Times in milliseconds, sizes in bytes.
+ * address says `post=1`. `limit`: seconds that one step may take; `budget`: seconds after which no other model is begun.
+ * Times in milliseconds, sizes in bytes.
  */
 
 /** @typedef {{name: string, url: string, inputs: Record<string, import('./inputs.js').InputSpec>}} Model */
@@ -15,6 +16,7 @@ const runs = Number(parameters.get('runs') ?? 30);
 const repeats = Number(parameters.get('repeats') ?? 1);
 const names = (parameters.get('engines') ?? 'ours,peer').split(',');
 const limitMs = 1000 * Number(parameters.get('limit') ?? 300);
+const budgetMs = 1000 * Number(parameters.get('budget') ?? Infinity);
 const ROUND = 5;
 const WARM_UP = 2;
 const RTOL = 1e-3;
@@ -111,14 +113,17 @@ async function measureOnce(model, order) {
         results[engine] = { error: String(error) };
       }
     }
-    const able = order.filter((engine) => !results[engine].error);
     for (let done = 0; done < runs; done += ROUND) {
-      for (const engine of able) {
-        const times = await limited(frames[engine].bench.run(Math.min(ROUND, runs - done)), `${engine}: run`);
-        results[engine].runs.push(...times);
+      for (const engine of order.filter((name) => !results[name].error)) {
+        try {
+          const times = await limited(frames[engine].bench.run(Math.min(ROUND, runs - done)), `${engine}: run`);
+          results[engine].runs.push(...times);
+        } catch (error) {
+          results[engine] = { error: String(error) };
+        }
       }
     }
-    for (const engine of able) await frames[engine].bench.release();
+    for (const engine of order.filter((name) => !results[name].error)) await frames[engine].bench.release();
   } finally {
     for (const { close } of Object.values(frames)) close();
   }
@@ -130,7 +135,10 @@ function merge(results) {
   const failed = results.find(({ error }) => error);
   if (failed) return failed;
   const merged = { ...results[results.length - 1], runs: results.flatMap((result) => result.runs) };
-  for (const key of ['start_ms', 'create_ms', 'first_ms']) merged[key] = median(results.map((result) => result[key]));
+  for (const result of results) result.ready_ms = result.create_ms + result.first_ms;
+  for (const key of ['start_ms', 'create_ms', 'first_ms', 'ready_ms']) {
+    merged[key] = median(results.map((result) => result[key]));
+  }
   merged.median_ms = median(merged.runs);
   merged.p95_ms = quantile(merged.runs, 0.95);
   return merged;
@@ -158,7 +166,12 @@ async function main() {
   const wanted = parameters.get('models')?.split(',');
   const models = wanted ? every.filter(({ name }) => wanted.includes(name)) : every;
   const results = [];
+  const skipped = [];
   for (const [index, model] of models.entries()) {
+    if (performance.now() > budgetMs) {
+      skipped.push(model.name);
+      continue;
+    }
     const result = await measure(model, index);
     results.push(result);
     const line = names.map((engine) => {
@@ -171,7 +184,7 @@ async function main() {
   const adapter = info && { vendor: info.vendor, architecture: info.architecture, device: info.device,
                             description: info.description };
   return { date: new Date().toISOString(), userAgent: navigator.userAgent, adapter, runs, repeats,
-           cores: navigator.hardwareConcurrency, results };
+           cores: navigator.hardwareConcurrency, results, ...(skipped.length ? { skipped } : {}) };
 }
 
 globalThis.benchResult = main().catch((error) => ({ error: String(error?.stack ?? error) }));

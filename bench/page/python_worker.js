@@ -2,11 +2,11 @@
 /** Runs bench/page/inside.py in the environment that web/worker.js gives to sessions. */
 
 import { snapshot } from './counters.js';
-import { env, pyodideUrls } from '../web/env.js';
+import { places } from '../web/env.js';
 import { startPython } from '../web/runtime.js';
 
 const ready = (async () => {
-  const pyodide = await startPython({ pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl }, () => {});
+  const pyodide = await startPython(places(), () => {});
   const source = await (await fetch(new URL('inside.py', import.meta.url))).text();
   pyodide.FS.writeFile('/home/pyodide/bench_inside.py', source);
   return pyodide.pyimport('bench_inside');
