@@ -92,10 +92,10 @@ def compared(results: Sequence[Json], columns: Sequence[tuple[str, str]], unit: 
 def navigation(measured: Json) -> str:
     """From navigation to the first result, medians."""
     taken = measured["navigation"]
-    rows = [["navigation to first result, ms", "ours", "ort-web", "ratio"]]
+    rows = [["navigation to first result, ms", "ours", "ort-web", "ratio", "ours without snapshot"]]
     for name, key in (("cold cache", "cold_ms"), ("warm cache", "warm_ms")):
-        ours, peer = (statistics.median(taken[engine][key]) for engine in ("ours", "peer"))
-        rows.append([f"{taken['model']}, {name}", digits(ours), digits(peer), digits(peer / ours)])
+        ours, peer, plain = (statistics.median(taken[engine][key]) for engine in ("ours", "peer", "plain"))
+        rows.append([f"{taken['model']}, {name}", digits(ours), digits(peer), digits(peer / ours), digits(plain)])
     return grid(rows)
 
 

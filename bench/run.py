@@ -123,13 +123,15 @@ def context_of(browser: Browser) -> Iterator[BrowserContext]:
 def measure_navigation(browser: Browser, url: str, case: cases.Case, visits: int) -> Json:
     """Milliseconds from navigation to the first result: first visits (empty caches), and third ones (all cached).
 
-    Each round has a browser context of its own for each engine, so that a first visit finds nothing.
+    Each round has a browser context of its own for each engine, so that a first visit finds nothing. "plain" is this
+    project without its memory snapshot.
     """
     query = f"model={quote(f'{url}bench-models/0/{case.path.name}')}&inputs={quote(json.dumps(case.inputs))}"
-    taken: Json = {engine: {"cold_ms": [], "warm_ms": [], "phases": []} for engine in ENGINES}
+    engines = (*ENGINES, "plain")
+    taken: Json = {engine: {"cold_ms": [], "warm_ms": [], "phases": []} for engine in engines}
     outputs: dict[str, list[float]] = {}
     for number in range(visits):
-        for engine in ENGINES[::-1] if number % 2 else ENGINES:
+        for engine in engines[::-1] if number % 2 else engines:
             with context_of(browser) as context:
                 for key in ("cold_ms", None, "warm_ms"):
                     page = context.new_page()
@@ -140,7 +142,7 @@ def measure_navigation(browser: Browser, url: str, case: cases.Case, visits: int
                     if key:
                         taken[engine][key].append(first["ms"])
                 taken[engine]["phases"].append(first["phases"])
-    gap = max(abs(a - b) for a, b in zip(*outputs.values(), strict=True))
+    gap = max(max(values) - min(values) for values in zip(*outputs.values(), strict=True))
     return taken | {"model": case.name, "max_difference": gap}
 
 

@@ -9,8 +9,10 @@ const feeds = Object.entries(makeInputs(JSON.parse(parameters.get('inputs') ?? '
 /** @type {Record<string, number>} */
 const phases = {};
 
-async function ours() {
-  const { InferenceSession, Tensor } = await import(new URL('../web/pyruntime.js', import.meta.url).href);
+/** @param {boolean} snapshot whether Python starts from its memory snapshot */
+async function ours(snapshot) {
+  const { InferenceSession, Tensor, env } = await import(new URL('../web/pyruntime.js', import.meta.url).href);
+  if (!snapshot) env.snapshotUrl = null;
   const onProgress = (/** @type {any} */ { phase, status }) => {
     if (status !== 'progress') phases[`${phase} ${status}`] = performance.now();
   };
@@ -31,7 +33,8 @@ async function peer() {
     [n, new ort.Tensor(/** @type {any} */ (type), data, dims)]))));
 }
 
-globalThis.firstResult = (parameters.get('engine') === 'peer' ? peer() : ours()).then((outputs) => {
+const engine = parameters.get('engine');
+globalThis.firstResult = (engine === 'peer' ? peer() : ours(engine !== 'plain')).then((outputs) => {
   const ms = performance.now();
   const [{ data }] = /** @type {any[]} */ (Object.values(outputs));
   return { ms, phases, output: Array.from(data, Number) };
