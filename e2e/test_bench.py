@@ -1,0 +1,64 @@
+"""The benchmark's page, with this project's two engines: onnxruntime-web is fetched only where the benchmark runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from bench import cases
+from bench.folder import write_pages
+from bench.run import POLICY
+from e2e.harness.browser import guarded_page
+from tools.devkit.server import Server
+
+
+@pytest.fixture(scope="module")
+def bench_url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pages = tmp_path_factory.mktemp("bench")
+    write_pages(pages, [cases.digits()], {"digits": "../models/digits.onnx"})
+    with Server({"/": site, "/bench/": pages}, policy=POLICY) as server:
+        yield server.url
+
+
+def test_bench__digits__measures_every_figure(browser: Browser, bench_url: str) -> None:
+    with guarded_page(browser, bench_url) as (page, _):
+        page.goto(f"{bench_url}bench/bench.html?models=digits&engines=ours,python&runs=7")
+        answer = page.evaluate("globalThis.benchResult")
+    assert "error" not in answer
+    assert answer["adapter"]["vendor"]
+    (result,) = answer["results"]
+    for name, engine in result["engines"].items():
+        assert "error" not in engine, name
+        assert len(engine["runs"]) == 7
+        assert 0 < engine["median_ms"] <= engine["p95_ms"]
+        assert engine["ready_ms"] == engine["create_ms"] + engine["first_ms"]
+        assert 5 <= engine["dispatches"] <= 20
+        assert 0 < engine["pipelines"] <= engine["dispatches"]
+        assert engine["gpu_bytes_peak"] >= engine["planned"]["weights"] + engine["planned"]["peak"]
+        assert engine["wasm_bytes"] > 20e6
+    ledger = result["engines"]["python"]["ledger"]
+    assert ledger["peak"] <= result["engines"]["python"]["gpu_bytes_peak"]
+
+
+def test_bench__budget_is_over__says_what_was_left_out(browser: Browser, bench_url: str) -> None:
+    with guarded_page(browser, bench_url) as (page, _):
+        page.goto(f"{bench_url}bench/bench.html?models=digits&engines=ours&budget=0")
+        answer = page.evaluate("globalThis.benchResult")
+    assert answer["skipped"] == ["digits"]
+    assert answer["results"] == []
+
+
+@pytest.mark.parametrize("engine", ["ours", "plain"])
+def test_first__page_with_one_model__tells_when_the_result_was_there(
+    browser: Browser, bench_url: str, engine: str
+) -> None:
+    query = f"engine={engine}&model={bench_url}models/digits.onnx"
+    query += '&inputs={"image":{"dtype":"float32","shape":[1,1,16,16]}}'
+    with guarded_page(browser, bench_url) as (page, _):
+        page.goto(f"{bench_url}bench/first.html?{query}")
+        first = page.evaluate("globalThis.firstResult")
+    assert first["ms"] > first["phases"]["session"] > 0
+    assert sum(first["output"]) == pytest.approx(1, abs=1e-4)
