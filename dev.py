@@ -42,9 +42,11 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, tsc")
     lint.add_argument("--fix", action="store_true", help="let ruff repair and format first")
 
-    fuzz = subparsers.add_parser("fuzz", help="atheris on the reader and on loading and planning")
+    fuzz = subparsers.add_parser("fuzz", help="atheris on reader and planner; or, --minutes, operators against a peer")
     fuzz.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
     fuzz.add_argument("--fresh", action="store_true", help="begin with the seeds alone, as CI does")
+    fuzz.add_argument("--minutes", type=float, help="random operators and graphs, NumPy and GPU, against onnxruntime")
+    fuzz.add_argument("--seed", type=int, default=0, help="of --minutes: the same number gives the same samples")
 
     soak = subparsers.add_parser("soak", help="the long forms of the reliability tests; prints a table")
     soak.add_argument("--minutes", type=int, default=30, help="about how long (default 30)")
@@ -69,6 +71,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.serve(port=args.port)
             case "bench":
                 return commands.bench(rest)
+            case "fuzz" if args.minutes:
+                return endurance.differential(minutes=args.minutes, seed=args.seed)
             case "fuzz":
                 return endurance.fuzz(seconds=args.seconds, fresh=args.fresh)
             case "soak":

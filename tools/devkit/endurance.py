@@ -33,6 +33,14 @@ def fuzz(*, seconds: int, fresh: bool = False) -> int:
     return max(row.status for row in _fuzz(seconds, fresh))
 
 
+def differential(*, minutes: float, seed: int) -> int:
+    """Random operators and graphs on NumPy and in the browser against onnxruntime, for `minutes` together."""
+    ensure_venv()
+    environment = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
+    build_site(python())
+    return run([python(), "-m", "tests.fuzz", "--minutes", str(minutes), "--seed", str(seed)], env=environment)
+
+
 def soak(*, minutes: int) -> int:
     """Every long form, for about `minutes` together; prints a table."""
     rows = _fuzz(minutes * 60 // 4, fresh=False)
