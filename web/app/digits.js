@@ -1,13 +1,13 @@
 // @ts-check
+import { Pad } from '../draw/pad.js';
+import { SIZE, rasterize } from '../draw/raster.js';
 import { InferenceSession, Tensor } from '../pyruntime.js';
 import { byId, h } from './dom.js';
 import { median } from './format.js';
-import { Pad } from './pad.js';
 import { Prediction } from './prediction.js';
-import { SIZE, rasterize } from './raster.js';
 import { makeSampleButtons, paint } from './samples.js';
 
-/** @typedef {import('./raster.js').Point} Point */
+/** @typedef {import('../draw/raster.js').Point} Point */
 
 const MODELS = new URL('../../models/', import.meta.url);
 const TIMES_KEPT = 31;

@@ -1,6 +1,7 @@
 // @ts-check
-import { byId, h, onThemeChange, sharpContext } from './dom.js';
-import { SIZE } from './raster.js';
+import { onThemeChange, sharpContext } from '../draw/canvas.js';
+import { SIZE } from '../draw/raster.js';
+import { byId, h } from './dom.js';
 
 const ANNOUNCE_AFTER_MS = 500;
 

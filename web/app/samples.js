@@ -1,6 +1,7 @@
 // @ts-check
-import { byId, h, onThemeChange } from './dom.js';
-import { SIZE, fromCounts } from './raster.js';
+import { onThemeChange } from '../draw/canvas.js';
+import { SIZE, fromCounts } from '../draw/raster.js';
+import { byId, h } from './dom.js';
 
 /** @typedef {{index: number, label: number, image: Float32Array}} Sample */
 

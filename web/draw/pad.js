@@ -1,5 +1,5 @@
 // @ts-check
-import { onThemeChange, prefersStillness, sharpContext } from './dom.js';
+import { onThemeChange, prefersStillness, sharpContext } from './canvas.js';
 
 /** @typedef {import('./raster.js').Point} Point */
 

@@ -12,18 +12,20 @@ export const SIZE = 16;
 const PEN_RADIUS = 1.5;
 const MINIMUM_EXTENT = 0.15;
 
-/** Pen strokes -> ink in [0, 1], `SIZE * SIZE` values in row-major order; the drawing is centred and fills the image.
+/** Pen strokes -> ink in [0, 1], `side * side` values in row-major order; the drawing is centred and fills the image.
  *
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
+ * @param {number} [side]
  * @returns {Float32Array}
  */
-export function rasterize(strokes) {
-  const image = new Float32Array(SIZE * SIZE);
-  const segments = toSegments(strokes);
+export function rasterize(strokes, side = SIZE) {
+  const image = new Float32Array(side * side);
+  const radius = (PEN_RADIUS * side) / SIZE;
+  const segments = toSegments(strokes, side - 2 * radius);
   if (!segments.length) return image;
   for (let i = 0; i < image.length; i++) {
-    const px = (i % SIZE) + 0.5 - SIZE / 2;
-    const py = Math.floor(i / SIZE) + 0.5 - SIZE / 2;
+    const px = (i % side) + 0.5 - side / 2;
+    const py = Math.floor(i / side) + 0.5 - side / 2;
     let nearest2 = Infinity;
     for (const [x, y, dx, dy, length2] of segments) {
       const t = Math.min(1, Math.max(0, ((px - x) * dx + (py - y) * dy) / length2));
@@ -31,7 +33,7 @@ export function rasterize(strokes) {
       const ey = py - y - t * dy;
       nearest2 = Math.min(nearest2, ex * ex + ey * ey);
     }
-    image[i] = Math.min(1, Math.max(0, PEN_RADIUS + 0.5 - Math.sqrt(nearest2)));
+    image[i] = Math.min(1, Math.max(0, radius + 0.5 - Math.sqrt(nearest2)));
   }
   return image;
 }
@@ -39,15 +41,16 @@ export function rasterize(strokes) {
 /** The strokes' pieces in pixels from the image's centre: start x, y, direction x, y, squared length.
  *
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
+ * @param {number} extent of the drawing's longer side, in pixels
  * @returns {[number, number, number, number, number][]}
  */
-function toSegments(strokes) {
+function toSegments(strokes, extent) {
   const points = strokes.flat();
   const xs = points.map(([x]) => x);
   const ys = points.map(([, y]) => y);
   const [left, right] = [Math.min(...xs), Math.max(...xs)];
   const [top, bottom] = [Math.min(...ys), Math.max(...ys)];
-  const scale = (SIZE - 2 * PEN_RADIUS) / Math.max(MINIMUM_EXTENT, right - left, bottom - top);
+  const scale = extent / Math.max(MINIMUM_EXTENT, right - left, bottom - top);
   /** @type {[number, number, number, number, number][]} */
   const segments = [];
   for (const stroke of strokes) {

@@ -1,0 +1,28 @@
+// @ts-check
+/** A context of a canvas sized to its place on the screen, in device pixels; drawing units are CSS pixels.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @returns {CanvasRenderingContext2D}
+ */
+export function sharpContext(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+  return context;
+}
+
+/** Whether the visitor asked for less motion. */
+export function prefersStillness() {
+  return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+}
+
+/** @param {() => void} listener called when the visitor's system turns light or dark */
+export function onThemeChange(listener) {
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', listener);
+}
