@@ -11,6 +11,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.ops.base import Unsupported
+from pyruntime.ops.gradient import SumTo
 from tests.harness import check_case, make_op, node_tests, run_op, single_node
 from tests.oracle import node_of
 
@@ -147,3 +148,19 @@ def test_arg__nan_and_infinity__as_host(gpu: Gpu) -> None:
 def test_arg_max__long_row__as_host(gpu: Gpu) -> None:
     x = np.random.default_rng(9).random((2, 50257)).astype(np.float32)
     _same(gpu, "ArgMax", [x], opset=13, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("wide", "narrow"), [((3, 5, 7), (5, 1)), ((3, 5, 7), (3, 1, 7)), ((4, 6), ()), ((2, 1), (1,))]
+)
+def test_sum_to__narrower_shapes__sums_what_broadcasting_repeated(
+    gpu: Gpu, wide: tuple[int, ...], narrow: tuple[int, ...], dtype: type
+) -> None:
+    g: Array = np.random.default_rng(5).normal(size=wide).astype(dtype)
+    like: Array = np.zeros(narrow, dtype)
+    (y,) = run_op(SumTo(), [g, like], gpu)
+    added = tuple(range(len(wide) - len(narrow)))
+    kept = tuple(len(added) + d for d, n in enumerate(narrow) if n == 1)
+    expected = g.astype(np.float64).sum((*added, *kept)).reshape(narrow)
+    np.testing.assert_allclose(y, expected, TOLERANCE[np.dtype(dtype).name], 1e-3 if dtype == np.float16 else 1e-5)

@@ -83,7 +83,12 @@ class GraphBuilder:
             reasons = list(self._unknown.values())
             more = f"; and {len(reasons) - _MAX_LISTED} more" if len(reasons) > _MAX_LISTED else ""
             raise NotImplemented("; ".join(reasons[:_MAX_LISTED]) + more)
-        return frame.target.graph
+        graph = frame.target.graph
+        if any(node.op.op_type == "Gradient" for node in graph.nodes):
+            from pyruntime.onnx.gradient import expand_gradients  # rare, and not worth its import otherwise
+
+            expand_gradients(graph, self._limits.nodes)
+        return graph
 
     def _fill(self, frame: Frame, record: GraphRecord) -> None:
         """Put a graph's values and nodes into the frame's target."""
