@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from e2e.gpu import Gpu
+from pyruntime.kernels import attention, inp, out
+from pyruntime.kernels.attention import AttentionForm, HeadView, Tile
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.ops.linear_attention import RULES, LinearAttention
 from pyruntime.ops.rotary_embedding import RotaryEmbedding
-from tests.harness import check_case, run_op
+from tests.harness import carrier, check_case, run_op, typed
 from tests.ops.test_attention import CASES, normal
 
 RNG = np.random.default_rng(1)
@@ -90,6 +93,57 @@ def test_attention__external_cache__as_host(gpu: Gpu) -> None:
 def test_attention__half__as_host(gpu: Gpu) -> None:
     inputs = [normal(1, 2, 5, 8), normal(1, 2, 9, 8), normal(1, 2, 9, 8), normal(5, 9)]
     _same(gpu, Attention(), [x.astype(np.float16) for x in inputs], 2e-3)
+
+
+LARGE, SMALL = attention.LARGE, attention.SMALL
+TILED = [
+    # batch, heads, queries, keys, components of keys and of values; tile; masked; packed heads; type
+    ((1, 2, 70, 75, 56, 56), LARGE, False, True, "float32"),
+    ((2, 3, 33, 40, 32, 32), replace(LARGE, splits=2), True, False, "float16"),
+    ((1, 2, 47, 70, 64, 64), SMALL, True, True, "float32"),
+    ((1, 3, 35, 33, 5, 7), SMALL, True, False, "float32"),
+    ((1, 1, 66, 70, 33, 18), replace(LARGE, splits=3), True, True, "float32"),
+    ((1, 1, 40, 66, 80, 76), SMALL, False, True, "float32"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "tile", "masked", "packed", "kind"), TILED)
+def test_attention__tiles_at_odd_sizes__as_the_formula(
+    gpu: Gpu, sizes: tuple[int, int, int, int, int, int], tile: Tile, masked: bool, packed: bool, kind: str
+) -> None:
+    B, H, M, N, D, E = sizes
+
+    def view(positions: int, size: int) -> HeadView:
+        own = (positions * H * size, size, H * size, 1) if packed else (H * positions * size, positions * size, size, 1)
+        return HeadView(0, own)
+
+    def whole(positions: int, size: int) -> tuple[int, ...]:
+        return (B, positions, H, size) if packed else (B, H, positions, size)
+
+    def heads(x: Any) -> Any:
+        return x.astype(np.float64).swapaxes(1, 2) if packed else x.astype(np.float64)
+
+    form = AttentionForm(sizes, view(M, D), view(N, D), view(N, E), view(M, E), 0.3, masked)
+    q, k, v = (normal(*whole(*s)).astype(kind) for s in ((M, D), (N, D), (N, E)))
+    mask = normal(H, M, N) * np.float32(2)
+    mask[..., ::3] = -np.inf
+    mask[0, 1 % M] = -np.inf
+    inputs = [q, k, v, *([mask] if masked else [])]
+    types = [typed(x) for x in inputs]
+    y = typed(np.zeros(whole(M, E), kind))
+    operands = [inp(i, t) for i, t in enumerate(types) if t is not None]
+    bound = (*operands[:3], operands[3] if masked else None)
+    target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
+    assert tile.workgroup_bytes(D, E) <= 32768
+    made = attention.attend(target, form, *bound, out(0, y), 0, tile)  # type: ignore[arg-type]
+    (got,) = gpu.run(made, [carrier(x)[1] for x in inputs], types, [y])
+    scores = 0.3 * heads(q) @ heads(k).swapaxes(2, 3) + (mask if masked else 0)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    expected = np.where(total == 0, 0, weights / np.where(total == 0, 1, total)) @ heads(v)
+    tolerance = 2e-5 if kind == "float32" else 2e-3
+    np.testing.assert_allclose(heads(got), expected, tolerance, tolerance)
 
 
 @pytest.mark.parametrize("rule", RULES)

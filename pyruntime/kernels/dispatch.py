@@ -53,6 +53,10 @@ class Target:
         """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
         return self.vendor == "google"
 
+    def allows(self, variant: str) -> bool:
+        """True unless the kernel variant was switched off."""
+        return variant not in self.disabled
+
     def grid(self, invocations: int, workgroup: int = WORKGROUP) -> tuple[int, int, int]:
         """Workgroups that cover `invocations`, folded into y (then z) where x would exceed the limit.
 

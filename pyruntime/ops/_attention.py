@@ -18,11 +18,12 @@ from pyruntime.kernels import (
     scratch,
     strided_copy,
 )
+from pyruntime.kernels.attention import WIDEST_HEAD, HeadView
 from pyruntime.kernels.epilogue import linear
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.matmul import Product, matmul
 from pyruntime.kernels.rows import Rows, softmax_rows
-from pyruntime.ops.fused_attention import WIDEST_HEAD, FusedAttention, HeadView
+from pyruntime.ops.fused_attention import FusedAttention
 
 __all__ = ["Heads", "lower_attention"]
 
@@ -216,9 +217,10 @@ class _Lowering:
             scale=self.op.scale_of(h),
             empty_zero=True,
         )
-        (made,) = fused.lower(self.target, q.operand.type, k.operand.type, v.operand.type, mask)
-        bound = (q.operand, k.operand, v.operand, *([bias] if bias is not None else []), y_view.operand)
-        self.made.append(replace(made, operands=bound))
+        bound = replace(bias, type=mask) if bias is not None and mask is not None else None
+        for made in fused.dispatches(self.target, q.operand, k.operand, v.operand, bound, y_view.operand, _SPLITS):
+            operands = tuple(bias if o is bound and bias is not None else o for o in made.operands)
+            self.made.append(replace(made, operands=operands))
         if packed:
             self.packed(y, y_view.operand)
 

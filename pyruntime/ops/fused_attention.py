@@ -1,43 +1,18 @@
 """FusedAttention: softmax(scale * q kᵀ + mask) v over strided views, as one kernel. Made by passes, not by models.
 
-Source: Vaswani et al., 2017; the kernel is `shaders/attention_flash.wgsl`.
+Source: Vaswani et al., 2017; the kernels are those of `pyruntime/kernels/attention.py`.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.kernels.indexing import broadcast_strides
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out
+from pyruntime.kernels.attention import WIDEST_HEAD, AttentionForm, HeadView, attend
 from pyruntime.ops.base import Op, Unsupported, op
 
-__all__ = ["FusedAttention", "HeadView"]
-
-WIDEST_HEAD = 128
-"""Components of a head the kernel keeps in registers."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadView:
-    """Where component (batch, head, position, component) of a tensor is: `base` and strides, in elements."""
-
-    base: int
-    strides: tuple[int, int, int, int]
-
-    def array(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """The view of `x` with this shape."""
-        flat = np.ascontiguousarray(x).reshape(-1)[self.base :]
-        steps = tuple(s * flat.itemsize for s in self.strides)
-        return np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
-
-    @property
-    def is_quads(self) -> bool:
-        """True where components are contiguous and everything else lies at multiples of four."""
-        return self.strides[3] == 1 and all(s % 4 == 0 for s in (self.base, *self.strides[:3]))
+__all__ = ["FusedAttention"]
 
 
 @op("FusedAttention", opsets=range(1, 2), domain="pyruntime")
@@ -82,59 +57,24 @@ class FusedAttention(Op):
     def lower(
         self, target: Target, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        B, H, M, N, D, E = self.sizes
-        if not q.dtype.is_float or q.dtype.is_wide or max(D, E) > WIDEST_HEAD:
-            raise Unsupported(f"heads of {max(D, E)} components of {q.dtype.onnx_name} have no fused kernel")
+        bias = inp(3, mask) if mask is not None else None
+        y = out(0, TensorType(q.dtype, self.y_shape))
+        return self.dispatches(target, inp(0, q), inp(1, k), inp(2, v), bias, y)
+
+    def dispatches(
+        self,
+        target: Target,
+        q: Operand,
+        k: Operand,
+        v: Operand,
+        mask: Operand | None,
+        y: Operand,
+        first_scratch: int = 0,
+    ) -> tuple[Dispatch, ...]:
+        """What `lower` returns, for any operands; `first_scratch`: number of the first of two scratch tensors."""
+        dtype, widest = q.type.dtype, max(self.sizes[4:])
+        if not dtype.is_float or dtype.is_wide or widest > WIDEST_HEAD:
+            raise Unsupported(f"heads of {widest} components of {dtype.onnx_name} have no fused kernel")
         views = (self.q_view, self.k_view, self.v_view, self.y_view)
-        quads = all(v.is_quads for v in views) and D % 4 == 0 and E % 4 == 0
-        rows, split = (1, 64) if M == 1 else (4, 16) if M * H * B < 512 else (16, 4)
-        keys = 64
-        if target.is_software:
-            rows, split, keys = 64, 1, 8
-        while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
-            keys //= 2
-        kernel = template(
-            "attention_flash",
-            {"q": q.dtype, "k": k.dtype, "v": v.dtype, "y": q.dtype, **({"mask": mask.dtype} if mask else {})},
-            DIM=D,
-            DIM_V=E,
-            ROWS=rows,
-            SPLIT=split,
-            KEYS=keys,
-            **{
-                name: 1
-                for name, on in (
-                    ("VEC", quads),
-                    ("MASK", mask),
-                    ("EMPTY_ZERO", self.empty_zero),
-                    ("DIRECT", target.is_software),
-                    ("UNROLL", not target.is_software),
-                )
-                if on
-            },
-        )
-        tiles = math.ceil(M / rows)
-        params = params_of(
-            kernel,
-            q_strides=self.q_view.strides,
-            k_strides=self.k_view.strides,
-            v_strides=self.v_view.strides,
-            y_strides=self.y_view.strides,
-            mask_strides=broadcast_strides(mask.shape, (B, H, M, N)) if mask else (),
-            bases=[v.base for v in views],
-            queries=M,
-            keys=N,
-            heads=H,
-            tiles=tiles,
-            jobs=tiles * B * H,
-            scale=self.scale,
-        )
-        operands = [
-            inp(0, q),
-            inp(1, k),
-            inp(2, v),
-            *([inp(3, mask)] if mask else []),
-            out(0, TensorType(q.dtype, self.y_shape)),
-        ]
-        flops = 2 * B * H * M * N * (D + E)
-        return (Dispatch(kernel, tuple(operands), target.fold(tiles * B * H), params, flops=flops),)
+        form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero)
+        return attend(target, form, q, k, v, mask, y, first_scratch)

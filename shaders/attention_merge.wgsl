@@ -1,0 +1,59 @@
+// y[b, h, i] = sum over s of exp(top[s] - T) * parts[s, b, h, i] / sum over s of exp(top[s] - T) * sum[s], T = max top:
+// the second pass of attention_tiled where keys were dealt out. `stats` holds top and sum of every split and query.
+//#tensors parts, stats -> y
+//#variants VEC=1 | DIM_V=7,EMPTY_ZERO=1 | VEC=1 y=float16
+const DIM_V: u32 = 64u;
+const QUADS_V: u32 = (DIM_V + 3u) / 4u;
+const LOWEST: f32 = -3.4028234663852886e38;
+
+struct Params {
+  y_strides: vec4<u32>,
+  base: u32,
+  queries: u32,
+  heads: u32,
+  rows: u32,     // queries of all heads
+  splits: u32,
+  jobs: u32,
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let d = job % QUADS_V;
+  let row = job / QUADS_V;
+  var top = LOWEST;
+  for (var s = 0u; s < params.splits; s++) {
+    top = max(top, load_stats((s * params.rows + row) * 2u));
+  }
+  var sum = 0.0;
+  var x = vec4<f32>();
+  for (var s = 0u; s < params.splits; s++) {
+    let at = s * params.rows + row;
+    let share = exp(load_stats(at * 2u) - top);
+    sum += share * load_stats(at * 2u + 1u);
+//#if VEC
+    x += share * load4_parts(at * QUADS_V + d);
+//#else
+    for (var c = 0u; c < 4u; c++) {
+      if (4u * d + c < DIM_V) { x[c] += share * load_parts(at * DIM_V + 4u * d + c); }
+    }
+//#endif
+  }
+//#if EMPTY_ZERO
+  x *= select(1.0 / sum, 0.0, sum == 0.0);
+//#else
+  x *= 1.0 / sum;
+//#endif
+  let head = row / params.queries;
+  let batch = head / params.heads;
+  let place = vec3<u32>(batch, head - batch * params.heads, row - head * params.queries);
+  let base = params.base + dot(place, params.y_strides.xyz);
+//#if VEC
+  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
+  }
+//#endif
+}

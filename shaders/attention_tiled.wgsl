@@ -1,0 +1,365 @@
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h, j] + mask[b, h, i, j]) * v[b, h, j]
+//
+// Flash attention (Dao et al., 2022) as two register-tiled products: a workgroup takes ROWS queries of one head and
+// walks over the keys, KEYS at a time. An invocation makes TALL x 4 scores, then, the same rows of the result: TALL x
+// WIDE_V vec4s. In between the scores lie in workgroup memory, where an invocation takes SPAN keys of four rows: their
+// maximum and sum (online softmax of Milakov and Gimelshein, 2018).
+//
+// q and k are staged transposed, so both products read whole vec4s of rows and of columns; an invocation turns blocks of
+// 4 x 4 in registers, because vec4s are written whole: a component alone may be a race. Lane c of the vec4 tx of the
+// staged keys is key c * TX + tx: the scores an invocation writes then fall into different banks. Keys and values pass
+// through the same memory; the next ones are on their way into registers while a product runs.
+//
+// SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
+// divisors, for attention_merge. VEC, EMPTY_ZERO, views: as in attention_flash.
+//#tensors q, k, v, mask -> y, stats
+//#variants VEC=1 | VEC=1,MASK=1,ROWS=32,TALL=4 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1,ROWS=32,TALL=4
+//#variants VEC=1,SPLIT=1 | VEC=1,DIM=128,DIM_V=128,ROWS=32,TALL=4 | VEC=0,DIM=33,DIM_V=18,SPLIT=1,MASK=1
+//#variants VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
+const DIM: u32 = 64u;
+const DIM_V: u32 = 64u;
+const ROWS: u32 = 64u;
+const KEYS: u32 = 32u;
+const TALL: u32 = 8u;
+
+const TX: u32 = KEYS / 4u;
+const TY: u32 = ROWS / TALL;
+const THREADS: u32 = TX * TY;
+const QUADS: u32 = (DIM + 3u) / 4u;
+const QUADS_V: u32 = (DIM_V + 3u) / 4u;
+const ROW_QUADS: u32 = ROWS / 4u;
+const WIDE_V: u32 = (QUADS_V + TX - 1u) / TX;
+const TALL_QUADS: u32 = TALL / 4u;
+const RESULTS: u32 = TALL * WIDE_V;
+const PITCH_P: u32 = ROW_QUADS + 1u;
+const BLOCKS_K: u32 = (TX * QUADS + THREADS - 1u) / THREADS;
+const BLOCKS_Q: u32 = (ROW_QUADS * QUADS + THREADS - 1u) / THREADS;
+const LOADS_K: u32 = BLOCKS_K * 4u;
+const LOADS_V: u32 = (KEYS * QUADS_V + THREADS - 1u) / THREADS;
+const GROUPS: u32 = THREADS / ROW_QUADS;
+const SPAN: u32 = KEYS / GROUPS;
+const LOWEST: f32 = -3.4028234663852886e38;
+
+struct Params {
+  q_strides: vec4<u32>,
+  k_strides: vec4<u32>,
+  v_strides: vec4<u32>,
+  y_strides: vec4<u32>,
+  mask_strides: vec4<u32>,
+  bases: vec4<u32>,       // of q, k, v, y
+  queries: u32,
+  keys: u32,
+  heads: u32,
+  tiles: u32,             // workgroups along the queries of a head
+  jobs: u32,              // workgroups in all
+  plane: u32,             // workgroups a split
+  steps: u32,             // tiles of keys a workgroup walks over
+  split_stride: u32,      // elements from one split of y to the next
+  scale: f32,
+}
+
+var<workgroup> tile_q: array<vec4<f32>, QUADS * 4u * ROW_QUADS>;
+var<workgroup> tile_kv: array<vec4<f32>, max(QUADS * 4u * TX, KEYS * QUADS_V)>;
+var<workgroup> tile_p: array<vec4<f32>, KEYS * PITCH_P>;
+var<workgroup> part: array<vec4<f32>, THREADS>;
+var<workgroup> decay: array<vec4<f32>, ROW_QUADS>;
+
+//#if VEC
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  return load4_q((base >> 2u) + d);
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  return load4_k((base >> 2u) + d);
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  return load4_v((base >> 2u) + d);
+}
+//#else
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
+  }
+  return x;
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
+  }
+  return x;
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
+  }
+  return x;
+}
+//#endif
+
+// Key `c` of block `e` of the tile from `first` on: blocks are of keys TX apart, and of one vec4 of components.
+fn fetch_k(base: u32, first: u32, e: u32, c: u32) -> vec4<f32> {
+  let key = min(first + c * TX + e % TX, params.keys - 1u);
+  return quad_k(base + key * params.k_strides.z, min(e / TX, QUADS - 1u));
+}
+
+fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
+  let key = min(first + e / QUADS_V, params.keys - 1u);
+  return quad_v(base + key * params.v_strides.z, e % QUADS_V);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let job = workgroup_index(wid, nwg);
+  if (job >= params.jobs) { return; }
+  let t = local % THREADS;
+  let tx = t % TX;
+  let ty = t / TX;
+  let quad_row = t % ROW_QUADS;
+  let group = t / ROW_QUADS;
+//#if SPLIT
+  let split = job / params.plane;
+  let start = split * params.steps * KEYS;
+  let within = job - split * params.plane;
+//#else
+  let start = 0u;
+  let within = job;
+//#endif
+  let head = within / params.tiles;
+  let row0 = (within - head * params.tiles) * ROWS;
+  let batch = head / params.heads;
+  let at = vec2<u32>(batch, head - batch * params.heads);
+  let q_base = params.bases.x + dot(at, params.q_strides.xy);
+  let k_base = params.bases.y + dot(at, params.k_strides.xy);
+  let v_base = params.bases.z + dot(at, params.v_strides.xy);
+//#if MASK
+  let mask_base = dot(at, params.mask_strides.xy);
+//#endif
+
+  for (var n = 0u; n < BLOCKS_Q; n++) {
+    let e = t + n * THREADS;
+    if (e < ROW_QUADS * QUADS) {
+      let d = e / ROW_QUADS;
+      var x: array<vec4<f32>, 4>;
+      //#unroll
+      for (var r = 0u; r < 4u; r++) {
+        let row = min(row0 + e % ROW_QUADS * 4u + r, params.queries - 1u);
+        x[r] = quad_q(q_base + row * params.q_strides.z, d) * params.scale;
+      }
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        tile_q[(d * 4u + c) * ROW_QUADS + e % ROW_QUADS] = vec4<f32>(x[0][c], x[1][c], x[2][c], x[3][c]);
+      }
+    }
+  }
+  var next_k: array<vec4<f32>, LOADS_K>;
+  //#unroll
+  for (var n = 0u; n < LOADS_K; n++) {
+    next_k[n] = fetch_k(k_base, start, t + n / 4u * THREADS, n % 4u);
+  }
+
+  var y: array<vec4<f32>, RESULTS>;
+  //#unroll
+  for (var i = 0u; i < RESULTS; i++) {
+    y[i] = vec4<f32>();
+  }
+  // Of the four rows at `quad_row`: the maximum, known to all groups, and the sum of this group's keys.
+  var top = vec4<f32>(LOWEST);
+  var sum = vec4<f32>();
+
+  for (var step = 0u; step < params.steps; step++) {
+    let first = start + step * KEYS;
+    //#unroll
+    for (var n = 0u; n < BLOCKS_K; n++) {
+      let e = t + n * THREADS;
+      if (e < TX * QUADS) {
+        //#unroll
+        for (var c = 0u; c < 4u; c++) {
+          tile_kv[(e / TX * 4u + c) * TX + e % TX] =
+            vec4<f32>(next_k[n * 4u][c], next_k[n * 4u + 1u][c], next_k[n * 4u + 2u][c], next_k[n * 4u + 3u][c]);
+        }
+      }
+    }
+    workgroupBarrier();
+
+    var next_v: array<vec4<f32>, LOADS_V>;
+    //#unroll
+    for (var n = 0u; n < LOADS_V; n++) {
+      next_v[n] = fetch_v(v_base, first, t + n * THREADS);
+    }
+    var score: array<vec4<f32>, TALL>;
+    //#unroll
+    for (var r = 0u; r < TALL; r++) {
+      score[r] = vec4<f32>();
+    }
+    for (var d = 0u; d < QUADS; d++) {
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        let right = tile_kv[(d * 4u + c) * TX + tx];
+        //#unroll
+        for (var g = 0u; g < TALL_QUADS; g++) {
+          let left = tile_q[(d * 4u + c) * ROW_QUADS + g * TY + ty];
+          score[g * 4u + 0u] += left[0] * right;
+          score[g * 4u + 1u] += left[1] * right;
+          score[g * 4u + 2u] += left[2] * right;
+          score[g * 4u + 3u] += left[3] * right;
+        }
+      }
+    }
+//#if MASK
+    //#unroll
+    for (var r = 0u; r < TALL; r++) {
+      let row = min(row0 + (r / 4u * TY + ty) * 4u + r % 4u, params.queries - 1u);
+      let line = mask_base + row * params.mask_strides.z;
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        score[r][c] += load_mask(line + min(first + c * TX + tx, params.keys - 1u) * params.mask_strides.w);
+      }
+    }
+//#endif
+    //#unroll
+    for (var c = 0u; c < 4u; c++) {
+      //#unroll
+      for (var g = 0u; g < TALL_QUADS; g++) {
+        tile_p[(c * TX + tx) * PITCH_P + g * TY + ty] =
+          vec4<f32>(score[g * 4u + 0u][c], score[g * 4u + 1u][c], score[g * 4u + 2u][c], score[g * 4u + 3u][c]);
+      }
+    }
+    workgroupBarrier();
+
+    //#unroll
+    for (var n = 0u; n < LOADS_V; n++) {
+      let e = t + n * THREADS;
+      if (e < KEYS * QUADS_V) { tile_kv[e] = next_v[n]; }
+    }
+    let after = start + min(step + 1u, params.steps - 1u) * KEYS;
+    //#unroll
+    for (var n = 0u; n < LOADS_K; n++) {
+      next_k[n] = fetch_k(k_base, after, t + n / 4u * THREADS, n % 4u);
+    }
+    var held: array<vec4<f32>, SPAN>;
+    var highest = top;
+    //#unroll
+    for (var n = 0u; n < SPAN; n++) {
+      held[n] = tile_p[(group * SPAN + n) * PITCH_P + quad_row];
+      if (first + group * SPAN + n < params.keys) { highest = max(highest, held[n]); }
+    }
+    part[t] = highest;
+    workgroupBarrier();
+
+    //#unroll
+    for (var g = 0u; g < GROUPS; g++) {
+      highest = max(highest, part[g * ROW_QUADS + quad_row]);
+    }
+    let factor = exp(top - highest);
+    if (group == 0u) { decay[quad_row] = factor; }
+    top = highest;
+    sum *= factor;
+    //#unroll
+    for (var n = 0u; n < SPAN; n++) {
+      let weight = select(vec4<f32>(), exp(held[n] - top), first + group * SPAN + n < params.keys);
+      sum += weight;
+      tile_p[(group * SPAN + n) * PITCH_P + quad_row] = weight;
+    }
+    workgroupBarrier();
+
+    //#unroll
+    for (var g = 0u; g < TALL_QUADS; g++) {
+      let less = decay[g * TY + ty];
+      //#unroll
+      for (var n = 0u; n < WIDE_V; n++) {
+        y[(g * 4u + 0u) * WIDE_V + n] *= less[0];
+        y[(g * 4u + 1u) * WIDE_V + n] *= less[1];
+        y[(g * 4u + 2u) * WIDE_V + n] *= less[2];
+        y[(g * 4u + 3u) * WIDE_V + n] *= less[3];
+      }
+    }
+    for (var j = 0u; j < KEYS / 4u; j++) {
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        //#unroll
+        for (var n = 0u; n < WIDE_V; n++) {
+          let right = tile_kv[(j * 4u + c) * QUADS_V + min(n * TX + tx, QUADS_V - 1u)];
+          //#unroll
+          for (var g = 0u; g < TALL_QUADS; g++) {
+            let left = tile_p[(j * 4u + c) * PITCH_P + g * TY + ty];
+            y[(g * 4u + 0u) * WIDE_V + n] += left[0] * right;
+            y[(g * 4u + 1u) * WIDE_V + n] += left[1] * right;
+            y[(g * 4u + 2u) * WIDE_V + n] += left[2] * right;
+            y[(g * 4u + 3u) * WIDE_V + n] += left[3] * right;
+          }
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+
+  part[t] = sum;
+  workgroupBarrier();
+//#if SPLIT
+  if (group == 0u) {
+    //#unroll
+    for (var g = 0u; g < GROUPS - 1u; g++) {
+      sum += part[(g + 1u) * ROW_QUADS + quad_row];
+    }
+    for (var r = 0u; r < 4u; r++) {
+      let row = row0 + quad_row * 4u + r;
+      if (row < params.queries) {
+        let slot = ((split * (params.plane / params.tiles) + head) * params.queries + row) * 2u;
+        store_stats(slot, top[r]);
+        store_stats(slot + 1u, sum[r]);
+      }
+    }
+  }
+//#endif
+
+  //#unroll
+  for (var g = 0u; g < TALL_QUADS; g++) {
+//#if SPLIT
+    let share = vec4<f32>(1.0);
+    let base = params.bases.w + split * params.split_stride + dot(at, params.y_strides.xy);
+//#else
+    var whole = vec4<f32>();
+    //#unroll
+    for (var n = 0u; n < GROUPS; n++) {
+      whole += part[n * ROW_QUADS + g * TY + ty];
+    }
+//#if EMPTY_ZERO
+    let share = select(1.0 / whole, vec4<f32>(), whole == vec4<f32>());
+//#else
+    let share = 1.0 / whole;
+//#endif
+    let base = params.bases.w + dot(at, params.y_strides.xy);
+//#endif
+    //#unroll
+    for (var r = 0u; r < 4u; r++) {
+      let row = row0 + (g * TY + ty) * 4u + r;
+      if (row < params.queries) {
+        //#unroll
+        for (var n = 0u; n < WIDE_V; n++) {
+          put(base + row * params.y_strides.z, n * TX + tx, y[(g * 4u + r) * WIDE_V + n] * share[r]);
+        }
+      }
+    }
+  }
+}
+
+fn put(base: u32, d: u32, x: vec4<f32>) {
+  if (d >= QUADS_V) { return; }
+//#if VEC
+  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
+  }
+//#endif
+}

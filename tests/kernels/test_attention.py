@@ -1,0 +1,73 @@
+"""Which attention kernel runs where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.kernels import Dispatch, Limits, Target, inp, out
+from pyruntime.kernels.attention import LARGE, SMALL, AttentionForm, HeadView, Tile, attend, select
+
+NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
+
+
+def form(heads: int, queries: int, keys: int, size: int) -> AttentionForm:
+    def packed(positions: int) -> HeadView:
+        return HeadView(0, (positions * heads * size, size, heads * size, 1))
+
+    views = (packed(queries), packed(keys), packed(keys), packed(queries))
+    return AttentionForm((1, heads, queries, keys, size, size), *views, 0.125, False)
+
+
+def lowered(target: Target, made: AttentionForm) -> list[Dispatch]:
+    _, heads, queries, keys, size, _ = made.sizes
+    shapes = [(1, p, heads * size) for p in (queries, keys, keys)]
+    q, k, v = (inp(i, TensorType(DType.FLOAT, s)) for i, s in enumerate(shapes))
+    return list(attend(target, made, q, k, v, None, out(0, q.type)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((6, 1500, 1500, 64), replace(LARGE, splits=4)),  # whisper-tiny's encoder
+        ((1, 16384, 256, 32), LARGE),  # segformer's first stage
+        ((2, 4096, 256, 32), SMALL),
+        ((12, 128, 128, 64), None),  # bert
+        ((32, 1, 512, 64), None),  # a decoder's step
+        ((32, 2048, 2048, 128), SMALL),
+    ],
+)
+def test_select__sizes__tile_that_fills_the_machine(sizes: tuple[int, int, int, int], tile: Tile | None) -> None:
+    assert select(form(*sizes), NVIDIA.limits) == tile
+
+
+def test_select__little_workgroup_memory__only_tiles_that_fit() -> None:
+    whisper = form(6, 1500, 1500, 64)
+    assert select(whisper, Limits(workgroup_bytes=16384)) is None
+    small = select(whisper, Limits(workgroup_bytes=32768))
+    assert small is not None and small.rows == SMALL.rows
+    for tile in (LARGE, SMALL):
+        for size in (32, 64, 128):
+            kernel_bytes = tile.workgroup_bytes(size, size)
+            assert (kernel_bytes <= 49152) == (size <= 64 or tile is SMALL)
+
+
+def test_attend__keys_dealt_out__every_share_has_keys() -> None:
+    for keys in (300, 511, 700, 1500, 4000):
+        tile = select(form(6, 1500, keys, 64), NVIDIA.limits)
+        assert tile is not None
+        steps = tile.steps(form(6, 1500, keys, 64))
+        assert (tile.splits - 1) * steps * tile.keys < keys <= tile.splits * steps * tile.keys
+
+
+def test_attend__variants_switched_off__are_not_used() -> None:
+    whisper = form(6, 1500, 1500, 64)
+    names = [d.kernel.name for d in lowered(NVIDIA, whisper)]
+    assert [n.split("_dim")[0] for n in names] == ["attention_tiled", "attention_merge"]
+    whole = lowered(replace(NVIDIA, disabled=frozenset({"attention_split"})), whisper)
+    assert [d.kernel.name.startswith("attention_tiled") for d in whole] == [True]
+    flash = lowered(replace(NVIDIA, disabled=frozenset({"attention_tiled"})), whisper)
+    assert [d.kernel.name.startswith("attention_flash") for d in flash] == [True]
+    assert lowered(replace(NVIDIA, vendor="google"), whisper)[0].kernel.name.startswith("attention_flash")
