@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,35 +13,12 @@ from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page
 
 from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.script import Script
 from tools.devkit.shell import ROOT
 from tools.digits_data import from_counts, load_split
 
 DIGITS = ROOT / "models" / "digits.onnx"
 RTOL, ATOL = 1e-3, 1e-4  # float32, as the issue asks of the light models
-
-PRELUDE = """
-const { InferenceSession, Tensor, adapterInfo, env, preload } = await import('/web/pyruntime.js');
-const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-const facts = ({ type, dims, data }) => (
-  { type, dims: [...dims], array: data.constructor.name, values: [...data].map(String) });
-const failure = async (work) => {
-  try { await work(); } catch ({ name, message, traceback }) { return { name, message, traceback }; }
-  return { name: 'nothing was thrown' };
-};
-"""
-
-
-class Script:
-    """Runs JavaScript in one page, whose worker serves all tests of this file."""
-
-    def __init__(self, page: Page, guard: Guard) -> None:
-        self.page = page
-        self.guard = guard
-
-    def __call__(self, body: str, **variables: Any) -> Any:
-        plain = {k: base64.b64encode(v).decode() if isinstance(v, bytes) else v for k, v in variables.items()}
-        names = ", ".join(plain)
-        return self.page.evaluate(f"async ({{{names}}}) => {{ {PRELUDE} {body} }}", plain)
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,15 @@
 traceback}}`, as JavaScript objects. A tensor is `{type, dims, data}`: onnxruntime-web's name of the element type, the
 dimensions, and an ArrayBuffer of raw little-endian elements (an array of strings for type `string`). The bytes of
 models and tensors stay in JavaScript; what the GPU needs of them goes there without passing through Python's memory.
+`create` and `run` belong to a request, `{id, signal}`, by whose id `cancel` ends them.
 """
 
 from __future__ import annotations
 
 import itertools
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import js
@@ -30,7 +32,7 @@ from pyruntime.session import (
     adapter,
 )
 
-__all__ = ["adapter_info", "create", "release", "run", "serve", "summary"]
+__all__ = ["adapter_info", "cancel", "create", "release", "run", "serve", "summary"]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
@@ -53,6 +55,8 @@ _OPTIMIZATION = {
 
 _sessions: dict[int, InferenceSession] = {}
 _handles = itertools.count(1)
+_under_way: dict[int, Callable[[], None]] = {}
+"""What ends each load and run that has not ended, by the request's id."""
 
 
 async def serve(function: str, *arguments: Any) -> JsObject:
@@ -71,10 +75,31 @@ async def serve(function: str, *arguments: Any) -> JsObject:
         )
 
 
-async def create(model: JsObject, external: JsObject, options: JsObject, report: JsObject) -> dict[str, Any]:
+def cancel(number: int) -> None:
+    """End a `create` or `run` at the await it is in; nothing of it is left. Those that have ended are not touched."""
+    end = _under_way.get(number)
+    if end is not None:
+        end()
+
+
+@contextmanager
+def _cancellable(request: JsObject, end: Callable[[], None]) -> Iterator[None]:
+    if request.signal.aborted:  # before Python had its turn
+        end()
+    _under_way[request.id] = end
+    try:
+        yield
+    finally:
+        del _under_way[request.id]
+
+
+async def create(
+    request: JsObject, model: JsObject, external: JsObject, options: JsObject, report: JsObject
+) -> dict[str, Any]:
     """A session over `model`, an ArrayBuffer.
 
     Args:
+        request: see the module.
         model: the model file's bytes.
         external: `[path, ArrayBuffer]` of each file that the model names as external data.
         options: onnxruntime-web's session options, those that are data.
@@ -84,12 +109,11 @@ async def create(model: JsObject, external: JsObject, options: JsObject, report:
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`.
     """
     plain = options.to_py()
-    session = await InferenceSession.create(
-        model,
-        _session_options(plain, [(path, buffer) for path, buffer in external]),
-        _providers(plain.get("executionProviders")),
-        progress=_progress(report),
-    )
+    chosen = _session_options(plain, [(path, buffer) for path, buffer in external])
+    with _cancellable(request, lambda: chosen.set_load_cancellation_flag(True)):
+        session = await InferenceSession.create(
+            model, chosen, _providers(plain.get("executionProviders")), progress=_progress(report)
+        )
     handle = next(_handles)
     _sessions[handle] = session
     return {
@@ -99,12 +123,18 @@ async def create(model: JsObject, external: JsObject, options: JsObject, report:
     }
 
 
-async def run(handle: int, feeds: JsObject, fetches: JsObject, options: JsObject) -> dict[str, Any]:
-    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `_replay`."""
+async def run(request: JsObject, handle: int, feeds: JsObject, fetches: JsObject, options: JsObject) -> dict[str, Any]:
+    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `_replay`.
+
+    Args:
+        request: see the module.
+    """
     session = _session(handle)
     tensors = {name: _from_wire(name, wire) for name, wire in js.Object.entries(feeds)}
     names = list(fetches) if fetches else None
-    outputs = await session._run_buffers(tensors, names, _run_options(options.to_py()))
+    chosen = _run_options(options.to_py())
+    with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
+        outputs = await session._run_buffers(tensors, names, chosen)
     wires = {name: _to_wire(name, value) for name, value in outputs.items()}
     return {"outputs": wires, "replay": _replay(session, tensors, list(outputs))}
 

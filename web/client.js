@@ -6,6 +6,12 @@ import { places } from './env.js';
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} ProgressListener */
 /** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onProgress?: ProgressListener}} Pending */
+/**
+ * @typedef {object} Listening
+ * @property {ProgressListener} [onProgress] also hears of the start of Python, when that is still under way
+ * @property {AbortSignal} [signal] ends the call, which then rejects with the signal's reason
+ * @property {(value: any) => void} [undo] is given what the worker had answered when the signal came
+ */
 
 /** An error that happened in the worker. `name` is the Python exception's: InvalidArgument, NotImplemented, ... */
 export class WorkerError extends Error {
@@ -29,22 +35,25 @@ class Client {
     this.worker.addEventListener('message', ({ data }) => this.#receive(data));
     this.worker.addEventListener('error', ({ message }) => this.#close(new WorkerError({
       name: 'RuntimeException', message: `pyruntime's worker failed: ${message || 'it could not be loaded'}` })));
-    this.#request('start', places(), [], (event) => {
+    const onProgress = (/** @type {ProgressEvent} */ event) => {
       for (const listener of this.#startListeners) listener(event);
-    }).catch((error) => this.#close(error));
+    };
+    this.#request('start', places(), [], { onProgress }).catch((error) => this.#close(error));
   }
 
   /**
    * @param {string} method
    * @param {unknown} args
    * @param {Transferable[]} [transfer]
-   * @param {ProgressListener} [onProgress] also hears of the start of Python, when that is still under way
+   * @param {Listening} [listening]
    * @returns {Promise<any>}
    */
-  async call(method, args, transfer = [], onProgress) {
+  async call(method, args, transfer = [], listening = {}) {
+    const { onProgress, signal } = listening;
+    signal?.throwIfAborted();
     if (onProgress) this.#startListeners.add(onProgress);
     try {
-      return await this.#request(method, args, transfer, onProgress);
+      return await this.#request(method, args, transfer, listening);
     } finally {
       if (onProgress) this.#startListeners.delete(onProgress);
     }
@@ -54,15 +63,22 @@ class Client {
    * @param {string} method
    * @param {unknown} args
    * @param {Transferable[]} transfer
-   * @param {ProgressListener} [onProgress]
+   * @param {Listening} listening
    * @returns {Promise<any>}
    */
-  #request(method, args, transfer, onProgress) {
+  #request(method, args, transfer, { onProgress, signal, undo }) {
     const id = ++this.#lastId;
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject, onProgress });
-      this.worker.postMessage({ id, method, arguments: args }, transfer);
-    });
+    const { promise, resolve, reject } = withResolvers();
+    const abort = () => {
+      this.#pending.set(id, { resolve: undo ?? (() => {}), reject: () => {} });
+      this.#request('cancel', { request: id }, [], {}).catch(() => {});
+      reject(signal?.reason);
+    };
+    this.#pending.set(id, { resolve, reject, onProgress });
+    this.worker.postMessage({ id, method, arguments: args }, transfer);
+    if (!signal) return promise;
+    signal.addEventListener('abort', abort, { once: true });
+    return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
   /** @param {import('./protocol.js').Answer} message */
@@ -88,6 +104,16 @@ class Client {
     for (const { reject } of this.#pending.values()) reject(error);
     this.#pending.clear();
   }
+}
+
+/** What `Promise.withResolvers` gives, which not every browser has. */
+function withResolvers() {
+  /** @type {(value: any) => void} */
+  let resolve = () => {};
+  /** @type {(error: unknown) => void} */
+  let reject = () => {};
+  const promise = new Promise((...both) => { [resolve, reject] = both; });
+  return { promise, resolve, reject };
 }
 
 /** @type {Client | undefined} */

@@ -39,6 +39,11 @@ export interface ReleaseArguments {
   session: number;
 }
 
+export interface CancelArguments {
+  /** Id of a 'create' or 'run'; one that has been answered is not touched. */
+  request: number;
+}
+
 /** A function of `pyruntime.bridge`, by name. */
 export interface CallArguments {
   function: string;

@@ -67,12 +67,16 @@ export interface SessionOptions {
   /** Configuration entries, nested or dotted: { session: { disable_cpu_ep_fallback: '1' } }. */
   extra?: Readonly<Record<string, unknown>>;
   onProgress?: (event: ProgressEvent) => void;
+  /** Ends the loading, downloads included; nothing of it stays, and `create` rejects with the signal's reason. */
+  signal?: AbortSignal;
 }
 
 export interface RunOptions {
   tag?: string;
   logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
   extra?: Readonly<Record<string, unknown>>;
+  /** Ends the run, which then rejects with the signal's reason; the session goes on. */
+  signal?: AbortSignal;
 }
 
 export interface ValueMetadata {

@@ -18,7 +18,7 @@ export { Tensor } from './tensor.js';
  * @param {{onProgress?: (event: import('./pyruntime.js').ProgressEvent) => void}} [options]
  */
 export async function preload({ onProgress } = {}) {
-  await client().call('ready', {}, [], onProgress);
+  await client().call('ready', {}, [], { onProgress });
 }
 
 /** The GPU adapter that sessions use, null where there is none. */

@@ -32,10 +32,12 @@ class NoSuchFile extends Error {
  * The response's bytes.
  * @param {string} url
  * @param {(loaded: number, total: number | undefined) => void} [onProgress]
+ * @param {AbortSignal} [signal]
  * @returns {Promise<ArrayBuffer>}
  */
-export async function fetchBytes(url, onProgress) {
-  const response = await fetch(url).catch((error) => {
+export async function fetchBytes(url, onProgress, signal) {
+  const response = await fetch(url, { signal }).catch((error) => {
+    signal?.throwIfAborted();
     throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);
   });
   if (!response.ok || !response.body) {

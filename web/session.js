@@ -65,13 +65,17 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null) ?? {};
     }
-    const { onProgress, externalData = [], ...plain } = options;
+    const { onProgress, signal, externalData = [], ...plain } = options;
     const model = toSource(source);
     const files = externalData.map((/** @type {{path: string, data: ModelSource}} */ { path, data }) => (
       { path, data: toSource(data) }));
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
     const owner = client();
-    const info = await owner.call('create', { model, externalData: files, options: plain }, transfer, onProgress);
+    const undo = (/** @type {{handle: number}} */ { handle }) => {
+      owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
+    };
+    const info = await owner.call(
+      'create', { model, externalData: files, options: plain }, transfer, { onProgress, signal, undo });
     return new InferenceSession(owner, info);
   }
 
@@ -87,7 +91,7 @@ export class InferenceSession {
    * `run(feeds)`, `run(feeds, options)`, `run(feeds, fetches, options?)`.
    * @param {Record<string, Tensor>} feeds
    * @param {any} [fetches] names, or names with tensors to be filled (null: a new one)
-   * @param {object} [options]
+   * @param {import('./pyruntime.js').RunOptions} [options]
    * @returns {Promise<Record<string, Tensor>>}
    */
   async run(feeds, fetches, options) {
@@ -103,8 +107,9 @@ export class InferenceSession {
     }
     const names = fetches ? (Array.isArray(fetches) ? fetches : Object.keys(fetches)) : null;
     const transfer = Object.values(wire).flatMap(({ data }) => transferable(data));
+    const { signal, ...plain } = options ?? {};
     const outputs = await this.#client.call(
-      'run', { session: this.#handle, feeds: wire, fetches: names, options: options ?? {} }, transfer);
+      'run', { session: this.#handle, feeds: wire, fetches: names, options: plain }, transfer, { signal });
     /** @type {Record<string, Tensor>} */
     const results = {};
     for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {

@@ -18,16 +18,20 @@ const sessions = new Map();
 /** Python's `pyruntime.bridge`, there when `start` has been answered. @type {Promise<any> | undefined} */
 let bridge;
 
+/** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
+const underWay = new Map();
+
 /**
  * The bytes of a model or an external data file. They stay in JavaScript; Python gets the buffer, not a copy.
  * @param {string | Blob | ArrayBuffer} source
  * @param {Report} report
+ * @param {AbortSignal} signal
  * @returns {Promise<ArrayBuffer>}
  */
-async function bytes(source, report) {
+async function bytes(source, report, signal) {
   if (source instanceof ArrayBuffer) return source;
   if (source instanceof Blob) return source.arrayBuffer();
-  return fetchBytes(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }));
+  return fetchBytes(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
 }
 
 /**
@@ -41,7 +45,25 @@ async function callPython(function_, ...args) {
   return answer.value;
 }
 
-/** @type {Record<string, (args: any, report: Report) => Promise<any>>} */
+/**
+ * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
+ * @param {{id: number, signal: AbortSignal}} request
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callCancellable(request, function_, ...args) {
+  const python = await bridge;
+  const { id, signal } = request;
+  const end = () => python.cancel(id);
+  signal.addEventListener('abort', end);
+  try {
+    return await callPython(function_, request, ...args);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}
+
+/** @type {Record<string, (args: any, report: Report, request: {id: number, signal: AbortSignal}) => Promise<any>>} */
 const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
   async start(places, report) {
@@ -55,17 +77,18 @@ const methods = {
   },
 
   /** @param {import('./protocol.js').CreateArguments} args */
-  async create({ model, externalData, options }, report) {
+  async create({ model, externalData, options }, report, request) {
+    const sources = [model, ...externalData.map(({ data }) => data)];
     const [buffer, ...files] = await timed(report, 'model', () => (
-      Promise.all([bytes(model, report), ...externalData.map(({ data }) => bytes(data, report))])));
+      Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
     const external = externalData.map(({ path }, index) => [path, files[index]]);
-    const info = await callPython('create', buffer, external, options, report);
+    const info = await callCancellable(request, 'create', buffer, external, options, report);
     sessions.set(info.handle, { outputs: info.outputs.length, replays: [] });
     return info;
   },
 
   /** @param {import('./protocol.js').RunArguments} args */
-  async run({ session, feeds, fetches, options }) {
+  async run({ session, feeds, fetches, options }, report, request) {
     const known = sessions.get(session);
     const fitting = known?.replays.find((replay) => player.matches(replay, feeds, fetches, known.outputs));
     if (fitting && !Object.keys(options).length) {
@@ -75,7 +98,7 @@ const methods = {
         fitting.live = false; // Python finds out why, and mends what can be mended
       }
     }
-    const { outputs, replay } = await callPython('run', session, feeds, fetches, options);
+    const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, options);
     if (known && replay) known.replays = [replay, ...known.replays.filter(({ live }) => live)].slice(0, REPLAYS);
     return outputs;
   },
@@ -84,6 +107,11 @@ const methods = {
   async release({ session }) {
     sessions.delete(session);
     return callPython('release', session);
+  },
+
+  /** @param {import('./protocol.js').CancelArguments} args */
+  async cancel({ request }) {
+    underWay.get(request)?.abort();
   },
 
   /** @param {import('./protocol.js').CallArguments} args */
@@ -107,11 +135,16 @@ function buffers(value) {
 }
 
 self.addEventListener('message', async ({ data: { id, method, arguments: args } }) => {
+  const controller = new AbortController();
+  underWay.set(id, controller);
   try {
-    const value = await methods[method](args, (progress) => self.postMessage({ id, progress }));
+    const report = (/** @type {import('./pyruntime.js').ProgressEvent} */ progress) => self.postMessage({ id, progress });
+    const value = await methods[method](args, report, { id, signal: controller.signal });
     self.postMessage({ id, value }, { transfer: buffers(value) });
   } catch (thrown) {
     const { name, message, traceback } = /** @type {any} */ (thrown);
     self.postMessage({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback } });
+  } finally {
+    underWay.delete(id);
   }
 });

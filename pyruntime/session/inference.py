@@ -106,7 +106,8 @@ class InferenceSession(BoundRuns, Insight):
     async def _load(self, model: Any, progress: Progress) -> None:
         began = time.perf_counter()
         cancelled = self._options.check_load
-        with one_of_ours("loading the model"), running(RunContext(self._limits.host, cancelled)):
+        context = RunContext(self._limits.host, cancelled)
+        with self._options.cancellable(), one_of_ours("loading the model"), running(context):
             source, folder = await model_source(model, progress)
             cancelled()
             files = {name: source_of(data) for name, data in self._options.external_files.items()}
@@ -251,12 +252,12 @@ class InferenceSession(BoundRuns, Insight):
         if self._trace is not None and recorder is None:
             recorder = Recorder()
         began = time.perf_counter()
-        terminated = options or RunOptions()
-        check = deadline(self._limits.run_seconds, lambda: terminated.terminate, lambda: self._released)
+        chosen = options or RunOptions()
+        check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
-        with one_of_ours("the run"), running(RunContext(self._limits.host, check)):
+        with chosen.terminable(), one_of_ours("the run"), running(RunContext(self._limits.host, check)):
             result = await self._execute(values, names, check, keep, recorder)
-        if terminated.terminate:
+        if chosen.terminate:
             check()
         if self._trace is not None and recorder is not None:
             self._trace.run(recorder.timings, began)

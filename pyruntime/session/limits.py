@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pyruntime.errors import Fail, InvalidArgument, OutOfMemory
 from pyruntime.onnx.reader import Limits as ReaderLimits
 from pyruntime.ops.interpreter import Limits as HostLimits
+from pyruntime.session.interruption import run_terminated
 
 __all__ = ["PREFIX", "ResourceLimits", "deadline"]
 
@@ -110,7 +111,7 @@ def deadline(seconds: float, terminated: Callable[[], bool], released: Callable[
 
     def check() -> None:
         if terminated():
-            raise Fail("the run was ended by RunOptions.terminate")
+            raise run_terminated()
         if released():
             raise Fail("the run was ended: its session was released")
         if time.monotonic() > end:

@@ -6,10 +6,12 @@ What has no meaning in a browser (threads, arenas, affinity) is accepted and has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any
 
 from pyruntime.errors import BindingError, InvalidArgument, ModelLoadCanceled
+from pyruntime.session.interruption import Switch, run_terminated
 from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
@@ -103,7 +105,7 @@ class SessionOptions(_Sealed):
         self.initializers: dict[str, Any] = {}
         self.external_files: dict[str, Any] = {}
         self.limits = ResourceLimits()
-        self._load_cancelled = False
+        self._cancelled = Switch()
         self._config = _Entries()
         self._sealed = True
 
@@ -142,13 +144,17 @@ class SessionOptions(_Sealed):
         return self._config.get(key)
 
     def set_load_cancellation_flag(self, value: bool) -> None:
-        """End the loading that uses these options at its next await, with ModelLoadCanceled."""
-        self._load_cancelled = bool(value)
+        """End the loading that uses these options at the await it is in, with ModelLoadCanceled."""
+        self._cancelled.turn(bool(value))
 
     def check_load(self) -> None:
         """Raises ModelLoadCanceled where `set_load_cancellation_flag(True)` was called."""
-        if self._load_cancelled:
-            raise ModelLoadCanceled("loading was cancelled by SessionOptions.set_load_cancellation_flag")
+        if self._cancelled.on:
+            raise _load_cancelled()
+
+    def cancellable(self) -> AbstractContextManager[None]:
+        """For the loading with these options: within it every await raises ModelLoadCanceled once it is cancelled."""
+        return self._cancelled.ends(_load_cancelled)
 
     def config(self, key: str, default: str = "") -> str:
         """A config entry, or `default`."""
@@ -164,7 +170,7 @@ class RunOptions(_Sealed):
     """What one run is made with.
 
     Attributes:
-        terminate: set to True from elsewhere to end the run at its next await.
+        terminate: set to True from elsewhere to end the run at the await it is in, with Fail.
         only_execute_path_to_fetches: accepted; only what the fetches need runs in any case.
     """
 
@@ -173,10 +179,22 @@ class RunOptions(_Sealed):
         self.log_verbosity_level = 0
         self.logid = ""
         self.only_execute_path_to_fetches = False
-        self.terminate = False
         self.training_mode = False
+        self._terminated = Switch()
         self._config = _Entries()
         self._sealed = True
+
+    @property
+    def terminate(self) -> bool:
+        return self._terminated.on
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        self._terminated.turn(bool(value))
+
+    def terminable(self) -> AbstractContextManager[None]:
+        """For the run with these options: within it every await raises Fail once `terminate` is set."""
+        return self._terminated.ends(run_terminated)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Set a config entry of this run."""
@@ -185,3 +203,7 @@ class RunOptions(_Sealed):
     def get_run_config_entry(self, key: str) -> str:
         """A config entry. Raises BindingError (a RuntimeError) where it was not set."""
         return self._config.get(key)
+
+
+def _load_cancelled() -> ModelLoadCanceled:
+    return ModelLoadCanceled("loading was cancelled by SessionOptions.set_load_cancellation_flag")

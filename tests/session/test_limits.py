@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, ModelLoadCanceled, OrtError, OutOfMemory
+from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, OrtError, OutOfMemory
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.limits import ResourceLimits
 from tests.bad_models.case import graph_model, node
@@ -130,50 +130,3 @@ def test_options__entries__set_limits_and_refuse_what_is_none() -> None:
     for low in (0, -1, float("nan")):
         with pytest.raises(InvalidArgument, match="above 0"):
             ResourceLimits(run_seconds=low).merged({})
-
-
-def test_cancellation__at_each_await_of_a_load__frees_everything() -> None:
-    async def main(turns: int) -> str:
-        chosen = SessionOptions()
-        load = asyncio.ensure_future(InferenceSession.create(models.staged(), chosen))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        chosen.set_load_cancellation_flag(True)
-        try:
-            (await load).release()
-        except ModelLoadCanceled:
-            return "cancelled"
-        return "loaded"
-
-    outcomes = []
-    for turns in range(12):
-        device = FaultyDevice()
-        with on_device(device):
-            outcomes.append(asyncio.run(main(turns)))
-        assert device.ledger.live == {}
-    assert outcomes[0] == "cancelled"
-
-
-def test_cancelled_task__at_each_await_of_a_load__frees_everything() -> None:
-    async def main(turns: int) -> None:
-        load = asyncio.ensure_future(_use(models.staged(), {"x": np.ones((2, 160), np.float32)}, SessionOptions()))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        load.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await load
-
-    class Waiting(FaultyDevice):
-        async def allocate(self, *args: Any) -> list[int]:
-            await asyncio.sleep(0)
-            return await super().allocate(*args)
-
-        async def submit(self, *args: Any) -> Any:
-            await asyncio.sleep(0)
-            return await super().submit(*args)
-
-    for turns in range(10):
-        device = Waiting()
-        with on_device(device):
-            asyncio.run(main(turns))
-        assert device.ledger.live == {}, turns

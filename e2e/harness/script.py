@@ -1,0 +1,48 @@
+"""JavaScript in a page that has web/pyruntime.js, and in the worker that serves it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from playwright.sync_api import Page, Worker
+
+from e2e.harness.browser import Guard
+
+PRELUDE = """
+const { InferenceSession, Tensor, adapterInfo, env, preload } = await import('/web/pyruntime.js');
+const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const facts = ({ type, dims, data }) => (
+  { type, dims: [...dims], array: data.constructor.name, values: [...data].map(String) });
+const failure = async (work) => {
+  try { await work(); } catch ({ name, message, traceback }) { return { name, message, traceback }; }
+  return { name: 'nothing was thrown' };
+};
+"""
+
+
+class Script:
+    """Runs JavaScript in a page; its worker serves all calls. Bytes among the variables arrive as base64."""
+
+    def __init__(self, page: Page, guard: Guard) -> None:
+        self.page = page
+        self.guard = guard
+
+    def __call__(self, body: str, **variables: Any) -> Any:
+        plain = {k: base64.b64encode(v).decode() if isinstance(v, bytes) else v for k, v in variables.items()}
+        names = ", ".join(plain)
+        return self.page.evaluate(f"async ({{{names}}}) => {{ {PRELUDE} {body} }}", plain)
+
+    @property
+    def worker(self) -> Worker:
+        """The worker that hosts Python; there once the first session or `preload` was asked for."""
+        return next(w for w in self.page.workers if w.url.endswith("/worker.js"))
+
+    def watch(self) -> None:
+        """Count GPU buffers in the worker from now on."""
+        self.worker.evaluate("() => import('/e2e/watch.js').then(() => null)")
+
+    def gpu_bytes(self) -> dict[str, int]:
+        """What is on the GPU by label, without the staging buffers that web/player.js keeps; needs `watch`."""
+        held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
+        return {label: size for label, size in held.items() if label != "staging"}
