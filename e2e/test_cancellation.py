@@ -21,6 +21,8 @@ DIGITS = (ROOT / "models" / "digits.onnx").read_bytes()
 LATER = """
 const image = () => new Tensor('float32', new Float32Array(256).map((_, i) => Math.sin(i)), [1, 1, 16, 16]);
 const digits = async (options) => InferenceSession.create(decode(model), options);
+const prepared = async (options) => (
+  InferenceSession.create(decode(model), { ...options, freeDimensionOverrides: { rows: 2 } }));
 const probabilities = async (session) => [...(await session.run({ image: image() })).probabilities.data];
 const outcome = async (work) => {
   try { return (await work) && 'done'; } catch (error) { return error?.name ?? String(error); }
@@ -77,23 +79,31 @@ def test_create__aborted_in_each_phase__leaves_nothing_and_the_next_one_loads(wa
         LATER
         + """
         const seen = [];
-        await (await digits({ onProgress: ({ phase, status }) => seen.push(`${phase} ${status}`) })).release();
+        const session = await prepared({ onProgress: ({ phase, status }) => seen.push(`${phase} ${status}`) });
         const outcomes = {};
         for (const moment of seen) {
           const control = new AbortController();
           const onProgress = ({ phase, status }) => { if (`${phase} ${status}` === moment) control.abort(); };
-          outcomes[moment] = await outcome(digits({ signal: control.signal, onProgress }));
+          outcomes[moment] = await outcome(prepared({ signal: control.signal, onProgress }));
         }
-        const session = await digits();
-        const first = await probabilities(session);
-        await session.release();
-        return { outcomes, sum: first.reduce((a, b) => a + b) };
+        for (const ms of [0, 1, 2, 4, 8, 16, 32]) {
+          const control = new AbortController();
+          setTimeout(() => control.abort(), ms);
+          await outcome(prepared({ signal: control.signal }).then((late) => late.release()));
+        }
+        const z = async () => [...(await session.run({ x: new Tensor('float32', Float32Array.from(
+          { length: 320 }, (_, i) => Math.cos(i)), [2, 160]) })).z.data];
+        const first = await z();
+        globalThis.session = await prepared();
+        return { outcomes, first, again: await z(), done: await session.release() };
         """,
-        model=DIGITS,
+        model=models.staged(),
     )
     assert {"parse begin", "adapter end", "shaders begin", "shaders end"} <= set(found["outcomes"])
     assert set(found["outcomes"].values()) == {"AbortError"}, found["outcomes"]
-    assert found["sum"] == pytest.approx(1, abs=1e-4)
+    assert found["first"] == found["again"]
+    assert sum(watched.gpu_bytes().values()) > 100_000, "loading this model takes memory"
+    watched("await session.release()")
 
 
 def test_create__aborted_while_it_downloads__ends_the_download(watched: Script) -> None:
@@ -206,3 +216,28 @@ def test_run__aborted_while_the_gpu_does_not_answer__holds_nothing(watched: Scri
     watched.worker.evaluate("() => { GPUBuffer.prototype.mapAsync = globalThis.map; }")
     assert watched(run, ms=60_000) == [2, 4, 6, 8]
     watched("await session.release()")
+
+
+def test_create__aborted_when_the_answer_is_on_its_way__is_released(watched: Script) -> None:
+    """The message that would end the load does not arrive in time; without `undo` in web/client.js its memory stays."""
+    found = watched(
+        LATER
+        + """
+        const { postMessage } = Worker.prototype;
+        Worker.prototype.postMessage = function late(message, transfer) {
+          if (message.method !== 'cancel') postMessage.call(this, message, transfer);
+        };
+        try {
+          const control = new AbortController();
+          const load = prepared({ signal: control.signal });
+          control.abort();
+          return await outcome(load);
+        } finally {
+          await adapterInfo();
+          await new Promise((resolve) => { setTimeout(resolve, 500); });
+          Worker.prototype.postMessage = postMessage;
+        }
+        """,
+        model=models.staged(),
+    )
+    assert found == "AbortError"
