@@ -16,8 +16,11 @@ class NpmPackage:
 
 
 PYODIDE_VERSION = "0.29.5"
+PYODIDE_PYTHON = "3.13"
 PYODIDE_CDN = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
+PYODIDE_CLASSIC = "pyodide.js"  # pyodide.mjs as a classic script: JupyterLite's kernel imports no modules
 PYODIDE_FILES = {  # sha256
+    PYODIDE_CLASSIC: "7f832a350240263d9946a9c3c877f7bcdab6c37d6dc65f72cd3be5905dca62dd",
     "pyodide.mjs": "510ca14305230018f50c40fb81be673afd68080e70ce7733fcce6600dd6a1714",
     "pyodide.asm.js": "356c42f69e1695397e9d8670bd3c2e678248cde76e18bdae1731e848537b47d7",
     "pyodide.asm.wasm": "54309a5a2cfd757b1f0fdbc9093c92503f7b341500110329d932487183912718",

@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from pathlib import Path
 
+from tools.devkit import pins
 from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 from tools.devkit.snapshot import ensure_snapshot
@@ -77,7 +78,7 @@ def build_site_alone(python: Path) -> Path:
         else:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
-    shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp"))
+    shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.rmtree(DIST, ignore_errors=True)
     staging.rename(DIST)

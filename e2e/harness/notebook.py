@@ -1,0 +1,83 @@
+"""JupyterLite in the browser: open a notebook, run its cells, read what came out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Page
+
+# Each gets `window.jupyterapp`, JupyterLab's application object.
+READY = """async () => {
+  while (!window.jupyterapp?.restored) await new Promise((resolve) => setTimeout(resolve, 50));
+  await window.jupyterapp.restored;
+}"""
+OPEN = """async (path) => {
+  const app = window.jupyterapp;
+  const panel = await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  app.shell.activateById(panel.id);
+  await panel.sessionContext.session.kernel.info;
+}"""
+RUN_ALL = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  await window.jupyterapp.commands.execute('notebook:run-all-cells');
+  return panel.content.model.toJSON();
+}"""
+CLOSE = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  await panel.context.save();
+  await panel.sessionContext.shutdown();
+  panel.close();
+}"""
+EXECUTE = """async (code) => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const outputs = [];
+  const future = kernel.requestExecute({ code, allow_stdin: false });
+  future.onIOPub = ({ header, content }) => {
+    if (['stream', 'execute_result', 'display_data', 'error'].includes(header.msg_type)) {
+      outputs.push({ output_type: header.msg_type, ...content });
+    }
+  };
+  const reply = await future.done;
+  return { status: reply.content.status, outputs };
+}"""
+
+
+class CellFailed(Exception):
+    """Code in the kernel raised; the message is its traceback."""
+
+
+class Notebooks:
+    """JupyterLab on a page, one notebook open at a time."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        page.goto(url + "lab/index.html")
+        page.evaluate(READY)
+
+    def open(self, path: str) -> None:
+        """Open a notebook and wait for its kernel."""
+        self.page.evaluate(OPEN, path)
+
+    def run_all(self) -> list[dict[str, Any]]:
+        """Run every cell of the open notebook; its cells, as the notebook format has them."""
+        content: dict[str, Any] = self.page.evaluate(RUN_ALL)
+        cells: list[dict[str, Any]] = content["cells"]
+        return cells
+
+    def close(self) -> None:
+        """Save and close the notebook and end its kernel."""
+        self.page.evaluate(CLOSE)
+
+    def execute(self, code: str) -> list[dict[str, Any]]:
+        """Run `code` in the kernel as a cell of its own; its outputs.
+
+        Raises:
+            CellFailed: it raised.
+        """
+        reply: dict[str, Any] = self.page.evaluate(EXECUTE, code)
+        if reply["status"] != "ok":
+            raise CellFailed("\n".join(line for o in reply["outputs"] for line in o.get("traceback", ())))
+        outputs: list[dict[str, Any]] = reply["outputs"]
+        return outputs

@@ -1,0 +1,95 @@
+"""What the notebooks' kernel starts from: Pyodide, the wheels of requirements-notebook-kernel.txt, and this project's.
+
+JupyterLite's Pyodide kernel loads packages by the lock file beside Pyodide; the one made here names only what is there,
+so that the kernel starts, and `import pyruntime` loads the package, without any server but the site's own.
+"""
+
+from __future__ import annotations
+
+import email
+import json
+import re
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from tools.devkit import pins
+from tools.devkit.pyodide import LOCK
+from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, say, sha256, stamped
+
+REQUIREMENTS = ROOT / "requirements-notebook-kernel.txt"
+SHIPPED = ("ipykernel", "piplite", "pyodide_kernel")  # wheels that the kernel's own package brings
+# The kernel asks for this package by name and never uses it: Pyodide's real one is on its CDN only.
+STAND_IN = "sqlite3"
+
+
+def kernel_wheels(python: Path) -> Path:
+    """A folder with the wheels of requirements-notebook-kernel.txt, their hashes checked by pip."""
+    folder = CACHE / "notebook" / "wheels"
+    stamp, value = folder / ".stamp", fingerprint(REQUIREMENTS)
+    if not stamped(stamp, value):
+        say(f"downloading the wheels of {REQUIREMENTS.name}")
+        shutil.rmtree(folder, ignore_errors=True)
+        command: list[str | Path] = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+        command += ["--only-binary", ":all:", "--python-version", pins.PYODIDE_PYTHON, "--implementation", "py", "--abi", "none"]
+        command += ["--platform", "any", "--requirement", REQUIREMENTS, "--dest", folder]
+        check(command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        put_stamp(stamp, value)
+    return folder
+
+
+def write_kernel(folder: Path, runtime: Path, wheels: list[Path]) -> None:
+    """Fill `folder` with Pyodide (`runtime`: see `ensure_pyodide`), `wheels` and the lock file for both."""
+    shutil.copytree(runtime, folder, ignore=shutil.ignore_patterns(".stamp"))
+    for wheel in wheels:
+        shutil.copyfile(wheel, folder / wheel.name)
+    stand_in = write_stand_in(folder)
+    lock = json.loads((folder / LOCK).read_text())
+    entries = [entry(folder / wheel.name) for wheel in (*wheels, stand_in)]
+    lock["packages"] |= {normal(found["name"]): found for found in entries}
+    for found in lock["packages"].values():
+        found["depends"] = [name for name in found["depends"] if name in lock["packages"]]
+    lock["packages"]["ipython"]["depends"].append(STAND_IN)
+    (folder / LOCK).write_text(json.dumps(lock, indent=1, sort_keys=True) + "\n")
+
+
+def entry(wheel: Path) -> dict[str, Any]:
+    """The lock file's entry of a pure Python wheel. `depends` names all it may need; markers are not looked at."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        about = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(about))
+    tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
+    required = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
+    return {
+        "name": metadata["Name"],
+        "version": metadata["Version"],
+        "file_name": wheel.name,
+        "sha256": sha256(wheel),
+        "imports": sorted(top.removesuffix(".py") for top in tops),
+        "depends": sorted({normal(re.split(r"[^\w.-]", text)[0]) for text in required}),
+        "install_dir": "site",
+        "package_type": "package",
+        "unvendored_tests": False,
+    }
+
+
+def normal(name: str) -> str:
+    """PEP 503."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def write_stand_in(folder: Path) -> Path:
+    """A wheel of STAND_IN that holds its metadata and nothing else; the same bytes each time."""
+    wheel = folder / f"{STAND_IN}-1.0.0-py3-none-any.whl"
+    info = f"{STAND_IN}-1.0.0.dist-info"
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {STAND_IN}\nVersion: 1.0.0\nSummary: A name without code.\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: pyruntime\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return wheel

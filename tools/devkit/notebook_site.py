@@ -1,0 +1,118 @@
+"""The notebook site in `dist-notebook/`: JupyterLite with a kernel that has this package, the notebooks, a model."""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tools.devkit import pins
+from tools.devkit.notebook_kernel import REQUIREMENTS as KERNEL_REQUIREMENTS
+from tools.devkit.notebook_kernel import SHIPPED, kernel_wheels, write_kernel
+from tools.devkit.pyodide import ensure_pyodide
+from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, say, stamped
+from tools.devkit.site import build_wheel, test_images
+from tools.devkit.snapshot import ensure_snapshot
+
+FOLDER = CACHE / "notebook"
+SITE = ROOT / "dist-notebook"
+NOTEBOOKS = ROOT / "notebooks"
+REQUIREMENTS = ROOT / "requirements-notebook.txt"
+FIRST = "first_steps.ipynb"
+KERNEL = "@jupyterlite/pyodide-kernel-extension"
+APPS = ("lab", "notebooks", "repl")
+CONFIGURATION = {
+    "jupyter-lite-schema-version": 0,
+    "jupyter-config-data": {
+        "appName": "pyruntime notebooks",
+        "enableMemoryStorage": True,  # where the browser gives no storage
+        "exposeAppInBrowser": True,  # the tests drive it
+        "litePluginSettings": {
+            f"{KERNEL}:kernel": {"pyodideUrl": f"./static/pyodide/{pins.PYODIDE_CLASSIC}", "disablePyPIFallback": True}
+        },
+    },
+}
+
+
+def build_notebook_site(python: Path) -> Path:
+    """`dist-notebook/`, built anew where anything it is made of has changed; one build at a time."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build_alone(python)
+
+
+def build_alone(python: Path) -> Path:
+    runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
+    startup = ensure_snapshot(python, runtime, wheel)
+    contents = [*sorted(NOTEBOOKS.glob("*.ipynb")), ROOT / "models" / "digits.onnx", *sorted(images.glob("*_heldout.*"))]
+    here = Path(__file__)
+    sources = [wheel, *contents, REQUIREMENTS, KERNEL_REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
+    value = fingerprint((runtime / ".stamp").read_text(), (startup / wheel.name), *sources)
+    stamp = FOLDER / "site.stamp"
+    if SITE.is_dir() and stamped(stamp, value):
+        return SITE
+    staging = FOLDER / "site.new"
+    shutil.rmtree(staging, ignore_errors=True)
+    shutil.copytree(plain_site(python), staging, ignore=shutil.ignore_patterns(".stamp"))
+    shipped = staging / "extensions" / KERNEL / "static" / "pypi"
+    wheels = [found for name in SHIPPED for found in shipped.glob(f"{name}-*.whl")]
+    wheels += sorted(kernel_wheels(python).glob("*.whl"))
+    # The wheel with bytecode where there is one: `import pyruntime` then compiles nothing.
+    write_kernel(staging / "static" / "pyodide", runtime, [*wheels, startup / wheel.name])
+    write_contents(staging, contents)
+    shutil.rmtree(SITE, ignore_errors=True)
+    staging.rename(SITE)
+    put_stamp(stamp, value)
+    size = sum(file.stat().st_size for file in SITE.rglob("*") if file.is_file())
+    say(f"built {SITE.name}/ ({size / 1e6:.1f} MB)")
+    return SITE
+
+
+def plain_site(python: Path) -> Path:
+    """JupyterLite as its own tool builds it: no contents, no Pyodide."""
+    folder, tools = FOLDER / "jupyterlite", FOLDER / "venv"
+    stamp, value = folder / ".stamp", fingerprint(REQUIREMENTS, json.dumps(CONFIGURATION), *APPS)
+    if stamped(stamp, value):
+        return folder
+    say(f"installing the packages of {REQUIREMENTS.name} into {tools.relative_to(ROOT)}")
+    check([python, "-m", "venv", "--clear", tools])
+    pip = [tools / "bin" / "python", "-m", "pip", "install", "--quiet", "--require-hashes"]
+    check([*pip, "--requirement", REQUIREMENTS], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    source = FOLDER / "lite"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    source.mkdir()
+    (source / "jupyter-lite.json").write_text(json.dumps(CONFIGURATION, indent=1))
+    apps = [part for app in APPS for part in ("--apps", app)]
+    command: list[str | Path] = [tools / "bin" / "jupyter-lite", "build", "--lite-dir", source, "--output-dir", folder]
+    check([*command, "--no-sourcemaps", "--no-unused-shared-packages", *apps], quiet=True)
+    put_stamp(stamp, value)
+    return folder
+
+
+def write_contents(site: Path, files: list[Path]) -> None:
+    """Copy the files that notebooks see, and list them as Jupyter's contents API does."""
+    shutil.rmtree(site / "files", ignore_errors=True)
+    (site / "files").mkdir()
+    for file in files:
+        shutil.copyfile(file, site / "files" / file.name)
+    listing = listed("", "directory") | {"format": "json", "content": [listing_of(file) for file in files]}
+    index = site / "api" / "contents" / "all.json"
+    index.parent.mkdir(parents=True, exist_ok=True)
+    index.write_text(json.dumps(listing, indent=1) + "\n")
+
+
+def listing_of(file: Path) -> dict[str, Any]:
+    kind = "notebook" if file.suffix == ".ipynb" else "file"
+    return listed(file.name, kind) | {"size": file.stat().st_size}
+
+
+def listed(name: str, kind: str) -> dict[str, Any]:
+    """A content model without content: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html"""
+    then = datetime.datetime(2020, 2, 2, tzinfo=datetime.UTC).isoformat()
+    empty = dict.fromkeys(("content", "format", "mimetype", "size"))
+    return {"name": name, "path": name, "type": kind, "writable": True, "created": then, "last_modified": then} | empty
