@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pyruntime.session import available_providers as get_available_providers
     from pyruntime.session.gpu import gpu
     from pyruntime.session.log import set_default_logger_severity, set_default_logger_verbosity
+    from pyruntime.session.model_of import model_of
 
 __version__ = "0.1.0"
 
@@ -105,6 +106,7 @@ __all__ = [
     "gpu",
     "has_collective_ops",
     "install_as_onnxruntime",
+    "model_of",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
 ]
@@ -116,6 +118,7 @@ _ELSEWHERE = {
     "custom_op": ("pyruntime.ops.custom", "custom_op"),
     "get_available_providers": ("pyruntime.session", "available_providers"),
     "gpu": ("pyruntime.session.gpu", "gpu"),
+    "model_of": ("pyruntime.session.model_of", "model_of"),
     "set_default_logger_severity": ("pyruntime.session.log", "set_default_logger_severity"),
     "set_default_logger_verbosity": ("pyruntime.session.log", "set_default_logger_verbosity"),
 }

@@ -31,7 +31,7 @@ from pyruntime.kernels.params import pack, parse
 from pyruntime.ops.base import Op, Unsupported, registered
 from pyruntime.ops.registry import names
 
-__all__ = ["CustomOp", "custom_op"]
+__all__ = ["CustomOp", "custom_op", "input_names"]
 
 _EVERY_OPSET = range(1, 1 << 30)
 
@@ -73,7 +73,7 @@ class CustomOp(Op):
         if not self.wgsl:
             raise Unsupported(f"{self.op_type} has no wgsl")
         types = self.infer(*inputs)
-        named = _input_names(type(self), len(inputs))
+        named = input_names(type(self), len(inputs))
         given = {n: (i, t) for i, (n, t) in enumerate(zip(named, inputs, strict=False)) if t}
         if "@compute" in self.wgsl:
             return (self._kernel(target, given, types, inputs),)
@@ -109,7 +109,7 @@ def _workgroup_size(wgsl: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _input_names(cls: type[Op], count: int) -> list[str]:
+def input_names(cls: type[Op], count: int) -> list[str]:
     """The inputs' names: parameters of `infer`, or of `evaluate` where `infer` is the default; else x, x1, x2, ..."""
     method = cls.infer if _is_own(cls) else cls.evaluate
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -32,7 +32,16 @@ def kernel_wheels(python: Path) -> Path:
         say(f"downloading the wheels of {REQUIREMENTS.name}")
         shutil.rmtree(folder, ignore_errors=True)
         command: list[str | Path] = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-        command += ["--only-binary", ":all:", "--python-version", pins.PYODIDE_PYTHON, "--implementation", "py", "--abi", "none"]
+        command += [
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            pins.PYODIDE_PYTHON,
+            "--implementation",
+            "py",
+            "--abi",
+            "none",
+        ]
         command += ["--platform", "any", "--requirement", REQUIREMENTS, "--dest", folder]
         check(command, env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
         put_stamp(stamp, value)

@@ -48,7 +48,11 @@ def build_notebook_site(python: Path) -> Path:
 def build_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
     startup = ensure_snapshot(python, runtime, wheel)
-    contents = [*sorted(NOTEBOOKS.glob("*.ipynb")), ROOT / "models" / "digits.onnx", *sorted(images.glob("*_heldout.*"))]
+    contents = [
+        *sorted(NOTEBOOKS.glob("*.ipynb")),
+        ROOT / "models" / "digits.onnx",
+        *sorted(images.glob("*_heldout.*")),
+    ]
     here = Path(__file__)
     sources = [wheel, *contents, REQUIREMENTS, KERNEL_REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
     value = fingerprint((runtime / ".stamp").read_text(), (startup / wheel.name), *sources)
