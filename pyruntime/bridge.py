@@ -1,9 +1,8 @@
 """JavaScript arrays to sessions: what `web/worker.js` calls.
 
 `serve(function, *arguments)` awaits one of the functions below and answers `{value}` or `{error: {name, message,
-traceback}}`, as JavaScript objects. A tensor is `{type, dims, data}`: onnxruntime-web's name of the element type, the
-dimensions, and an ArrayBuffer of raw little-endian elements (an array of strings for type `string`). The bytes of
-models and tensors stay in JavaScript; what the GPU needs of them goes there without passing through Python's memory.
+traceback}}`, as JavaScript objects; `wire.py` says how tensors look. The bytes of models stay in JavaScript; what the
+GPU needs of them goes there without passing through Python's memory.
 `create` and `run` belong to a request, `{id, signal}`, by whose id `cancel` ends them.
 """
 
@@ -16,13 +15,13 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import js
-import numpy as np
 from pyodide.ffi import jsnull, to_js
 
-from pyruntime.device.executable import HostValue
-from pyruntime.device.pyodide import JsBytes, WebGpuDevice
-from pyruntime.errors import InvalidArgument, NotImplemented
-from pyruntime.ir import DType, HostTensor, TensorType
+from pyruntime import wire
+from pyruntime.device.pyodide import WebGpuDevice
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.session import (
     GraphOptimizationLevel,
     InferenceSession,
@@ -31,15 +30,31 @@ from pyruntime.session import (
     SessionOptions,
     adapter,
 )
+from pyruntime.session.environment import adopt, device
+from pyruntime.session.log import set_default_logger_severity
+from pyruntime.session.profiling import Trace
 
-__all__ = ["adapter_info", "cancel", "create", "release", "run", "serve", "summary"]
+__all__ = [
+    "adapter_info",
+    "cancel",
+    "create",
+    "dispose",
+    "download",
+    "end_profiling",
+    "gpu_device",
+    "release",
+    "run",
+    "serve",
+    "set_log_level",
+    "start_profiling",
+    "summary",
+    "use_device",
+]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
 
-# Where onnxruntime-web's name of an element type differs from ONNX's.
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
+_LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
 _PROVIDERS = {
     "webgpu": "WebGpuExecutionProvider",
     "wasm": "CPUExecutionProvider",
@@ -123,30 +138,58 @@ async def create(
     }
 
 
-async def run(request: JsObject, handle: int, feeds: JsObject, fetches: JsObject, options: JsObject) -> dict[str, Any]:
+async def run(
+    request: JsObject, handle: int, feeds: JsObject, fetches: JsObject, kept: JsObject, options: JsObject
+) -> dict[str, Any]:
     """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `_replay`.
 
     Args:
         request: see the module.
+        kept: by name, the outputs that stay on the GPU: null, or the tensor or buffer they are written to.
     """
     session = _session(handle)
-    tensors = {name: _from_wire(name, wire) for name, wire in js.Object.entries(feeds)}
-    names = list(fetches) if fetches else None
+    gpu = session._program.device if session._program else None
+    values = {name: await wire.from_wire(name, value, gpu) for name, value in js.Object.entries(feeds)}
+    names = session._output_names(list(fetches) if fetches else None)
+    targets = {name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(session, name)}
+    keep = {name: wire.held(int(t.gpu)) if t and t.kind == "gpu" else None for name, t in targets.items()}
     chosen = _run_options(options.to_py())
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
-        outputs = await session._run_buffers(tensors, names, chosen)
-    wires = {name: _to_wire(name, value) for name, value in outputs.items()}
-    return {"outputs": wires, "replay": _replay(session, tensors, list(outputs))}
+        outputs = await session._run_values(values, names, chosen, keep)
+    wires: dict[str, Any] = {}
+    for name, value in outputs.items():
+        wires[name] = await _to_wire(name, value, targets.get(name))
+    return {"outputs": wires, "replay": None if keep else _replay(session, values, names)}
 
 
-def _replay(session: InferenceSession, feeds: Mapping[str, HostTensor], outputs: Sequence[str]) -> JsObject | None:
+def _stays(session: InferenceSession, name: str) -> bool:
+    """True for outputs that the GPU can hold."""
+    declared = next((v.type for v in session._model.graph.outputs if v.name == name), None)
+    return isinstance(declared, DeclaredTensor) and bool(declared.dtype.compute)
+
+
+async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | None:
+    """An output where the caller wants it."""
+    if not isinstance(value, DeviceTensor):
+        return wire.to_wire(name, value)
+    if not target:
+        return wire.kept_to_wire(value)
+    if target.kind == "gpu":
+        return wire.kept_to_wire(value, int(target.gpu))
+    await wire.write_buffer(name, value, target.buffer)
+    return {"kind": "written", "type": wire.js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape)}
+
+
+def _replay(session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str]) -> JsObject | None:
     """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
     program = session._program
+    if session._trace is not None or not all(isinstance(value, HostTensor) for value in feeds.values()):
+        return None
     executable = program.replayable(feeds, outputs) if program else None
     replay = executable.replay() if executable else None
     if program is None or executable is None or replay is None or not isinstance(program.device, WebGpuDevice):
         return None
-    made = program.device.replay_object(replay, lambda kind: _js_name(kind.dtype.onnx_name))
+    made = program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name))
     if made is not None:
         executable.on_release.append(lambda: setattr(made, "live", False))
     return made
@@ -164,13 +207,67 @@ async def summary(handle: int) -> dict[str, Any]:
     return _session(handle).summary()
 
 
+async def start_profiling(handle: int) -> None:
+    """Note the times of every run from now on."""
+    session = _session(handle)
+    session._trace = session._trace or Trace(session._options.profile_file_prefix)
+
+
+async def end_profiling(handle: int) -> list[dict[str, Any]]:
+    """Stop noting; the events since `start_profiling`, or the option `enableProfiling`, as a Chrome trace has them."""
+    session = _session(handle)
+    trace, session._trace = session._trace, None
+    return trace.events if trace else []
+
+
+async def download(number: int) -> dict[str, Any] | None:
+    """A tensor that is on the GPU, as one on the host."""
+    return wire.to_wire("", await wire.held(number).download())
+
+
+async def dispose(number: int) -> None:
+    """Forget a tensor that is on the GPU."""
+    wire.dispose(number)
+
+
+async def use_device(gpu_device: JsObject) -> None:
+    """Let sessions compute on this GPUDevice. Raises InvalidArgument where they have another one."""
+    await adopt(gpu_device)
+
+
+async def gpu_device() -> JsObject:
+    """The GPUDevice that sessions compute on."""
+    return getattr(await device(), "device", None)
+
+
+async def set_log_level(level: str) -> None:
+    """Least severe messages that are logged: onnxruntime-web's `env.logLevel`."""
+    if level not in _LOG_LEVELS:
+        raise InvalidArgument(f"env.logLevel: expected one of {', '.join(_LOG_LEVELS)}, got {level!r}")
+    set_default_logger_severity(_LOG_LEVELS.index(level))
+
+
 async def adapter_info() -> dict[str, str] | None:
     """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
     return await adapter()
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (create, run, release, summary, adapter_info)
+    function.__name__: function
+    for function in (
+        create,
+        run,
+        release,
+        summary,
+        start_profiling,
+        end_profiling,
+        download,
+        dispose,
+        use_device,
+        gpu_device,
+        set_log_level,
+        adapter_info,
+    )
 }
 
 
@@ -181,47 +278,10 @@ def _session(handle: int) -> InferenceSession:
         raise InvalidArgument(f"session {handle} is released; create another") from None
 
 
-def _from_wire(name: str, wire: JsObject) -> HostTensor:
-    """The tensor of input `name`; its bytes stay in the ArrayBuffer."""
-    try:
-        dtype = DType.from_name(_ONNX_NAMES.get(wire.type, wire.type))
-    except KeyError:
-        raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
-    kind = TensorType(dtype, tuple(int(dim) for dim in wire.dims))
-    if dtype is not DType.STRING:
-        return HostTensor(kind, JsBytes(wire.data))
-    array = np.empty(kind.size, object)
-    array[:] = list(wire.data)
-    return HostTensor(kind, None, array.reshape(kind.shape))
-
-
-def _to_wire(name: str, value: HostValue) -> dict[str, Any]:
-    if not isinstance(value, HostTensor):
-        raise NotImplemented(f"output '{name}' is {value}: JavaScript's API has tensors only; fetch the other outputs")
-    return {"type": _js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape), "data": _data(value)}
-
-
-def _data(tensor: HostTensor) -> JsObject:
-    """The raw elements as an ArrayBuffer of their own, strings as a list."""
-    if tensor.type.dtype is DType.STRING:
-        return tensor.array().ravel().tolist()
-    raw = tensor.bytes()
-    if not isinstance(raw, JsBytes):
-        data = raw if isinstance(raw, memoryview) else memoryview(raw.read(0, tensor.type.nbytes))
-        return to_js(data.cast("B")).buffer if data.nbytes else js.ArrayBuffer.new(0)
-    if raw.offset == 0 and raw.size == int(raw.buffer.byteLength):
-        return raw.buffer
-    return raw.buffer.slice(raw.offset, raw.offset + raw.size)
-
-
-def _js_name(onnx_name: str) -> str:
-    return _JS_NAMES.get(onnx_name, onnx_name)
-
-
 def _metadata(value: NodeArg) -> dict[str, Any]:
     """ValueMetadata of `web/pyruntime.d.ts`. `type` is `tensor(NAME)`, or another kind's as ONNX writes it."""
     is_tensor = value.type.startswith("tensor(")
-    type_ = _js_name(value.type.removeprefix("tensor(").removesuffix(")")) if is_tensor else value.type
+    type_ = wire.js_name(value.type.removeprefix("tensor(").removesuffix(")")) if is_tensor else value.type
     shape = ["" if dim is None else dim for dim in value.shape] if is_tensor else []
     return {"name": value.name, "isTensor": is_tensor, "type": type_, "shape": shape}
 
@@ -245,6 +305,8 @@ def _session_options(plain: Mapping[str, Any], external: Sequence[tuple[str, JsO
         options.graph_optimization_level = getattr(GraphOptimizationLevel, _OPTIMIZATION[level])
     if "enableProfiling" in plain:
         options.enable_profiling = bool(plain["enableProfiling"])
+    if "profileFilePrefix" in plain:
+        options.profile_file_prefix = str(plain["profileFilePrefix"])
     if "logId" in plain:
         options.logid = str(plain["logId"])
     if "logSeverityLevel" in plain:

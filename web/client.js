@@ -1,7 +1,8 @@
 // @ts-check
 /** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
 
-import { places } from './env.js';
+import { answerDevice, chosenDevice, env, places } from './env.js';
+import { openPort } from './port.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} ProgressListener */
@@ -31,14 +32,55 @@ class Client {
   #startListeners = new Set();
 
   constructor() {
-    this.worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
-    this.worker.addEventListener('message', ({ data }) => this.#receive(data));
-    this.worker.addEventListener('error', ({ message }) => this.#close(new WorkerError({
-      name: 'RuntimeException', message: `pyruntime's worker failed: ${message || 'it could not be loaded'}` })));
+    this.port = openPort((message) => this.#receive(message), (message) => (
+      this.#close(new WorkerError({ name: 'RuntimeException', message }))));
     const onProgress = (/** @type {ProgressEvent} */ event) => {
       for (const listener of this.#startListeners) listener(event);
     };
     this.#request('start', places(), [], { onProgress }).catch((error) => this.#close(error));
+    if (env.logLevel) this.#tell('set_log_level', env.logLevel).catch(({ message }) => console.warn(message));
+    const device = chosenDevice();
+    /** Fulfilled when sessions can be made. @type {Promise<void>} */
+    this.ready = device ? this.useDevice(device) : Promise.resolve();
+    this.ready.catch(() => {}); // whoever makes a session hears it
+  }
+
+  /** Whether GPUBuffers can go to Python. */
+  get sharesBuffers() {
+    return this.port.sharesBuffers;
+  }
+
+  /** Call a function of `pyruntime.bridge`. @param {string} name @param {...unknown} args */
+  #tell(name, ...args) {
+    return this.call('call', { function: name, arguments: args });
+  }
+
+  /** Let sessions compute on this device. @param {GPUDevice} device */
+  async useDevice(device) {
+    if (!this.sharesBuffers) {
+      throw new Error('a GPUDevice cannot leave its thread, and Python is in a worker: have it in this thread (import '
+        + 'web/page.js instead of web/pyruntime.js, or set env.worker = false before the first session)');
+    }
+    await this.#tell('use_device', device);
+  }
+
+  /** The device that sessions compute on. @returns {Promise<GPUDevice>} */
+  async device() {
+    if (!this.sharesBuffers) {
+      throw new Error('env.webgpu.device is in the worker: have Python in this thread (import web/page.js instead of '
+        + 'web/pyruntime.js, or set env.worker = false before the first session)');
+    }
+    return this.#tell('gpu_device');
+  }
+
+  /** A tensor's data. @param {number} number by which Python knows it */
+  download(number) {
+    return this.#tell('download', number);
+  }
+
+  /** Give a tensor's memory back. @param {number} number by which Python knows it */
+  dispose(number) {
+    this.#tell('dispose', number).catch(() => {}); // without a worker there is nothing to give back
   }
 
   /**
@@ -75,7 +117,7 @@ class Client {
       reject(signal?.reason);
     };
     this.#pending.set(id, { resolve, reject, onProgress });
-    this.worker.postMessage({ id, method, arguments: args }, transfer);
+    this.port.send({ id, method, arguments: args }, transfer);
     if (!signal) return promise;
     signal.addEventListener('abort', abort, { once: true });
     return promise.finally(() => signal.removeEventListener('abort', abort));
@@ -100,7 +142,7 @@ class Client {
    */
   #close(error) {
     if (shared === this) shared = undefined;
-    this.worker.terminate();
+    this.port.close();
     for (const { reject } of this.#pending.values()) reject(error);
     this.#pending.clear();
   }
@@ -124,3 +166,5 @@ export function client() {
   shared ??= new Client();
   return shared;
 }
+
+answerDevice(() => client().device());

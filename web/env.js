@@ -7,14 +7,45 @@ const pyodideVersion = '0.29.5';
 const here = import.meta.url;
 const ownWheel = new URL(`../pyruntime-${version}-py3-none-any.whl`, here).href;
 
+/** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
+let chosen;
+
+/** @type {() => Promise<GPUDevice>} */
+let askForDevice;
+
+/** What answers `env.webgpu.device`. @param {() => Promise<GPUDevice>} ask */
+export function answerDevice(ask) {
+  askForDevice = ask;
+}
+
+/** The device that was set before the first session, if any. */
+export function chosenDevice() {
+  return chosen;
+}
+
+const webgpu = {
+  get device() {
+    return askForDevice();
+  },
+  set device(device) {
+    if (!device || typeof (/** @type {any} */ (device).createBuffer) !== 'function') {
+      throw new TypeError('env.webgpu.device must be a GPUDevice');
+    }
+    chosen = /** @type {any} */ (device);
+  },
+};
+
 /** @type {import('./pyruntime.js').Env} */
 export const env = {
+  worker: undefined,
+  workerUrl: undefined,
   pyodideUrl: undefined,
   wheelUrl: ownWheel,
   snapshotUrl: undefined,
   versions: { pyruntime: version, pyodide: pyodideVersion },
   wasm: {},
-  webgpu: {},
+  webgl: {},
+  webgpu,
 };
 
 /**

@@ -11,6 +11,23 @@ export interface WireTensor {
   data: ArrayBuffer | string[];
 }
 
+/** A tensor on the GPU: one of Python's by its number, or a GPUBuffer of the page's. */
+export interface WireRemote {
+  kind: 'gpu' | 'buffer';
+  type: TensorType;
+  dims: number[];
+  gpu?: number;
+  buffer?: GPUBuffer;
+}
+
+/** What is fed: a tensor, a sequence, a map, an empty optional. */
+export type WireValue =
+  | WireTensor
+  | WireRemote
+  | { kind: 'sequence'; values: WireValue[] }
+  | { kind: 'map'; pairs: [unknown, unknown][] }
+  | null;
+
 export interface StartArguments {
   /** Where Pyodide may be, in the order in which to try. */
   pyodideUrls: string[];
@@ -29,9 +46,11 @@ export interface CreateArguments {
 
 export interface RunArguments {
   session: number;
-  feeds: Record<string, WireTensor>;
+  feeds: Record<string, WireValue>;
   /** null: all outputs. */
   fetches: string[] | null;
+  /** Outputs that stay on the GPU: null, or what they are written to. */
+  kept: Record<string, WireRemote | null>;
   options: object;
 }
 

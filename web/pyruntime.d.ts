@@ -18,23 +18,108 @@ export type TypedArray =
  */
 export type TensorData = TypedArray | string[];
 
+/** The type of a global, where the project has its declarations. */
+type GlobalType<Name extends string, Fallback> = typeof globalThis extends { [key in Name]: { prototype: infer T } } ? T : Fallback;
+type GpuBuffer = GlobalType<'GPUBuffer', { readonly size: number; destroy(): void }>;
+type GpuDevice = GlobalType<'GPUDevice', { readonly queue: unknown }>;
+
+/** 'gpu-buffer': on the GPU, also where Python is in a worker and the GPUBuffer cannot be had. 'none': disposed. */
+export type DataLocation = 'cpu' | 'cpu-pinned' | 'gpu-buffer' | 'none';
+
+interface ArrayOf {
+  float32: Float32Array;
+  float64: Float64Array;
+  int8: Int8Array;
+  int16: Int16Array;
+  int32: Int32Array;
+  int64: BigInt64Array;
+  uint16: Uint16Array;
+  uint32: Uint32Array;
+  uint64: BigUint64Array;
+  string: string[];
+}
+/** The array of a tensor type. float16's depends on the browser; the rest are Uint8Array, bfloat16 Uint16Array. */
+export type DataOf<T extends TensorType> = T extends keyof ArrayOf ? ArrayOf[T]
+  : T extends 'bfloat16' | 'float16' ? Uint16Array : Uint8Array;
+
+/** A Tensor whose type is known. */
+export interface TypedTensor<T extends TensorType> extends Tensor {
+  readonly type: T;
+  readonly data: DataOf<T>;
+  getData(releaseData?: boolean): Promise<DataOf<T>>;
+}
+
+export type ImageFormat = 'RGB' | 'RGBA' | 'BGR' | 'RBG';
+export type ImageSource =
+  | ImageData | ImageBitmap | HTMLImageElement | HTMLCanvasElement | HTMLVideoElement | OffscreenCanvas | Blob | string;
+/** One number for all channels, or one for each of red, green, blue and alpha. */
+export type PerChannel = number | readonly number[];
+
+export interface FromImageOptions {
+  resizedWidth?: number;
+  resizedHeight?: number;
+  /** Order of the channels; default 'RGB'. */
+  tensorFormat?: ImageFormat;
+  tensorLayout?: 'NCHW' | 'NHWC';
+  dataType?: 'float32' | 'uint8';
+  /** Elements are (pixel + bias) / mean, pixels from 0 to 255; default mean 255 (1 for uint8), bias 0. */
+  norm?: { mean?: PerChannel; bias?: PerChannel };
+}
+
+export interface ToImageOptions {
+  /** Order of the channels; default 'RGB', 'RGBA' where there are four. One channel is grey. */
+  format?: ImageFormat;
+  tensorLayout?: 'NCHW' | 'NHWC';
+  /** Pixels are (element - bias) * mean; default mean 255, bias 0. */
+  norm?: { mean?: PerChannel; bias?: PerChannel };
+}
+
+export interface FromGpuBufferOptions {
+  /** Default 'float32'. */
+  dataType?: TensorType;
+  dims: readonly number[];
+  /** What `getData` calls. Without it the data stay on the GPU. */
+  download?: () => Promise<TensorData>;
+  /** What `dispose` calls. Without it the buffer is its maker's. */
+  dispose?: () => void;
+}
+
 export declare class Tensor {
   /** Typed arrays are taken as they are, not copied. Without `dims` the tensor has one dimension. */
   constructor(type: TensorType, data: TensorData | readonly (number | bigint | boolean | string)[], dims?: readonly number[]);
   /** The type follows from the array: Float32Array is float32, an array of strings string, of booleans bool. */
-  constructor(data: TensorData | readonly boolean[], dims?: readonly number[]);
+  constructor(data: TensorData | Uint8ClampedArray | readonly boolean[], dims?: readonly number[]);
 
   readonly type: TensorType;
   readonly dims: readonly number[];
   /** Number of elements. */
   readonly size: number;
-  readonly location: 'cpu' | 'none';
-  /** Throws when the tensor is disposed. */
+  readonly location: DataLocation;
+  /** Throws when the data are on the GPU, or disposed. */
   readonly data: TensorData;
+  /** The tensor's memory on `env.webgpu.device`: where Python is in this thread (web/page.js), otherwise it throws. */
+  readonly gpuBuffer: GpuBuffer;
+  /** The data, fetched from the GPU where they are there; `releaseData` gives the GPU's memory back. */
   getData(releaseData?: boolean): Promise<TensorData>;
+  /** Gives the memory back, on the GPU too. */
   dispose(): void;
   /** The same data with other dimensions. */
   reshape(dims: readonly number[]): Tensor;
+  toImageData(options?: ToImageOptions): ImageData;
+  toDataURL(options?: ToImageOptions): string;
+
+  /** A picture as [1, channels, height, width], or [1, height, width, channels] with layout 'NHWC'. */
+  static fromImage(image: ImageSource, options?: FromImageOptions): Promise<Tensor>;
+  /**
+   * A tensor whose elements are in a GPUBuffer of `env.webgpu.device`, with usage COPY_SRC (fed) or COPY_DST (fetched).
+   * Runs copy it on the GPU, so that the buffer stays its maker's. Needs Python in this thread (web/page.js).
+   */
+  static fromGpuBuffer(buffer: GpuBuffer, options: FromGpuBufferOptions): Tensor;
+  static fromPinnedBuffer(type: TensorType, data: TypedArray, dims?: readonly number[]): Tensor;
+}
+export declare namespace Tensor {
+  type Type = TensorType;
+  type DataType = TensorData;
 }
 
 /** A URL (relative to the page), a file, or bytes. Bytes are copied: the caller's buffer stays usable. */
@@ -51,7 +136,9 @@ export interface ProgressEvent {
   total?: number;
 }
 
-export type ExecutionProvider = 'webgpu' | 'wasm' | 'cpu' | { name: 'webgpu' | 'wasm' | 'cpu' };
+export type ExecutionProvider =
+  | 'webgpu' | 'wasm' | 'cpu'
+  | { readonly name: 'webgpu' | 'wasm' | 'cpu'; readonly device?: GpuDevice; readonly [option: string]: unknown };
 
 export interface SessionOptions {
   /** In order of preference; default ['webgpu', 'cpu']. 'wasm' and 'cpu' both are NumPy. */
@@ -59,13 +146,24 @@ export interface SessionOptions {
   graphOptimizationLevel?: 'disabled' | 'basic' | 'extended' | 'layout' | 'all';
   /** Sizes for symbolic dimensions. */
   freeDimensionOverrides?: Readonly<Record<string, number>>;
-  /** Files that the model names as external data. */
-  externalData?: readonly { path: string; data: ModelSource }[];
+  /** Files that the model names as external data; a URL alone is the name in the model, too. */
+  externalData?: readonly (string | { path: string; data: ModelSource })[];
+  /** Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. */
+  preferredOutputLocation?: DataLocation | Readonly<Record<string, DataLocation>>;
+  /** Note the times of every run; see `endProfiling`. Runs are slower. */
   enableProfiling?: boolean;
   logId?: string;
   logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
   /** Configuration entries, nested or dotted: { session: { disable_cpu_ep_fallback: '1' } }. */
   extra?: Readonly<Record<string, unknown>>;
+  /** Of onnxruntime-web; nothing here depends on them. */
+  intraOpNumThreads?: number;
+  interOpNumThreads?: number;
+  enableCpuMemArena?: boolean;
+  enableMemPattern?: boolean;
+  enableGraphCapture?: boolean;
+  executionMode?: 'sequential' | 'parallel';
+  logVerbosityLevel?: number;
   onProgress?: (event: ProgressEvent) => void;
   /** Ends the loading, downloads included; nothing of it stays, and `create` rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -82,6 +180,7 @@ export interface RunOptions {
 export interface ValueMetadata {
   readonly name: string;
   readonly isTensor: boolean;
+  /** Of a tensor its element type, of anything else ONNX's name of the type: 'seq(tensor(float))'. */
   readonly type: TensorType;
   /** A number, or the name of a symbolic dimension ('' when it has none). */
   readonly shape: readonly (number | string)[];
@@ -119,8 +218,28 @@ export interface Summary {
   readonly warnings: readonly string[];
 }
 
-export type Feeds = Readonly<Record<string, Tensor>>;
+/** A tensor, a sequence of them, a map (by numbers, BigInt too, or strings), null for an empty optional. */
+export type FeedValue = Tensor | readonly Tensor[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
+export type Feeds = Readonly<Record<string, FeedValue>>;
 export type Fetches = readonly string[] | Readonly<Record<string, Tensor | null>>;
+
+/**
+ * Outputs by name: tensors. Of models whose outputs are no tensors an array of tensors for a sequence, a Map for a map, null
+ * for an empty optional.
+ */
+export type RunResult = Record<string, Tensor>;
+
+/** An event of Chrome's tracing: microseconds since the session was made. */
+export interface TraceEvent {
+  readonly cat: 'Session' | 'Node' | 'Kernel';
+  readonly name: string;
+  readonly ts: number;
+  readonly dur: number;
+  readonly ph: 'X';
+  readonly pid: number;
+  readonly tid: number;
+  readonly args: Readonly<Record<string, unknown>>;
+}
 
 export declare class InferenceSession {
   private constructor();
@@ -133,15 +252,37 @@ export declare class InferenceSession {
   readonly inputMetadata: readonly ValueMetadata[];
   readonly outputMetadata: readonly ValueMetadata[];
 
-  run(feeds: Feeds, options?: RunOptions): Promise<Record<string, Tensor>>;
-  run(feeds: Feeds, fetches: Fetches, options?: RunOptions): Promise<Record<string, Tensor>>;
+  run(feeds: Feeds, options?: RunOptions): Promise<RunResult>;
+  run(feeds: Feeds, fetches: Fetches, options?: RunOptions): Promise<RunResult>;
+  /** Note the times of every run from now on. */
+  startProfiling(): Promise<void>;
+  /** Stop noting; the events as a file of Chrome's tracing has them. */
+  endProfiling(): Promise<TraceEvent[]>;
   /** Frees the model's memory, on the GPU too. A second call does nothing. */
   release(): Promise<void>;
   /** What the model is, where each operator runs and why, what memory it takes. */
   summary(): Promise<Summary>;
 }
 
+export declare namespace InferenceSession {
+  type FeedsType = Feeds;
+  type FetchesType = Fetches;
+  type ReturnType = RunResult;
+  type OnnxValueMapType = RunResult;
+  type ExecutionProviderConfig = ExecutionProvider;
+  type SessionOptions = import('./pyruntime.js').SessionOptions;
+  type RunOptions = import('./pyruntime.js').RunOptions;
+  type ValueMetadata = import('./pyruntime.js').ValueMetadata;
+}
+
 export interface Env {
+  /**
+   * Whether Python is in a worker. Default: yes where web/ is of the page's own origin (a browser makes no worker of another
+   * one) or `workerUrl` is set; otherwise in the page's thread.
+   */
+  worker: boolean | undefined;
+  /** A script of the page's own origin that imports web/worker.js from wherever it is: a worker for pages elsewhere. */
+  workerUrl: string | undefined;
   /** Folder of Pyodide. Default: the copy beside web/ where there is one, else Pyodide's CDN, exact version. */
   pyodideUrl: string | undefined;
   /** pyruntime's own wheel. Default: beside web/. */
@@ -154,7 +295,19 @@ export interface Env {
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };
   /** Taken from onnxruntime-web; nothing here depends on them. */
   wasm: Record<string, unknown>;
-  webgpu: Record<string, unknown>;
+  webgl: Record<string, unknown>;
+  webgpu: {
+    /**
+     * The device that sessions compute on, where Python is in this thread; set before the first session, the one that they
+     * shall compute on.
+     */
+    get device(): Promise<GpuDevice>;
+    set device(device: GpuDevice);
+    [name: string]: unknown;
+  };
+  /** Least severe messages of the runtime that the console shows; default 'warning'. */
+  logLevel?: 'verbose' | 'info' | 'warning' | 'error' | 'fatal';
+  [name: string]: unknown;
 }
 
 /** Read when the first session is created. */
@@ -178,3 +331,12 @@ export interface AdapterInfo {
 
 /** The GPU adapter that sessions use, null where there is none. */
 export declare function adapterInfo(): Promise<AdapterInfo | null>;
+
+declare const api: {
+  readonly InferenceSession: typeof InferenceSession;
+  readonly Tensor: typeof Tensor;
+  readonly env: typeof env;
+  readonly preload: typeof preload;
+  readonly adapterInfo: typeof adapterInfo;
+};
+export default api;

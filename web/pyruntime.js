@@ -8,10 +8,11 @@
  */
 
 import { client } from './client.js';
+import { env } from './env.js';
+import { InferenceSession } from './session.js';
+import { Tensor } from './tensor.js';
 
-export { env } from './env.js';
-export { InferenceSession } from './session.js';
-export { Tensor } from './tensor.js';
+export { InferenceSession, Tensor, env };
 
 /**
  * Start Python before the first session asks for it.
@@ -25,3 +26,5 @@ export async function preload({ onProgress } = {}) {
 export async function adapterInfo() {
   return client().call('call', { function: 'adapter_info', arguments: [] });
 }
+
+export default { InferenceSession, Tensor, adapterInfo, env, preload };

@@ -2,7 +2,7 @@
 /** InferenceSession: a model, held by the worker. */
 
 import { client } from './client.js';
-import { Tensor, bytesOf, fromWire, toWire } from './tensor.js';
+import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toWire } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -31,20 +31,68 @@ function transferable(value) {
   return value instanceof ArrayBuffer ? [value] : [];
 }
 
+/**
+ * A file that the model names: by its place in the model and where its bytes are, or by an address that is both.
+ * @param {string | {path: string, data: ModelSource}} file
+ */
+function toFile(file) {
+  const { path, data } = typeof file === 'string' ? { path: file, data: file } : file;
+  return { path: path.replace(/^\.\//, ''), data: toSource(data) };
+}
+
+/**
+ * The execution providers without the GPUDevice that one of them may name, and that device.
+ * @param {readonly any[] | undefined} providers
+ */
+function splitDevice(providers) {
+  const device = providers?.find((provider) => provider?.device)?.device;
+  return { device, names: providers?.map((provider) => provider?.name ?? provider) };
+}
+
+/**
+ * Which outputs stay on the GPU.
+ * @param {string | Record<string, string> | undefined} preferred
+ * @param {readonly string[]} outputs
+ * @returns {Set<string>}
+ */
+function outputsOnGpu(preferred, outputs) {
+  const places = typeof preferred === 'string' ? Object.fromEntries(outputs.map((name) => [name, preferred])) : preferred ?? {};
+  const kept = new Set();
+  for (const [name, place] of Object.entries(places)) {
+    if (!outputs.includes(name)) throw new RangeError(`preferredOutputLocation: the model has no output '${name}'`);
+    if (!['cpu', 'cpu-pinned', 'gpu-buffer'].includes(place)) {
+      throw new RangeError(`preferredOutputLocation: 'cpu', 'cpu-pinned' or 'gpu-buffer', not '${place}'`);
+    }
+    if (place === 'gpu-buffer') kept.add(name);
+  }
+  return kept;
+}
+
 /** @implements {PublicSession} */
 export class InferenceSession {
   #client;
   #handle;
   #released = false;
+  /** Outputs that stay on the GPU. @type {Set<string>} */
+  #onGpu;
+  #memory;
 
   /**
    * Use `InferenceSession.create`.
    * @param {ReturnType<typeof client>} owner
    * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
+   * @param {Set<string>} onGpu
    */
-  constructor(owner, { handle, inputs, outputs }) {
+  constructor(owner, { handle, inputs, outputs }, onGpu) {
     this.#client = owner;
     this.#handle = handle;
+    this.#onGpu = onGpu;
+    /** @type {import('./tensor.js').Memory} */
+    this.#memory = {
+      port: owner,
+      download: (/** @type {number} */ number) => owner.download(number),
+      dispose: (/** @type {number} */ number) => owner.dispose(number),
+    };
     /** @type {readonly ValueMetadata[]} */
     this.inputMetadata = inputs;
     /** @type {readonly ValueMetadata[]} */
@@ -65,18 +113,27 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null) ?? {};
     }
-    const { onProgress, signal, externalData = [], ...plain } = options;
+    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, ...plain } = options;
+    const { device, names } = splitDevice(executionProviders);
+    if (names) plain.executionProviders = names;
     const model = toSource(source);
-    const files = externalData.map((/** @type {{path: string, data: ModelSource}} */ { path, data }) => (
-      { path, data: toSource(data) }));
+    const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
     const owner = client();
+    if (device) await owner.useDevice(device);
+    await owner.ready;
     const undo = (/** @type {{handle: number}} */ { handle }) => {
       owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
     };
     const info = await owner.call(
       'create', { model, externalData: files, options: plain }, transfer, { onProgress, signal, undo });
-    return new InferenceSession(owner, info);
+    try {
+      const outputs = info.outputs.map((/** @type {ValueMetadata} */ { name }) => name);
+      return new InferenceSession(owner, info, outputsOnGpu(preferredOutputLocation, outputs));
+    } catch (error) {
+      undo(info);
+      throw error;
+    }
   }
 
   get inputNames() {
@@ -89,33 +146,85 @@ export class InferenceSession {
 
   /**
    * `run(feeds)`, `run(feeds, options)`, `run(feeds, fetches, options?)`.
-   * @param {Record<string, Tensor>} feeds
+   * @param {Record<string, import('./pyruntime.js').FeedValue>} feeds
    * @param {any} [fetches] names, or names with tensors to be filled (null: a new one)
    * @param {import('./pyruntime.js').RunOptions} [options]
-   * @returns {Promise<Record<string, Tensor>>}
+   * @returns {Promise<Record<string, any>>}
    */
   async run(feeds, fetches, options) {
     this.#refuseReleased();
-    if (fetches && !Array.isArray(fetches) && !Object.keys(fetches).some((name) => this.outputNames.includes(name))) {
-      [fetches, options] = [undefined, fetches];
+    if (typeof feeds !== 'object' || feeds === null || feeds instanceof Tensor || Array.isArray(feeds)) {
+      throw new TypeError('feeds must be an object of tensors by input name');
     }
-    /** @type {Record<string, import('./protocol.js').WireTensor>} */
-    const wire = {};
-    for (const [name, tensor] of Object.entries(feeds)) {
-      if (!(tensor instanceof Tensor)) throw new TypeError(`input '${name}' must be a Tensor`);
-      wire[name] = toWire(tensor);
-    }
+    [fetches, options] = this.#fetchesAndOptions(fetches, options);
+    const targets = Array.isArray(fetches) ? {} : fetches ?? {};
     const names = fetches ? (Array.isArray(fetches) ? fetches : Object.keys(fetches)) : null;
-    const transfer = Object.values(wire).flatMap(({ data }) => transferable(data));
+    const { sharesBuffers } = this.#client;
+    /** @type {Record<string, import('./protocol.js').WireValue>} */
+    const wire = {};
+    for (const [name, value] of Object.entries(feeds)) wire[name] = toWire(name, value, this.#client, sharesBuffers);
+    const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
+    const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
     const { signal, ...plain } = options ?? {};
-    const outputs = await this.#client.call(
-      'run', { session: this.#handle, feeds: wire, fetches: names, options: plain }, transfer, { signal });
-    /** @type {Record<string, Tensor>} */
+    const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
+    const outputs = await this.#client.call('run', request, transfer, { signal });
+    /** @type {Record<string, any>} */
     const results = {};
     for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {
-      results[name] = deliver(name, fromWire(value), Array.isArray(fetches) ? null : fetches?.[name]);
+      results[name] = deliver(name, value, targets[name], this.#memory);
     }
     return results;
+  }
+
+  /**
+   * What the second and third argument of `run` are.
+   * @param {any} fetches
+   * @param {any} options
+   */
+  #fetchesAndOptions(fetches, options) {
+    if (fetches === undefined) return [undefined, options];
+    if (typeof fetches !== 'object' || fetches === null || fetches instanceof Tensor) {
+      throw new TypeError('fetches must be an array of output names, or an object of tensors or null by output name');
+    }
+    if (Array.isArray(fetches)) {
+      if (!fetches.length) throw new TypeError('fetches must name an output: it is an empty array');
+      return [fetches, options];
+    }
+    const named = Object.entries(fetches).some(([name, value]) => (
+      this.outputNames.includes(name) && (value === null || value instanceof Tensor)));
+    return named ? [fetches, options] : [undefined, fetches];
+  }
+
+  /**
+   * The outputs that stay on the GPU, each with the memory it is written to where there is one.
+   * @param {readonly string[]} names
+   * @param {Record<string, Tensor | null>} targets
+   * @param {boolean} sharesBuffers
+   */
+  #kept(names, targets, sharesBuffers) {
+    /** @type {Record<string, import('./protocol.js').WireRemote | null>} */
+    const kept = {};
+    for (const name of names) {
+      const target = targets[name];
+      if (target?.location === 'gpu-buffer') kept[name] = remoteToWire(name, target, this.#client, sharesBuffers);
+      else if (!target && this.#onGpu.has(name)) kept[name] = null;
+    }
+    return kept;
+  }
+
+  /** Note the times of every run from now on, as the option `enableProfiling` does from the beginning. */
+  async startProfiling() {
+    this.#refuseReleased();
+    await this.#client.call('profile', { session: this.#handle });
+  }
+
+  /**
+   * Stop noting.
+   * @returns {Promise<import('./pyruntime.js').TraceEvent[]>} what a file of Chrome's tracing holds
+   */
+  async endProfiling() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'end_profiling', arguments: [this.#handle] });
   }
 
   /** What the model is, where each operator runs and why, and what memory it takes. */
@@ -136,18 +245,24 @@ export class InferenceSession {
 }
 
 /**
- * `result`, or the caller's own tensor filled with it.
+ * A result, or the caller's own tensor filled with it.
  * @param {string} name
- * @param {Tensor} result
+ * @param {any} wire
  * @param {Tensor | null | undefined} target
+ * @param {import('./tensor.js').Memory} memory
  */
-function deliver(name, result, target) {
-  if (!target) return result;
-  if (target.type !== result.type || String(target.dims) !== String(result.dims)) {
-    throw new RangeError(`output '${name}' is ${result.type} [${result.dims}], its tensor ${target.type} [${target.dims}]`);
+function deliver(name, wire, target, memory) {
+  if (!target) return fromWire(wire, memory);
+  if (target.type !== wire.type || String(target.dims) !== String(wire.dims)) {
+    throw new RangeError(`output '${name}' is ${wire.type} [${wire.dims}], its tensor ${target.type} [${target.dims}]`);
   }
-  const data = /** @type {any} */ (target.data);
-  if (Array.isArray(data)) data.splice(0, data.length, .../** @type {string[]} */ (result.data));
-  else data.set(result.data);
+  if (wire.kind === 'gpu') {
+    moveTo(target, wire.buffer);
+  } else if (wire.kind !== 'written') {
+    const result = fromWire(wire, memory);
+    const data = /** @type {any} */ (target.data);
+    if (Array.isArray(data)) data.splice(0, data.length, .../** @type {string[]} */ (result.data));
+    else data.set(result.data);
+  }
   return target;
 }

@@ -1,5 +1,7 @@
 // @ts-check
-/** Tensors on the JavaScript side: a type, dimensions, and a typed array (an array of strings for type `string`). */
+/** Tensors on the JavaScript side: a type, dimensions, and where the elements are: a typed array, or the GPU. */
+
+import { imageToTensor, tensorToCanvas, tensorToImageData } from './image.js';
 
 /** @typedef {import('./pyruntime.js').Tensor} PublicTensor */
 /** @typedef {import('./pyruntime.js').TensorType} TensorType */
@@ -102,56 +104,157 @@ function convert(type, data) {
     return new ArrayType(data.map(Number));
   }
   if (type === 'float16' && data instanceof Uint16Array) return new ArrayType(data.buffer, data.byteOffset, data.length);
-  if (data instanceof Uint8ClampedArray && (type === 'uint8' || type === 'bool')) {
+  const bytes = data instanceof Uint8ClampedArray && (type === 'uint8' || type === 'bool');
+  if (bytes || (data instanceof Int8Array && type === 'int4')) {
     return new Uint8Array(data.buffer, data.byteOffset, data.length);
   }
   throw new TypeError(`a ${type} tensor needs ${ArrayType.name}, got ${data?.constructor?.name ?? typeof data}`);
 }
 
+/** Where this tensor's memory is, for sessions: Python's number of it, or a GPUBuffer of the page's.
+ * @typedef {{port: object, number: number} | {buffer: GPUBuffer}} Remote
+ * @type {WeakMap<Tensor, Remote>}
+ */
+const remotes = new WeakMap();
+
+const IN_WORKER = 'the tensor is on the GPU of the worker, whose buffers no other thread can have: use getData(), feed it '
+  + "to a session, or have Python in this thread (import web/page.js instead of web/pyruntime.js, or set env.worker = false "
+  + 'before the first session)';
+
+/** Sessions may move a tensor to another buffer. @type {(tensor: Tensor, buffer: GPUBuffer | undefined) => void} */
+export let moveTo;
+
 /** @implements {PublicTensor} */
 export class Tensor {
   /** @type {TensorData | null} */
-  #data;
+  #data = null;
+  /** @type {GPUBuffer | null} */
+  #buffer = null;
+  /** @type {import('./pyruntime.js').DataLocation} */
+  #location = 'cpu';
+  /** @type {(() => Promise<TensorData>) | undefined} */
+  #download;
+  /** @type {(() => void) | undefined} */
+  #dispose;
+  #busy = false;
+
+  static {
+    moveTo = (tensor, buffer) => {
+      tensor.#buffer = buffer ?? null;
+    };
+  }
 
   /**
-   * `new Tensor(type, data, dims)` or `new Tensor(data, dims)`; without `dims` the tensor has one dimension.
+   * `new Tensor(type, data, dims)` or `new Tensor(data, dims)`; without `dims` the tensor has one dimension. Or one object
+   * with `location`, `type`, `dims` and what holds the elements, as onnxruntime-web's factories pass it.
    * @param {any} first
    * @param {any} [second]
    * @param {readonly number[]} [third]
    */
   constructor(first, second, third) {
+    if (typeof first === 'object' && first !== null && 'location' in first) {
+      /** @type {TensorType} */
+      this.type = first.type;
+      /** @type {readonly number[]} */
+      this.dims = Object.freeze([...first.dims]);
+      this.size = sizeOf(this.dims);
+      this.#place(first);
+      return;
+    }
     const typed = typeof first === 'string';
-    /** @type {TensorType} */
     this.type = typed ? /** @type {TensorType} */ (first) : inferType(first);
     const data = convert(this.type, typed ? second : first);
     const dims = typed ? third : second;
-    /** @type {readonly number[]} */
     this.dims = Object.freeze([...(dims ?? [data.length])]);
     this.size = sizeOf(this.dims);
+    this.#data = this.#fitting(data);
+  }
+
+  /** @param {any} parameters */
+  #place({ location, data, gpuBuffer, download, dispose }) {
+    if (!(this.type in ARRAYS)) throw new TypeError(`there is no tensor of type '${this.type}' in memory of that kind`);
+    if (location === 'cpu-pinned') {
+      this.#data = this.#fitting(convert(this.type, data));
+    } else if (location === 'gpu-buffer') {
+      this.#buffer = gpuBuffer ?? null;
+      this.#download = download;
+      this.#dispose = dispose;
+      if (gpuBuffer) remotes.set(this, { buffer: gpuBuffer });
+    } else {
+      throw new TypeError(`tensors are in 'cpu', 'cpu-pinned' or 'gpu-buffer' here, not in '${location}'`);
+    }
+    this.#location = location;
+  }
+
+  /** @param {TensorData} data */
+  #fitting(data) {
     if (Math.ceil(this.size / (PACKED[this.type] ?? 1)) !== data.length) {
       throw new RangeError(`a ${this.type} tensor of [${this.dims}] has ${this.size} elements, got ${data.length}`);
     }
-    this.#data = data;
-  }
-
-  get location() {
-    return this.#data ? /** @type {const} */ ('cpu') : /** @type {const} */ ('none');
-  }
-
-  get data() {
-    if (!this.#data) throw new Error('the tensor is disposed');
-    return this.#data;
-  }
-
-  /** @param {boolean} [releaseData] */
-  async getData(releaseData = false) {
-    const data = this.data;
-    if (releaseData) this.dispose();
     return data;
   }
 
+  get location() {
+    return this.#location;
+  }
+
+  get data() {
+    this.#refuseDisposed();
+    if (!this.#data) throw new Error('the data is on the GPU: use `await tensor.getData()`, or `tensor.gpuBuffer`');
+    return this.#data;
+  }
+
+  get gpuBuffer() {
+    this.#refuseDisposed();
+    if (this.#buffer) return this.#buffer;
+    throw new Error(this.#location === 'gpu-buffer' ? IN_WORKER : 'the data is not in a GPUBuffer');
+  }
+
+  /** @returns {never} */
+  get texture() {
+    throw new Error('the data is not in a WebGL texture: pyruntime computes with WebGPU');
+  }
+
+  /** @returns {never} */
+  get mlTensor() {
+    throw new Error('the data is not in an MLTensor: pyruntime computes with WebGPU');
+  }
+
+  /** @param {boolean} [releaseData] give the memory on the GPU back */
+  async getData(releaseData = false) {
+    this.#refuseDisposed();
+    if (this.#location !== 'gpu-buffer') return this.data;
+    if (!this.#download) throw new Error('the tensor was made from a GPUBuffer without `download`');
+    if (this.#busy) throw new Error('the tensor is being downloaded');
+    this.#busy = true;
+    try {
+      this.#data = await this.#download();
+      this.#download = undefined;
+      this.#location = 'cpu';
+      if (releaseData) this.#letGo();
+      return this.#data;
+    } finally {
+      this.#busy = false;
+    }
+  }
+
   dispose() {
+    if (this.#busy) throw new Error('the tensor is being downloaded');
+    this.#letGo();
+    this.#download = undefined;
     this.#data = null;
+    this.#location = 'none';
+  }
+
+  #letGo() {
+    this.#dispose?.();
+    this.#dispose = undefined;
+    this.#buffer = null;
+    remotes.delete(this);
+  }
+
+  #refuseDisposed() {
+    if (this.#location === 'none') throw new Error('the tensor is disposed');
   }
 
   /**
@@ -159,18 +262,101 @@ export class Tensor {
    * @param {readonly number[]} dims
    */
   reshape(dims) {
+    this.#refuseDisposed();
+    if (this.#location === 'gpu-buffer') throw new Error('a tensor on the GPU cannot be reshaped: use getData() first');
     return new Tensor(this.type, this.data, dims);
+  }
+
+  /** @param {import('./pyruntime.js').ToImageOptions} [options] */
+  toImageData(options) {
+    return tensorToImageData(this, options);
+  }
+
+  /** @param {import('./pyruntime.js').ToImageOptions} [options] */
+  toDataURL(options) {
+    return tensorToCanvas(this, options).toDataURL();
+  }
+
+  /**
+   * @param {import('./pyruntime.js').ImageSource} image
+   * @param {import('./pyruntime.js').FromImageOptions} [options]
+   */
+  static async fromImage(image, options) {
+    const { type, data, dims } = await imageToTensor(image, options);
+    return new Tensor(type, data, dims);
+  }
+
+  /**
+   * @param {GPUBuffer} gpuBuffer
+   * @param {import('./pyruntime.js').FromGpuBufferOptions} options
+   */
+  static fromGpuBuffer(gpuBuffer, { dataType = 'float32', dims, download, dispose }) {
+    return new Tensor({ location: 'gpu-buffer', type: dataType, gpuBuffer, dims, download, dispose });
+  }
+
+  /**
+   * @param {TensorType} type
+   * @param {TypedArray} data
+   * @param {readonly number[]} [dims]
+   */
+  static fromPinnedBuffer(type, data, dims) {
+    return new Tensor({ location: 'cpu-pinned', type, data, dims: dims ?? [data.length] });
+  }
+
+  /** @returns {never} */
+  static fromTexture() {
+    throw new Error('Tensor.fromTexture: pyruntime computes with WebGPU; use Tensor.fromImage(canvas) or fromGpuBuffer');
+  }
+
+  /** @returns {never} */
+  static fromMLTensor() {
+    throw new Error('Tensor.fromMLTensor: pyruntime computes with WebGPU; use Tensor.fromGpuBuffer');
   }
 }
 
 /**
- * What crosses to the worker: bytes of its own, so that the caller's array stays usable.
- * @param {Tensor} tensor
- * @returns {import('./protocol.js').WireTensor}
+ * A value under way to Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are
+ * copied, so that the caller's array stays usable.
+ * @param {string} name
+ * @param {unknown} value
+ * @param {object} port who has Python
+ * @param {boolean} sharesBuffers whether GPUBuffers can go there
+ * @returns {import('./protocol.js').WireValue}
  */
-export function toWire(tensor) {
-  const { type, dims, data } = tensor;
+export function toWire(name, value, port, sharesBuffers) {
+  if (value === null) return null;
+  if (Array.isArray(value) && value.every((item) => item instanceof Tensor)) {
+    return { kind: 'sequence', values: value.map((item) => /** @type {any} */ (toWire(name, item, port, false))) };
+  }
+  if (value instanceof Map) return { kind: 'map', pairs: [...value] };
+  if (!(value instanceof Tensor)) throw new TypeError(`input '${name}' must be a Tensor`);
+  if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
+  const { type, dims, data } = value;
   return { type, dims: [...dims], data: Array.isArray(data) ? data : bytesOf(data) };
+}
+
+/**
+ * A tensor on the GPU, by what Python knows it.
+ * @param {string} name
+ * @param {Tensor} tensor
+ * @param {object} port
+ * @param {boolean} sharesBuffers
+ * @returns {import('./protocol.js').WireRemote}
+ */
+export function remoteToWire(name, tensor, port, sharesBuffers) {
+  const remote = remotes.get(tensor);
+  const { type } = tensor;
+  const dims = [...tensor.dims];
+  if (!remote) throw new Error(`'${name}': the tensor is disposed`);
+  if ('number' in remote) {
+    if (remote.port !== port) throw new Error(`'${name}': the tensor was made by a worker that has ended`);
+    return { kind: 'gpu', type, dims, gpu: remote.number };
+  }
+  if (!sharesBuffers) {
+    throw new Error(`'${name}' is a GPUBuffer, which cannot go to the worker: have Python in this thread (import `
+      + 'web/page.js instead of web/pyruntime.js, or set env.worker = false before the first session)');
+  }
+  return { kind: 'buffer', type, dims, buffer: remote.buffer };
 }
 
 /** @param {ArrayBufferView} view */
@@ -178,7 +364,46 @@ export function bytesOf(view) {
   return /** @type {ArrayBuffer} */ (view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 }
 
-/** @param {import('./protocol.js').WireTensor} wire */
-export function fromWire({ type, dims, data }) {
+/**
+ * @typedef {object} Memory who has the tensors that stay on the GPU
+ * @property {object} port
+ * @property {(number: number) => Promise<any>} download
+ * @property {(number: number) => void} dispose
+ */
+
+/**
+ * A value from Python.
+ * @param {any} wire
+ * @param {Memory} memory
+ * @returns {any}
+ */
+export function fromWire(wire, memory) {
+  if (wire === null) return null;
+  if (wire.kind === 'sequence') return wire.values.map((/** @type {any} */ item) => fromWire(item, memory));
+  if (wire.kind === 'map') {
+    const names = [...fromWire(wire.names, memory).data];
+    const values = fromWire(wire.values, memory).data;
+    return new Map(names.map((name, i) => [name, values[i]]));
+  }
+  if (wire.kind === 'gpu') return remoteTensor(wire, memory);
+  const { type, dims, data } = wire;
   return new Tensor(type, Array.isArray(data) ? data : new ARRAYS[type](data), dims);
+}
+
+/** Memory of tensors that nobody has any more. @type {FinalizationRegistry<() => void>} */
+const forgotten = new FinalizationRegistry((dispose) => dispose());
+
+/** @param {import('./protocol.js').WireRemote & {gpu: number}} wire @param {Memory} memory */
+function remoteTensor({ type, dims, gpu, buffer }, memory) {
+  const token = {};
+  const release = () => memory.dispose(gpu);
+  const download = async () => /** @type {any} */ (fromWire(await memory.download(gpu), memory)).data;
+  const dispose = () => {
+    forgotten.unregister(token);
+    release();
+  };
+  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose });
+  remotes.set(tensor, { port: memory.port, number: gpu });
+  forgotten.register(tensor, release, token);
+  return tensor;
 }

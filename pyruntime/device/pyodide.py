@@ -19,12 +19,21 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.timing import timed
-from pyruntime.errors import DeviceLost, EngineError, EPFail, NoSuchFile, OutOfMemory
+from pyruntime.errors import DeviceLost, EngineError, EPFail, InvalidArgument, NoSuchFile, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.source import ByteSource
 
-__all__ = ["JsBytes", "WebGpuDevice", "can_run_sync", "fetch_bytes", "open_device", "read_bytes", "run_sync"]
+__all__ = [
+    "JsBytes",
+    "WebGpuDevice",
+    "adopt_device",
+    "can_run_sync",
+    "fetch_bytes",
+    "open_device",
+    "read_bytes",
+    "run_sync",
+]
 
 JsObject = Any
 
@@ -102,21 +111,31 @@ async def open_device(replay: str = "auto") -> WebGpuDevice:
         device = await adapter.requestDevice(_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
         raise EPFail(f"the adapter gave no device: {error.message}") from None
-    player = None
-    if replay != "python":
-        try:
-            import pyruntime_player as player  # type: ignore[no-redef]
-        except ImportError:
-            if replay == "player":
-                raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
-    return WebGpuDevice(adapter, device, features, player)
+    return WebGpuDevice(adapter.info, device, features, _player(replay))
+
+
+def adopt_device(device: JsObject) -> WebGpuDevice:
+    """A GPUDevice that somebody else has opened; it stays theirs, with the limits they asked for."""
+    features = [f for f in _FEATURES if device.features.has(f)]
+    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, _player("auto"))
+
+
+def _player(replay: str) -> JsObject | None:
+    if replay == "python":
+        return None
+    try:
+        import pyruntime_player
+    except ImportError:
+        if replay == "player":
+            raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
+        return None
+    return pyruntime_player
 
 
 class WebGpuDevice:
     """Implements `Device` on a GPUDevice."""
 
-    def __init__(self, adapter: JsObject, device: JsObject, features: Sequence[str], player: JsObject) -> None:
-        info = adapter.info
+    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], player: JsObject) -> None:
         self.info = AdapterInfo(
             *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
         )
@@ -242,6 +261,48 @@ class WebGpuDevice:
         encoder = self.device.createCommandEncoder()
         encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
         self.device.queue.submit(to_js([encoder.finish()]))
+
+    async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
+        """Copy the first bytes of a GPUBuffer of somebody else's into a buffer, after everything submitted so far.
+
+        Raises:
+            InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
+        """
+        await self._copy_foreign(
+            buffer, buffer, self._buffers[number], nbytes, f"{what}: the GPUBuffer cannot be read"
+        )
+
+    async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
+        """Copy a buffer's first bytes into a GPUBuffer of somebody else's, after everything submitted so far.
+
+        Raises:
+            InvalidArgument: it is too small, of another device, or without COPY_DST; names `what`.
+        """
+        await self._copy_foreign(
+            buffer, self._buffers[number], buffer, nbytes, f"{what}: the GPUBuffer cannot be written"
+        )
+
+    async def _copy_foreign(
+        self, foreign: JsObject, source: JsObject, target: JsObject, nbytes: int, complaint: str
+    ) -> None:
+        self._check()
+        words = (nbytes + 3) & ~3
+        if int(foreign.size) < words:
+            raise InvalidArgument(f"{complaint}: it has {int(foreign.size):,} bytes, the tensor {words:,}")
+        self.device.pushErrorScope("validation")
+        try:
+            encoder = self.device.createCommandEncoder()
+            encoder.copyBufferToBuffer(source, 0, target, 0, words)
+            self.device.queue.submit(to_js([encoder.finish()]))
+        except JsException as thrown:
+            raise InvalidArgument(f"{complaint}: {thrown.message}") from None
+        finally:
+            scope = self.device.popErrorScope()
+        error = await scope
+        if error:
+            raise InvalidArgument(
+                f"{complaint}: {error.message}; it must be of env.webgpu.device, with usage COPY_SRC | COPY_DST"
+            )
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""

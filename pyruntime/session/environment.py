@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pyruntime.device.base import Device
-from pyruntime.errors import EPFail, RuntimeException
+from pyruntime.errors import EPFail, InvalidArgument, RuntimeException
 
-__all__ = ["CPU", "WEBGPU", "adapter", "available_providers", "call_back", "device", "in_browser", "wait_for"]
+__all__ = ["CPU", "WEBGPU", "adapter", "adopt", "available_providers", "call_back", "device", "in_browser", "wait_for"]
 
 WEBGPU = "WebGpuExecutionProvider"
 CPU = "CPUExecutionProvider"
@@ -43,6 +43,23 @@ async def device(replay: str = "auto") -> Device:
         if held is None or getattr(held, "lost", None) is not None:
             _devices[replay] = held = await open_device(replay)
         return held
+
+
+async def adopt(gpu_device: Any) -> None:
+    """Use this GPUDevice from now on; another one is opened when it is lost.
+
+    Raises:
+        InvalidArgument: sessions have another one already.
+    """
+    from pyruntime.device.pyodide import adopt_device
+
+    async with _opening:
+        held = _devices.get("auto")
+        if held is not None and getattr(held, "lost", None) is None:
+            if getattr(held, "device", None) == gpu_device:
+                return
+            raise InvalidArgument("the GPU device is chosen already: set env.webgpu.device before the first session")
+        _devices["auto"] = adopt_device(gpu_device)
 
 
 async def adapter() -> dict[str, str] | None:

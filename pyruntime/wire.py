@@ -1,0 +1,185 @@
+"""Values on their way between JavaScript and Python, as `bridge.py` receives and answers them.
+
+    tensor                   {type, dims, data}: onnxruntime-web's name of the element type, the dimensions, and an
+                             ArrayBuffer of raw little-endian elements (an array of strings for type `string`)
+    tensor kept here         {kind: 'gpu', type, dims, gpu, buffer}: its number, and its GPUBuffer
+    tensor in other memory   {kind: 'buffer', type, dims, buffer}: a GPUBuffer of the page's
+    sequence                 {kind: 'sequence', values}
+    map                      {kind: 'map', names, values}, two tensors; {kind: 'map', pairs} when it is fed
+    empty optional           null
+
+The bytes of tensors stay in JavaScript; what the GPU needs of them goes there without passing through Python's memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, TypeAlias
+
+import js
+import numpy as np
+from pyodide.ffi import to_js
+
+from pyruntime.device.executable import HostValue
+from pyruntime.device.pyodide import JsBytes, WebGpuDevice
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import InvalidArgument, NotImplemented
+from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType, TensorType, known
+from pyruntime.ir.values import of_element
+from pyruntime.session.feeds import to_user
+
+__all__ = ["dispose", "from_wire", "held", "js_name", "kept_to_wire", "to_wire", "write_buffer"]
+
+JsObject: TypeAlias = Any
+"""An object of JavaScript, as Pyodide hands it to Python."""
+
+# Where onnxruntime-web's name of an element type differs from ONNX's.
+_ONNX_NAMES = {"float32": "float", "float64": "double"}
+_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
+
+_tensors: dict[int, DeviceTensor] = {}
+_numbers = itertools.count(1)
+
+
+def js_name(onnx_name: str) -> str:
+    """onnxruntime-web's name of an element type."""
+    return _JS_NAMES.get(onnx_name, onnx_name)
+
+
+def held(number: int) -> DeviceTensor:
+    """The tensor that JavaScript holds under `number`.
+
+    Raises:
+        InvalidArgument: it is disposed.
+    """
+    try:
+        return _tensors[number]
+    except KeyError:
+        raise InvalidArgument("a tensor on the GPU is disposed already; run the model that made it again") from None
+
+
+def dispose(number: int) -> None:
+    """Forget a tensor: its memory goes back when no run uses it any more."""
+    _tensors.pop(number, None)
+
+
+async def from_wire(name: str, wire: JsObject, device: object) -> Any:
+    """The value of input `name`: a HostTensor, a DeviceTensor, or a list, dict or None for what is no tensor.
+
+    Args:
+        device: the session's; None where it runs on NumPy.
+
+    Raises:
+        InvalidArgument: an unknown element type; a GPUBuffer that the session cannot read.
+    """
+    if not wire:
+        return None
+    match getattr(wire, "kind", None):
+        case "sequence":
+            return [to_user(_host_tensor(name, item)) for item in wire.values]
+        case "map":
+            return dict(wire.pairs)
+        case "gpu":
+            return held(int(wire.gpu))
+        case "buffer":
+            return await _read_buffer(name, wire, device)
+        case _:
+            return _host_tensor(name, wire)
+
+
+def _kind(name: str, wire: JsObject) -> TensorType:
+    try:
+        dtype = DType.from_name(_ONNX_NAMES.get(wire.type, wire.type))
+    except KeyError:
+        raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
+    return TensorType(dtype, tuple(int(dim) for dim in wire.dims))
+
+
+def _host_tensor(name: str, wire: JsObject) -> HostTensor:
+    kind = _kind(name, wire)
+    if kind.dtype is not DType.STRING:
+        return HostTensor(kind, JsBytes(wire.data))
+    array = np.empty(kind.size, object)
+    array[:] = list(wire.data)
+    return HostTensor(kind, None, array.reshape(kind.shape))
+
+
+async def _read_buffer(name: str, wire: JsObject, device: object) -> DeviceTensor:
+    """A tensor with the contents that the page's buffer has now."""
+    kind = _kind(name, wire)
+    if not isinstance(device, WebGpuDevice):
+        raise InvalidArgument(f"input '{name}' is a GPUBuffer, and this session runs without the GPU: feed its data")
+    (tensor,) = await DeviceTensor.allocate([kind], device)
+    if kind.nbytes:
+        await device.copy_from(wire.buffer, tensor.buffer, kind.nbytes, f"input '{name}'")
+    return tensor
+
+
+async def write_buffer(name: str, tensor: DeviceTensor, buffer: JsObject) -> None:
+    """Copy a result into a buffer of the page's.
+
+    Raises:
+        InvalidArgument: it is too small, of another device, or without COPY_DST.
+    """
+    assert isinstance(tensor.device, WebGpuDevice)
+    if tensor.type.nbytes:
+        await tensor.device.copy_to(tensor.buffer, buffer, tensor.type.nbytes, f"output '{name}'")
+
+
+def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, Any]:
+    """A tensor that stays on the GPU, kept here under `number` (a new one) until `dispose`."""
+    assert isinstance(tensor.device, WebGpuDevice)
+    number = number or next(_numbers)
+    _tensors[number] = tensor
+    return {
+        "kind": "gpu",
+        "type": js_name(tensor.type.dtype.onnx_name),
+        "dims": list(tensor.type.shape),
+        "gpu": number,
+        "buffer": tensor.device.gpu_buffer(tensor.buffer),
+    }
+
+
+def to_wire(name: str, value: HostValue) -> dict[str, Any] | None:
+    """A value on the host.
+
+    Raises:
+        NotImplemented: maps that hold other things than tensors' elements.
+    """
+    if isinstance(value, HostTensor):
+        return {"type": js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape), "data": _data(value)}
+    if isinstance(value, TensorType):
+        return to_wire(name, HostTensor(value, None, value.value()))
+    if isinstance(value, OptionalType):
+        content = value.value()
+        return None if content is None else to_wire(name, of_element(value.element, content))
+    if isinstance(value, SequenceType):
+        items = [of_element(value.element, item) for item in value.value()]
+        return {"kind": "sequence", "values": [to_wire(name, item) for item in items]}
+    if isinstance(value, MapType) and isinstance(value.element, DType):
+        content = dict(value.value())
+        return {
+            "kind": "map",
+            "names": to_wire(name, _vector(value.key, list(content.keys()))),
+            "values": to_wire(name, _vector(value.element, list(content.values()))),
+        }
+    raise NotImplemented(f"output '{name}' is {value}, which JavaScript's API does not have; fetch the other outputs")
+
+
+def _vector(dtype: DType, values: list[Any]) -> TensorType:
+    array = np.empty(len(values), object if dtype is DType.STRING else dtype.carrier)
+    array[:] = values
+    return known(TensorType(dtype, (len(values),)), array)  # type: ignore[return-value]
+
+
+def _data(tensor: HostTensor) -> JsObject:
+    """The raw elements as an ArrayBuffer of their own, strings as a list."""
+    if tensor.type.dtype is DType.STRING:
+        return tensor.array().ravel().tolist()
+    raw = tensor.bytes()
+    if not isinstance(raw, JsBytes):
+        data = raw if isinstance(raw, memoryview) else memoryview(raw.read(0, tensor.type.nbytes))
+        return to_js(data.cast("B")).buffer if data.nbytes else js.ArrayBuffer.new(0)
+    if raw.offset == 0 and raw.size == int(raw.buffer.byteLength):
+        return raw.buffer
+    return raw.buffer.slice(raw.offset, raw.offset + raw.size)

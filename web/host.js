@@ -1,0 +1,173 @@
+// @ts-check
+/** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
+
+import * as player from './player.js';
+import { fetchBytes, startPython, timed } from './runtime.js';
+
+/** Runs kept by session: a model is usually run with few different input shapes. */
+const REPLAYS = 8;
+
+/**
+ * What is known of each session: how many outputs its model has, and the runs it can replay without Python.
+ * @type {Map<number, {outputs: number, replays: import('./player.js').Replay[]}>}
+ */
+const sessions = new Map();
+
+/** @typedef {import('./runtime.js').Report} Report */
+
+/** Python's `pyruntime.bridge`, there when `start` has been answered. @type {Promise<any> | undefined} */
+let bridge;
+
+/** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
+const underWay = new Map();
+
+/**
+ * The bytes of a model or an external data file. They stay in JavaScript; Python gets the buffer, not a copy.
+ * @param {string | Blob | ArrayBuffer} source
+ * @param {Report} report
+ * @param {AbortSignal} signal
+ * @returns {Promise<ArrayBuffer>}
+ */
+async function bytes(source, report, signal) {
+  if (source instanceof ArrayBuffer) return source;
+  if (source instanceof Blob) return source.arrayBuffer();
+  return fetchBytes(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
+}
+
+/**
+ * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callPython(function_, ...args) {
+  const answer = await (await bridge).serve(function_, ...args);
+  if (answer.error) throw answer.error;
+  return answer.value;
+}
+
+/**
+ * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
+ * @param {{id: number, signal: AbortSignal}} request
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callCancellable(request, function_, ...args) {
+  const python = await bridge;
+  const { id, signal } = request;
+  const end = () => python.cancel(id);
+  signal.addEventListener('abort', end);
+  try {
+    return await callPython(function_, request, ...args);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}
+
+/**
+ * What a replay can be fed: tensors with their data; null where there is anything else.
+ * @param {Record<string, import('./protocol.js').WireValue>} feeds
+ */
+function onHost(feeds) {
+  const fits = Object.values(feeds).every((value) => value && !('kind' in value));
+  return fits ? /** @type {Record<string, import('./protocol.js').WireTensor>} */ (feeds) : null;
+}
+
+/** @type {Record<string, (args: any, report: Report, request: {id: number, signal: AbortSignal}) => Promise<any>>} */
+const methods = {
+  /** @param {import('./protocol.js').StartArguments} places */
+  async start(places, report) {
+    sessions.clear();
+    bridge = startPython(places, report).then((pyodide) => (
+      timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
+    await bridge;
+  },
+
+  async ready() {
+    await bridge;
+  },
+
+  /** @param {import('./protocol.js').CreateArguments} args */
+  async create({ model, externalData, options }, report, request) {
+    const sources = [model, ...externalData.map(({ data }) => data)];
+    const [buffer, ...files] = await timed(report, 'model', () => (
+      Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
+    const external = externalData.map(({ path }, index) => [path, files[index]]);
+    const info = await callCancellable(request, 'create', buffer, external, options, report);
+    sessions.set(info.handle, { outputs: info.outputs.length, replays: [] });
+    return info;
+  },
+
+  /** @param {import('./protocol.js').RunArguments} args */
+  async run({ session, feeds, fetches, kept, options }, report, request) {
+    const known = sessions.get(session);
+    const tensors = Object.keys(kept).length ? null : onHost(feeds);
+    const fitting = tensors && known?.replays.find((replay) => player.matches(replay, tensors, fetches, known.outputs));
+    if (fitting && !Object.keys(options).length) {
+      try {
+        return await player.run(fitting, tensors);
+      } catch {
+        fitting.live = false; // Python finds out why, and mends what can be mended
+      }
+    }
+    const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, kept, options);
+    if (known && replay) known.replays = [replay, ...known.replays.filter(({ live }) => live)].slice(0, REPLAYS);
+    return outputs;
+  },
+
+  /** @param {import('./protocol.js').ReleaseArguments} args */
+  async release({ session }) {
+    sessions.delete(session);
+    return callPython('release', session);
+  },
+
+  /** @param {import('./protocol.js').CancelArguments} args */
+  async cancel({ request }) {
+    underWay.get(request)?.abort();
+  },
+
+  /** @param {import('./protocol.js').ReleaseArguments} args */
+  async profile({ session }) {
+    const known = sessions.get(session);
+    if (known) known.replays = []; // Python measures
+    return callPython('start_profiling', session);
+  },
+
+  /** @param {import('./protocol.js').CallArguments} args */
+  async call({ function: function_, arguments: args }) {
+    return callPython(function_, ...args);
+  },
+};
+
+/**
+ * Every ArrayBuffer in a reply, to be transferred; each once, also where two outputs share it.
+ * @param {any} value
+ * @returns {ArrayBuffer[]}
+ */
+function buffers(value) {
+  /** @type {(value: any) => ArrayBuffer[]} */
+  const all = (item) => {
+    if (item instanceof ArrayBuffer) return [item];
+    return item && typeof item === 'object' ? Object.values(item).flatMap(all) : [];
+  };
+  return [...new Set(all(value))];
+}
+
+/**
+ * Answer a request.
+ * @param {import('./protocol.js').Request} request
+ * @param {(message: import('./protocol.js').Answer, transfer: ArrayBuffer[]) => void} post
+ */
+export async function answer({ id, method, arguments: args }, post) {
+  const controller = new AbortController();
+  underWay.set(id, controller);
+  try {
+    const report = (/** @type {import('./pyruntime.js').ProgressEvent} */ progress) => post({ id, progress }, []);
+    const value = await methods[method](args, report, { id, signal: controller.signal });
+    post({ id, value }, buffers(value));
+  } catch (thrown) {
+    const { name, message, traceback } = /** @type {any} */ (thrown);
+    post({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback } }, []);
+  } finally {
+    underWay.delete(id);
+  }
+}

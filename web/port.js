@@ -1,0 +1,59 @@
+// @ts-check
+/** The ways to a thread that has Python: a worker, or this very thread. */
+
+import { env } from './env.js';
+
+/**
+ * @typedef {object} Port
+ * @property {boolean} sharesBuffers whether GPUBuffers can go there
+ * @property {(message: import('./protocol.js').Request, transfer: Transferable[]) => void} send
+ * @property {() => void} close
+ */
+
+/**
+ * @param {(message: import('./protocol.js').Answer) => void} receive
+ * @param {(message: string) => void} fail
+ * @returns {Port}
+ */
+export function openPort(receive, fail) {
+  return inWorker() ? workerPort(receive, fail) : ownPort(receive, fail);
+}
+
+/** A worker must be of the page's own origin; where this file is not, Python runs in the page's thread. */
+function inWorker() {
+  return env.worker ?? (env.workerUrl !== undefined || new URL(import.meta.url).origin === globalThis.location.origin);
+}
+
+/** @type {typeof openPort} */
+function workerPort(receive, fail) {
+  /** @type {WorkerOptions} */
+  const options = { type: 'module', name: 'pyruntime' };
+  const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
+    : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
+  worker.addEventListener('message', ({ data }) => receive(data));
+  worker.addEventListener('error', ({ message }) => (
+    fail(`pyruntime's worker failed: ${message || 'it could not be loaded'}`)));
+  return {
+    sharesBuffers: false,
+    send: (message, transfer) => worker.postMessage(message, transfer),
+    close: () => worker.terminate(),
+  };
+}
+
+/** @type {typeof openPort} */
+function ownPort(receive, fail) {
+  let open = true;
+  const host = import('./host.js');
+  host.catch((error) => fail(`pyruntime could not be loaded: ${error.message}`));
+  return {
+    sharesBuffers: true,
+    send: (message) => {
+      host.then(({ answer }) => answer(message, (reply) => {
+        if (open) receive(reply);
+      }), () => {});
+    },
+    close: () => {
+      open = false;
+    },
+  };
+}
