@@ -96,7 +96,102 @@ def test_tensor__disposed__has_no_data(tensor_page: Page) -> None:
     outcome = tensor_page.evaluate("""async () => {
         const { Tensor } = await import('../web/pyruntime.js');
         const tensor = new Tensor('float32', [1]);
-        const data = await tensor.getData(true);
-        try { tensor.data; } catch (error) { return [data.length, tensor.location, error.message]; }
+        const data = await tensor.getData(true); // of no effect on the CPU, as in onnxruntime-web
+        const before = tensor.location;
+        tensor.dispose();
+        try { tensor.data; } catch (error) { return [data.length, before, tensor.location, error.message]; }
     }""")
-    assert outcome == [1, "none", "the tensor is disposed"]
+    assert outcome == [1, "cpu", "none", "the tensor is disposed"]
+
+
+IMAGE = """
+    const { Tensor } = await import('../web/pyruntime.js');
+    const pixels = new Uint8ClampedArray([10, 20, 30, 255, 40, 50, 60, 255, 70, 80, 90, 255, 0, 255, 128, 255]);
+    const image = new ImageData(pixels, 2, 2);
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "type_", "dims", "values"),
+    [
+        ("{}", "float32", [1, 3, 2, 2], [v / 255 for v in (10, 40, 70, 0, 20, 50, 80, 255, 30, 60, 90, 128)]),
+        ("{ tensorFormat: 'BGR', norm: { mean: 1 } }", "float32", [1, 3, 2, 2],
+         [30, 60, 90, 128, 20, 50, 80, 255, 10, 40, 70, 0]),
+        ("{ tensorLayout: 'NHWC', dataType: 'uint8' }", "uint8", [1, 2, 2, 3],
+         [10, 20, 30, 40, 50, 60, 70, 80, 90, 0, 255, 128]),
+        ("{ norm: { mean: [1, 2, 5], bias: [0, -10, 10] } }", "float32", [1, 3, 2, 2],
+         [10, 40, 70, 0, 5, 20, 35, 122.5, 8, 14, 20, 27.6]),
+        ("{ tensorFormat: 'RGBA', norm: { mean: 1 }, resizedWidth: 1, resizedHeight: 1 }", "float32", [1, 4, 1, 1],
+         [30, 101, 77, 255]),
+    ],
+)  # fmt: skip
+def test_from_image__options__place_and_scale_the_channels(
+    tensor_page: Page, options: str, type_: str, dims: list[int], values: list[float]
+) -> None:
+    found = tensor_page.evaluate(f"""async () => {{ {IMAGE}
+        const {{ type, dims, data }} = await Tensor.fromImage(image, {options});
+        return {{ type, dims: [...dims], data: [...data] }}; }}""")
+    assert (found["type"], found["dims"]) == (type_, dims)
+    assert found["data"] == pytest.approx(values, abs=1.0 if "resized" in options else 1e-5)
+
+
+@pytest.mark.parametrize("source", ["canvas", "bitmap", "blob", "element", "address"])
+def test_from_image__every_kind_of_picture__is_read(tensor_page: Page, source: str) -> None:
+    found = tensor_page.evaluate(f"""async () => {{ {IMAGE}
+        const canvas = document.createElement('canvas');
+        canvas.width = canvas.height = 2;
+        canvas.getContext('2d').putImageData(image, 0, 0);
+        const blob = await new Promise((resolve) => canvas.toBlob(resolve));
+        const address = URL.createObjectURL(blob);
+        const element = new Image();
+        element.src = address;
+        await element.decode();
+        const bitmap = await createImageBitmap(blob);
+        const {{ data }} = await Tensor.fromImage({source}, {{ norm: {{ mean: 1 }} }});
+        return [...data]; }}""")
+    assert found == [10, 40, 70, 0, 20, 50, 80, 255, 30, 60, 90, 128]
+
+
+@pytest.mark.parametrize(
+    "options", ["{}", "{ tensorFormat: 'RGBA' }", "{ tensorFormat: 'RBG' }", "{ tensorLayout: 'NHWC' }",
+                "{ norm: { mean: 127.5, bias: -127.5 } }"],
+)  # fmt: skip
+def test_to_image_data__of_from_image__is_the_picture(tensor_page: Page, options: str) -> None:
+    found = tensor_page.evaluate(f"""async () => {{ {IMAGE}
+        const options = {options};
+        const tensor = await Tensor.fromImage(image, options);
+        const {{ mean, bias }} = options.norm ?? {{}};
+        const norm = bias === undefined ? undefined : {{ mean, bias: bias / mean }};
+        const {{ data, width, height }} = tensor.toImageData({{
+          format: options.tensorFormat, tensorLayout: options.tensorLayout, norm }});
+        return [width, height, [...data].join() === pixels.join(), tensor.toDataURL === undefined]; }}""")
+    assert found == [2, 2, True, False]
+
+
+def test_to_image_data__one_channel__is_grey_and_clamped(tensor_page: Page) -> None:
+    found = tensor_page.evaluate("""async () => {
+        const { Tensor } = await import('../web/pyruntime.js');
+        return [...new Tensor('float32', [0.5, -1, 2], [1, 1, 1, 3]).toImageData().data];
+    }""")
+    assert found == [128, 128, 128, 255, 0, 0, 0, 255, 255, 255, 255, 255]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("new Tensor('float32', [1, 2]).toImageData()", "rank 4"),
+        ("new Tensor('float32', [1], [1, 1, 1, 1]).gpuBuffer", "not in a GPUBuffer"),
+        ("new Tensor('float32', [1], [1, 1, 1, 1]).texture", "WebGL"),
+        ("Tensor.fromTexture()", "fromGpuBuffer"),
+        ("Tensor.fromMLTensor()", "fromGpuBuffer"),
+        ("new Tensor({ location: 'texture', type: 'float32', dims: [1] })", "'texture'"),
+        ("Tensor.fromPinnedBuffer('float32', new Float32Array(3), [2])", "got 3"),
+        ("new Tensor({ location: 'gpu-buffer', type: 'float32', dims: [1], gpuBuffer: {} }).data", "getData()"),
+    ],
+)
+def test_tensor__what_it_has_not__is_said(tensor_page: Page, arguments: str, message: str) -> None:
+    with pytest.raises(Error) as caught:
+        tensor_page.evaluate(
+            f"async () => {{ const {{ Tensor }} = await import('../web/pyruntime.js'); {arguments}; }}"
+        )
+    assert message in str(caught.value)

@@ -1,0 +1,452 @@
+"""Tensors that stay on the GPU, profiles, values that are no tensors; with Python in a worker and in the page's thread.
+
+`worker`: a tensor on the GPU is a handle. `page`: it is a GPUBuffer of `env.webgpu.device`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+from playwright.sync_api import Browser, Page
+
+from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.script import Script
+
+
+def model_bytes(
+    nodes: list[NodeProto], inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], ml: bool = False
+) -> bytes:
+    graph = helper.make_graph(nodes, "test", inputs, outputs)
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid("ai.onnx.ml", 3)] if ml else [])]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+def tensor(name: str, dtype: int = TensorProto.FLOAT, *shape: int | str) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape or ["n"])
+
+
+DOUBLE = model_bytes([helper.make_node("Add", ["x", "x"], ["y"])], [tensor("x")], [tensor("y")])
+SUM_AND_SIZE = model_bytes(
+    [helper.make_node("Add", ["x", "x"], ["sum"]), helper.make_node("Mul", ["x", "x"], ["square"])],
+    [tensor("x")],
+    [tensor("sum"), tensor("square")],
+)
+STRING = model_bytes(
+    [helper.make_node("Identity", ["x"], ["y"])], [tensor("x", TensorProto.STRING)], [tensor("y", TensorProto.STRING)]
+)
+
+LATER = """
+const gpu = { preferredOutputLocation: 'gpu-buffer' };
+const load = (bytes, options) => InferenceSession.create(decode(bytes), options);
+const floats = (...values) => new Tensor('float32', values);
+const buffer = (device, values) => {
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+  const made = device.createBuffer({ size: Math.ceil(values.length * 4 / 16) * 16, usage });
+  device.queue.writeBuffer(made, 0, new Float32Array(values));
+  return made;
+};
+const read = async (device, source, count) => {
+  const staging = device.createBuffer({ size: count * 4, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+  const encoder = device.createCommandEncoder();
+  encoder.copyBufferToBuffer(source, 0, staging, 0, count * 4);
+  device.queue.submit([encoder.finish()]);
+  await staging.mapAsync(GPUMapMode.READ);
+  return [...new Float32Array(staging.getMappedRange())];
+};
+"""
+
+
+class Mode(Script):
+    """A script that knows where its Python is."""
+
+    def __init__(self, page: Page, guard: Guard, name: str) -> None:
+        super().__init__(page, guard)
+        self.name = name
+
+    def __call__(self, body: str, **variables: Any) -> Any:
+        return super().__call__(
+            f"env.worker = {'true' if self.name == 'worker' else 'false'};{LATER}{body}", **variables
+        )
+
+
+@pytest.fixture(scope="module", params=["worker", "page"])
+def shared_script(browser: Browser, site_url: str, request: pytest.FixtureRequest) -> Iterator[Mode]:
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        yield Mode(page, guard, request.param)
+
+
+@pytest.fixture
+def script(shared_script: Mode) -> Iterator[Mode]:
+    yield shared_script
+    shared_script.guard.check()
+
+
+IN_WORKER = pytest.mark.parametrize("shared_script", ["worker"], indirect=True)
+IN_PAGE = pytest.mark.parametrize("shared_script", ["page"], indirect=True)
+
+
+def test_mode__python__is_where_it_was_asked_to_be(script: Mode) -> None:
+    script("await preload();")
+    assert len(script.page.workers) == (1 if script.name == "worker" else 0)
+
+
+def test_output_location__gpu_buffer__feeds_the_next_session_and_is_fetched(script: Mode) -> None:
+    found = script(
+        """
+        const [first, second] = await Promise.all([load(model, gpu), load(model)]);
+        const { y } = await first.run({ x: floats(1, 2, 3) });
+        const facts_ = [y.location, y.type, ...y.dims, y.size];
+        const message = (await failure(() => y.data)).message;
+        const next = await second.run({ x: y });
+        const data = await y.getData();
+        const after = [y.location, next.y.location];
+        y.dispose();
+        await Promise.all([first.release(), second.release()]);
+        return { facts: facts_, message, next: [...next.y.data], data: [...data], after, end: y.location };
+        """,
+        model=DOUBLE,
+    )
+    assert found["facts"] == ["gpu-buffer", "float32", 3, 3]
+    assert "getData()" in found["message"]
+    assert (found["next"], found["data"]) == ([4, 8, 12], [2, 4, 6])
+    assert (found["after"], found["end"]) == (["cpu", "cpu"], "none")
+
+
+def test_output_location__by_name__holds_for_that_output(script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, { preferredOutputLocation: { square: 'gpu-buffer', sum: 'cpu' } });
+        const { sum, square } = await session.run({ x: floats(3, 4) });
+        const places = [sum.location, square.location];
+        const only = await session.run({ x: floats(5) }, ['square']);
+        const data = [...await square.getData(true), ...await only.square.getData(true)];
+        await session.release();
+        return { places, data };
+        """,
+        model=SUM_AND_SIZE,
+    )
+    assert found == {"places": ["cpu", "gpu-buffer"], "data": [9, 16, 25]}
+
+
+@pytest.mark.parametrize(
+    ("location", "word"),
+    [("{ nope: 'gpu-buffer' }", "'nope'"), ("'texture'", "texture"), ("{ y: 'ml-tensor' }", "ml-")],
+)
+def test_output_location__that_is_none__is_refused(script: Mode, location: str, word: str) -> None:
+    found = script(f"return failure(() => load(model, {{ preferredOutputLocation: {location} }}))", model=DOUBLE)
+    assert found["name"] == "RangeError"
+    assert word in found["message"]
+
+
+def test_output_location__of_what_the_gpu_cannot_hold__is_cpu(script: Mode) -> None:
+    found = script(
+        """
+        const strings = await load(model, gpu);
+        const { y } = await strings.run({ x: new Tensor(['a', 'b']) });
+        const numpy = await load(double, { ...gpu, executionProviders: ['wasm'] });
+        const other = await numpy.run({ x: floats(4) });
+        await Promise.all([strings.release(), numpy.release()]);
+        return [y.location, ...y.data, other.y.location, ...other.y.data];
+        """,
+        model=STRING,
+        double=DOUBLE,
+    )
+    assert found == ["cpu", "a", "b", "cpu", 8]
+
+
+def test_fetches__tensor_on_the_gpu__is_written_again_and_again(script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: floats(1, 1) });
+        const again = await session.run({ x: floats(5, 6) }, { y });
+        const loop = await session.run({ x: y }, { y });
+        const wrong = await failure(() => session.run({ x: floats(1) }, { y }));
+        const data = [...await y.getData()];
+        await session.release();
+        return { same: again.y === y && loop.y === y, data, wrong: wrong.name };
+        """,
+        model=DOUBLE,
+    )
+    assert found["same"] is True
+    assert found["data"] == [20, 24]
+    assert found["wrong"] != "nothing was thrown"
+
+
+def test_dispose__then_feed__says_so_and_the_session_goes_on(script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: floats(1) });
+        y.dispose();
+        const error = await failure(() => session.run({ x: y }));
+        const result = await session.run({ x: floats(2) });
+        const data = [...await result.y.getData(true)];
+        await session.release();
+        return { error, data };
+        """,
+        model=DOUBLE,
+    )
+    assert "disposed" in found["error"]["message"]
+    assert found["data"] == [4]
+
+
+@IN_WORKER
+def test_gpu_buffer__in_the_worker__names_the_way(worker_script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: floats(1) });
+        const mine = Tensor.fromGpuBuffer({}, { dims: [1] });
+        const failures = [await failure(() => y.gpuBuffer), await failure(() => env.webgpu.device),
+                          await failure(() => session.run({ x: mine })),
+                          await failure(() => session.run({ x: floats(1) }, { y: mine })),
+                          await failure(() => load(model, { executionProviders: [{ name: 'webgpu', device: {} }] }))];
+        await session.release();
+        return failures.map(({ message }) => message);
+        """,
+        model=DOUBLE,
+    )
+    assert all("web/page.js" in message and "env.worker = false" in message for message in found), found
+
+
+@IN_PAGE
+def test_gpu_buffer__in_the_page__is_a_buffer_of_the_device(page_script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: floats(1, 2, 3) });
+        const device = await env.webgpu.device;
+        const values = await read(device, y.gpuBuffer, 3);
+        y.dispose();
+        await session.release();
+        return { values, kinds: [device instanceof GPUDevice, (await failure(() => y.gpuBuffer)).message] };
+        """,
+        model=DOUBLE,
+    )
+    assert found == {"values": [2, 4, 6], "kinds": [True, "the tensor is disposed"]}
+
+
+@IN_PAGE
+def test_from_gpu_buffer__fed_and_fetched__stays_the_pages_own(page_script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model);
+        const device = await env.webgpu.device;
+        const [input, output] = [buffer(device, [1, 2, 3, 4, 5]), buffer(device, [0, 0, 0, 0, 0])];
+        const x = Tensor.fromGpuBuffer(input, { dataType: 'float32', dims: [5] });
+        let downloads = 0;
+        const download = async () => { downloads += 1; return Float32Array.from(await read(device, output, 5)); };
+        const y = Tensor.fromGpuBuffer(output, { dims: [5], download });
+        const results = [];
+        for (let i = 0; i < 3; i++) {
+          const outputs = await session.run({ x }, { y });
+          results.push(outputs.y === y, ...await read(device, output, 5));
+          device.queue.writeBuffer(input, 0, new Float32Array([i, i, i, i, i]));
+        }
+        const data = [...await y.getData()];
+        x.dispose();
+        await session.release();
+        return { results, data, downloads, input: await read(device, input, 5) };
+        """,
+        model=DOUBLE,
+    )
+    assert found["results"] == [True, 2, 4, 6, 8, 10, True, 0, 0, 0, 0, 0, True, 2, 2, 2, 2, 2]
+    assert (found["data"], found["downloads"]) == ([2, 2, 2, 2, 2], 1)
+    assert found["input"] == [2, 2, 2, 2, 2]
+
+
+@IN_PAGE
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("buffer(device, [1])", ["16 bytes", "4,096", "'x'"]),
+        ("device.createBuffer({ size: 4096, usage: GPUBufferUsage.STORAGE })", ["'x'", "COPY_SRC"]),
+        (
+            "buffer(await (await navigator.gpu.requestAdapter()).requestDevice(), Array(1024).fill(0))",
+            ["'x'", "device"],
+        ),
+    ],
+)
+def test_from_gpu_buffer__unusable_one__is_refused_with_what_it_needs(
+    script: Mode, made: str, words: list[str]
+) -> None:
+    found = script(
+        f"""
+        const session = await load(model);
+        const device = await env.webgpu.device;
+        const x = Tensor.fromGpuBuffer({made}, {{ dims: [1024] }});
+        const error = await failure(() => session.run({{ x }}));
+        const {{ y }} = await session.run({{ x: floats(1) }});
+        await session.release();
+        return {{ error, after: [...y.data] }};
+        """,
+        model=DOUBLE,
+    )
+    assert found["error"]["name"] == "InvalidArgument", found
+    assert all(word in found["error"]["message"] for word in words), found["error"]["message"]
+    assert found["after"] == [2]
+
+
+def test_device__set_before_the_first_session__is_computed_on(page: Page, guard: Guard, site_url: str) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    found = Mode(page, guard, "page")(
+        """
+        const adapter = await navigator.gpu.requestAdapter();
+        const device = await adapter.requestDevice({ label: 'mine' });
+        env.webgpu.device = device;
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: Tensor.fromGpuBuffer(buffer(device, [21]), { dims: [1] }) });
+        const same = (await env.webgpu.device) === device;
+        const values = await read(device, y.gpuBuffer, 1);
+        const providers = [{ name: 'webgpu', device }];
+        const more = await load(model, { executionProviders: providers });
+        const other = await (await navigator.gpu.requestAdapter()).requestDevice();
+        const late = await failure(() => load(model, { executionProviders: [{ name: 'webgpu', device: other }] }));
+        return { same, values, late: late.message };
+        """,
+        model=DOUBLE,
+    )
+    assert (found["same"], found["values"]) == (True, [42])
+    assert "before the first session" in found["late"]
+
+
+def test_profiling__from_create_to_end__has_the_nodes_of_every_run(script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model, { enableProfiling: true });
+        for (let i = 0; i < 3; i++) await session.run({ x: floats(1, 2) });
+        const events = await session.endProfiling();
+        await session.run({ x: floats(1, 2) });
+        await session.run({ x: floats(1, 2) });
+        const none = await session.endProfiling();
+        await session.startProfiling();
+        await session.run({ x: floats(1, 2) });
+        const again = await session.endProfiling();
+        await session.release();
+        return { events, none, again };
+        """,
+        model=DOUBLE,
+    )
+    nodes = [event for event in found["events"] if event["cat"] == "Node"]
+    assert [event["args"]["op_name"] for event in nodes] == ["Add"] * 3
+    assert all(event["dur"] >= 0 and event["args"]["output_type_shape"] == [{"float": [2]}] for event in nodes)
+    assert sum(event["name"] == "model_run" for event in found["events"]) == 3
+    assert found["none"] == []
+    assert sum(event["name"] == "model_run" for event in found["again"]) == 1
+
+
+SEQUENCE = model_bytes(
+    [helper.make_node("SequenceInsert", ["xs", "x"], ["ys"])],
+    [helper.make_tensor_sequence_value_info("xs", TensorProto.FLOAT, None), tensor("x")],
+    [helper.make_tensor_sequence_value_info("ys", TensorProto.FLOAT, None)],
+)
+ZIP_MAP = model_bytes(
+    [helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[7, 8])],
+    [tensor("x", TensorProto.FLOAT, "n", 2)],
+    [helper.make_value_info("z", helper.make_sequence_type_proto(
+        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))))],
+    ml=True,
+)  # fmt: skip
+VECTORIZE = model_bytes(
+    [helper.make_node("DictVectorizer", ["m"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])],
+    [helper.make_value_info("m", helper.make_map_type_proto(
+        TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, None)))],
+    [tensor("y", TensorProto.FLOAT, 1, 2)],
+    ml=True,
+)  # fmt: skip
+OPTIONAL = model_bytes(
+    [helper.make_node("OptionalHasElement", ["o"], ["has"]), helper.make_node("Identity", ["o"], ["same"])],
+    [helper.make_value_info("o", helper.make_optional_type_proto(
+        helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])))],
+    [helper.make_tensor_value_info("has", TensorProto.BOOL, []), helper.make_value_info(
+        "same", helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])))],
+)  # fmt: skip
+
+
+@IN_WORKER
+def test_run__sequences_and_maps__are_arrays_and_maps(script: Mode) -> None:
+    found = script(
+        """
+        const sequence = await load(sequences);
+        const { ys } = await sequence.run({ xs: [floats(1), floats(2, 3)], x: floats(4) });
+        const zip = await load(zips);
+        const { z } = await zip.run({ x: new Tensor('float32', [0.25, 0.75, 1, 0], [2, 2]) });
+        const vectorizer = await load(vectorize);
+        const { y } = await vectorizer.run({ m: new Map([['b', 5], ['c', 6]]) });
+        const metadata = sequence.inputMetadata[0];
+        await Promise.all([sequence.release(), zip.release(), vectorizer.release()]);
+        return { ys: ys.map(({ data }) => [...data]), z: z.map((map) => [map.get(7n), map.get(8n)]), y: [...y.data],
+                 metadata: [metadata.isTensor, metadata.type] };
+        """,
+        sequences=SEQUENCE,
+        zips=ZIP_MAP,
+        vectorize=VECTORIZE,
+    )
+    assert found == {
+        "ys": [[1], [2, 3], [4]],
+        "z": [[0.25, 0.75], [1, 0]],
+        "y": [0, 5],
+        "metadata": [False, "seq(tensor(float))"],
+    }
+
+
+@IN_WORKER
+def test_run__optional__is_a_tensor_or_null(script: Mode) -> None:
+    found = script(
+        """
+        const session = await load(model);
+        const some = await session.run({ o: floats(3) });
+        const none = await session.run({ o: null });
+        await session.release();
+        return [...some.has.data, ...some.same.data, ...none.has.data, none.same];
+        """,
+        model=OPTIONAL,
+    )
+    assert found == [1, 3, 0, None]
+
+
+@IN_WORKER
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("feeds, []", "TypeError"),
+        ("feeds, null", "TypeError"),
+        ("feeds, feeds.x", "TypeError"),
+        ("feeds, ['nope']", "InvalidArgument"),
+        ("feeds.x", "TypeError"),
+        ("[feeds.x]", "TypeError"),
+        ("feeds, { tag: 'options' }", "nothing was thrown"),
+        ("feeds, { y: null }", "nothing was thrown"),
+        ("feeds, undefined, { tag: 'options' }", "nothing was thrown"),
+    ],
+)
+def test_run__arguments__are_told_apart_as_in_onnxruntime_web(script: Mode, arguments: str, name: str) -> None:
+    found = script(
+        f"""
+        const session = await load(model);
+        const feeds = {{ x: floats(1) }};
+        const error = await failure(() => session.run({arguments}));
+        await session.release();
+        return error;
+        """,
+        model=DOUBLE,
+    )
+    assert found["name"] == name, found
+
+
+@IN_WORKER
+def test_external_data__given_by_its_address__is_fetched(script: Mode) -> None:
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "missing.bin"), ("length", "8")):
+        weight.external_data.add(key=key, value=value)
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [tensor("x")], [tensor("y")], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    script.guard.allow("404")
+    found = script("return failure(() => load(model, { externalData: ['./missing.bin'] }))", model=bytes(model))
+    assert found["name"] == "NoSuchFile"
+    assert "missing.bin" in found["message"]
