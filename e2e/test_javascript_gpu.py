@@ -196,7 +196,7 @@ def test_dispose__then_feed__says_so_and_the_session_goes_on(script: Mode) -> No
 
 
 @IN_WORKER
-def test_gpu_buffer__in_the_worker__names_the_way(worker_script: Mode) -> None:
+def test_gpu_buffer__in_the_worker__names_the_way(script: Mode) -> None:
     found = script(
         """
         const session = await load(model, gpu);
@@ -215,7 +215,7 @@ def test_gpu_buffer__in_the_worker__names_the_way(worker_script: Mode) -> None:
 
 
 @IN_PAGE
-def test_gpu_buffer__in_the_page__is_a_buffer_of_the_device(page_script: Mode) -> None:
+def test_gpu_buffer__in_the_page__is_a_buffer_of_the_device(script: Mode) -> None:
     found = script(
         """
         const session = await load(model, gpu);
@@ -232,7 +232,7 @@ def test_gpu_buffer__in_the_page__is_a_buffer_of_the_device(page_script: Mode) -
 
 
 @IN_PAGE
-def test_from_gpu_buffer__fed_and_fetched__stays_the_pages_own(page_script: Mode) -> None:
+def test_from_gpu_buffer__fed_and_fetched__stays_the_pages_own(script: Mode) -> None:
     found = script(
         """
         const session = await load(model);

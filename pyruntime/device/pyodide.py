@@ -268,9 +268,7 @@ class WebGpuDevice:
         Raises:
             InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
         """
-        await self._copy_foreign(
-            buffer, buffer, self._buffers[number], nbytes, f"{what}: the GPUBuffer cannot be read"
-        )
+        await self._copy_foreign(buffer, buffer, self._buffers[number], nbytes, f"{what}: the GPUBuffer cannot be read")
 
     async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
         """Copy a buffer's first bytes into a GPUBuffer of somebody else's, after everything submitted so far.
