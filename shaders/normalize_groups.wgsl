@@ -1,11 +1,14 @@
-// y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias], over rows of `length` neighbouring elements.
+// y = finish((x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias]), over rows of `length` neighbouring elements.
 //
 // One workgroup a row, three readings: mean, then distances from it and their squares, then the result. The distances
 // correct the mean's rounding, and no large numbers cancel.
-// AFFINE: scale and bias are one an `inner` elements (a channel), or one a row's group.
+// AFFINE: scale and bias are one an `inner` elements (a channel), or one a row's group. VEC: rows, and channels where
+// they matter, are whole vec4s.
 //#tensors x, scale, bias -> y
-//#variants WG=64 | AFFINE=1,WG=256 | AFFINE=1 x=float16 scale=float16 bias=float16 y=float16
+//#variants WG=64 | AFFINE=1,WG=256 | AFFINE=1,VEC=1,WG=256 | VEC=1 | AFFINE=1 x=float16 scale=float16 bias=float16 y=float16
 const WG: u32 = 64u;
+
+alias ACC = f32;
 
 struct Params {
   rows: u32,
@@ -16,6 +19,8 @@ struct Params {
   epsilon: f32,
   floor: f32,
 }
+
+fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
 var<workgroup> part: array<vec2<f32>, WG>;
 
@@ -43,23 +48,50 @@ fn main(
   let count = f32(params.length);
 
   var sum = vec2<f32>(0.0);
+//#if VEC
+  for (var k = lane * 4u; k < params.length; k += WG * 4u) { sum.x += dot(load4_x((base + k) >> 2u), vec4<f32>(1.0)); }
+//#else
   for (var k = lane; k < params.length; k += WG) { sum.x += load_x(base + k); }
+//#endif
   let rough = total(sum, lane).x / count;
   sum = vec2<f32>(0.0);
+//#if VEC
+  for (var k = lane * 4u; k < params.length; k += WG * 4u) {
+    let d = load4_x((base + k) >> 2u) - vec4<f32>(rough);
+    sum += vec2<f32>(dot(d, vec4<f32>(1.0)), dot(d, d));
+  }
+//#else
   for (var k = lane; k < params.length; k += WG) {
     let d = load_x(base + k) - rough;
     sum += vec2<f32>(d, d * d);
   }
+//#endif
   let moments = total(sum, lane) / count;
   let deviation = sqrt(max(moments.y - moments.x * moments.x, 0.0) + params.epsilon) + params.floor;
-  for (var k = lane; k < params.length; k += WG) {
-    let v = (load_x(base + k) - rough - moments.x) / deviation;
+  let group = row % params.groups;
+//#if VEC
+  for (var k = lane * 4u; k < params.length; k += WG * 4u) {
+    let channel = group * (params.length / params.inner) + k / params.inner;
+    var v = (load4_x((base + k) >> 2u) - vec4<f32>(rough) - vec4<f32>(moments.x)) / deviation;
 //#if AFFINE
-    let group = row % params.groups;
-    let channel = select(group * (params.length / params.inner) + k / params.inner, group, params.per_group == 1u);
-    store_y(base + k, v * load_scale(channel) + load_bias(channel));
-//#else
-    store_y(base + k, v);
+    let which = select(channel, group, params.per_group == 1u);
+    v = v * load_scale(which) + load_bias(which);
 //#endif
+    let y0 = finish(v[0], channel, base + k);
+    let y1 = finish(v[1], channel, base + k + 1u);
+    let y2 = finish(v[2], channel, base + k + 2u);
+    let y3 = finish(v[3], channel, base + k + 3u);
+    store4_y((base + k) >> 2u, y0, y1, y2, y3);
   }
+//#else
+  for (var k = lane; k < params.length; k += WG) {
+    let channel = group * (params.length / params.inner) + k / params.inner;
+    var v = (load_x(base + k) - rough - moments.x) / deviation;
+//#if AFFINE
+    let which = select(channel, group, params.per_group == 1u);
+    v = v * load_scale(which) + load_bias(which);
+//#endif
+    store_y(base + k, finish(v, channel, base + k));
+  }
+//#endif
 }

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
-from tests.harness import check_case, run_op
+from tests.harness import check_case, run_op, typed
 from tests.ops.test_normalization import SHAPES, batch_inputs, normalization_cases, normalization_op
 
 TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (5e-3, 5e-3), "bfloat16": (4e-2, 4e-2)}
@@ -67,6 +67,22 @@ def test_normalization__large_mean__variance_without_cancellation(gpu: Gpu) -> N
     ones = np.ones(2, np.float32)
     _as_host(gpu, "InstanceNormalization", [x, ones, ones])
     _as_host(gpu, "BatchNormalization", [x, ones, ones, ones, ones], 3, training_mode=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("shape", "groups"), [((2, 4, 64, 66), 2), ((1, 3, 53, 61), 1), ((3, 2, 5003), 1)])
+def test_normalization__rows_shared_by_workgroups__as_host(
+    gpu: Gpu, shape: tuple[int, ...], groups: int, dtype: str
+) -> None:
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal(shape) * 2 + (100 if dtype == "float32" else 3)).astype(dtype)
+    scale, bias = (rng.standard_normal(shape[1]).astype(dtype) for _ in range(2))
+    op = normalization_op("GroupNormalization", 3, num_groups=groups)
+    assert len(op.lower(gpu.target, *map(typed, (x, scale, bias)))) == 2  # type: ignore[arg-type]
+    _as_host(gpu, "GroupNormalization", [x, scale, bias], num_groups=groups)
+    _as_host(gpu, "MeanVarianceNormalization", [x], axes=list(range(1, len(shape))))
+    halves = [x, scale[:groups], bias[:groups]]
+    _as_host(gpu, "GroupNormalization", halves, opset=18, num_groups=groups)  # type: ignore[arg-type]
 
 
 def test_normalization__no_images__no_output(gpu: Gpu) -> None:

@@ -82,3 +82,10 @@ def test_tail__convolution_of_any_kind__equals_the_chain(
     (y,) = run_op(base, list(inputs))
     bias = normal(1, w[0], *(1,) * (len(x) - 2))
     check(gpu, base, inputs, bias, normal(*y.shape))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3, 4), (1, 4, 5, 7), (1, 4, 48, 52), (2, 6, 45, 67)])
+def test_tail__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int, ...]) -> None:
+    base = newest("GroupNormalization", num_groups=2)
+    inputs = [normal(*shape), normal(shape[1]), normal(shape[1])]
+    check(gpu, base, inputs, normal(1, shape[1], 1, 1), normal(*shape))

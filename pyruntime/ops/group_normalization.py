@@ -12,51 +12,12 @@ import math
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.ops.base import LATEST, Op, op
 from pyruntime.ops.sliding import accumulator, refuse_float64
 
-__all__ = ["GroupNormalization", "InstanceNormalization", "normalize_rows"]
-
-WIDE = 2048
-"""Rows of at least this many elements get four times the invocations."""
-
-
-def normalize_rows(
-    target: Target,
-    x: Operand,
-    y: Operand,
-    rows: int,
-    epsilon: float,
-    floor: float = 0.0,
-    affine: tuple[Operand, Operand] | None = None,
-    groups: int = 1,
-    inner: int = 1,
-    per_group: bool = False,
-) -> Dispatch:
-    """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each of `rows` runs of elements.
-
-    Args:
-        affine: scale and bias. groups: rows an image. inner: elements a channel.
-        per_group: scale and bias are one a group, not one a channel.
-    """
-    length = x.type.size // max(rows, 1)
-    types = {"x": x.type.dtype, "y": y.type.dtype}
-    if affine is not None:
-        types |= {"scale": affine[0].type.dtype, "bias": affine[1].type.dtype}
-    wide = 256 if length >= WIDE and target.limits.invocations >= 256 else 64
-    kernel = template("normalize_groups", types, WG=wide, **({} if affine is None else {"AFFINE": 1}))
-    params = params_of(
-        kernel,
-        rows=rows,
-        length=length,
-        inner=inner,
-        groups=groups,
-        per_group=int(per_group),
-        epsilon=epsilon,
-        floor=floor,
-    )
-    return Dispatch(kernel, (x, *(affine or ()), y), target.fold(max(rows, 1)), params, flops=8 * x.type.size)
+__all__ = ["GroupNormalization", "InstanceNormalization"]
 
 
 class _GroupNormalization(Op):
@@ -104,8 +65,9 @@ class _GroupNormalization(Op):
         groups = self.groups(x.shape[1])
         affine = inp(1, scale), inp(2, bias)
         inner = math.prod(x.shape[2:])
-        layout = groups, max(inner, 1), scale.size != x.shape[1]
-        return (normalize_rows(target, inp(0, x), out(0, y), x.shape[0] * groups, self.epsilon, 0.0, affine, *layout),)
+        per_group = scale.size != x.shape[1]
+        form = Groups(x.shape[0] * groups, self.epsilon, 0.0, affine, groups, max(inner, 1), per_group)
+        return normalize_groups(target, out(0, y), inp(0, x), form)
 
 
 @op("InstanceNormalization", opsets=range(6, LATEST + 1))

@@ -11,9 +11,9 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, scratch, strided_copy
+from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.group_normalization import normalize_rows
 from pyruntime.ops.sliding import accumulator, refuse_float64
 
 EPSILON = 1e-9
@@ -43,7 +43,7 @@ class MeanVarianceNormalization(Op):
         return ((distance / (deviation + EPSILON)).astype(x.dtype),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        """One workgroup a mean; axes that are not the last ones are brought there and back."""
+        """Axes that are not the last ones are brought there and back."""
         refuse_float64(x)
         axes = self.over(x.rank)
         kept = tuple(d for d in range(x.rank) if d not in axes)
@@ -51,12 +51,12 @@ class MeanVarianceNormalization(Op):
         rows = math.prod(x.shape[d] for d in kept)
         y = TensorType(x.dtype, x.shape)
         if [d for d in order if x.shape[d] > 1] == [d for d in range(x.rank) if x.shape[d] > 1]:
-            return (normalize_rows(target, inp(0, x), out(0, y), rows, 0.0, EPSILON),)
+            return normalize_groups(target, out(0, y), inp(0, x), Groups(rows, 0.0, EPSILON))
         turned = tuple(x.shape[d] for d in order)
         before, after = (scratch(k, x.dtype, *turned) for k in range(2))
         strides, back = contiguous(x.shape), contiguous(turned)
         return (
             strided_copy(target, "mvn_gather", before, inp(0, x), 0, [strides[d] for d in order]),
-            normalize_rows(target, before, after, rows, 0.0, EPSILON),
+            *normalize_groups(target, after, before, Groups(rows, 0.0, EPSILON), 2),
             strided_copy(target, "mvn_return", out(0, y), after, 0, [back[order.index(d)] for d in range(x.rank)]),
         )

@@ -1,4 +1,4 @@
-"""Bias, activation and residual into the kernel in front of them: Conv, ConvTranspose, MatMul and Gemm.
+"""Bias, activation and residual into the kernel in front of them: convolutions, products, group normalisations.
 
 requires: `fuse_elementwise` has run. ensures: no elementwise node of the product's shape reads a product that nobody
 else reads, unless an operand lies across it in a way kernels do not know (`kernels.tail.Access`).
@@ -21,7 +21,7 @@ from pyruntime.passes.fuse_elementwise import as_chain
 __all__ = ["run"]
 
 _ROWS = ("MatMul", "Gemm")
-_CHANNELS = ("Conv", "ConvTranspose")
+_CHANNELS = ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization")
 
 
 def run(graph: TypedGraph, target: Target) -> bool:

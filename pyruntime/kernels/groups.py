@@ -1,0 +1,120 @@
+"""Normalisation of neighbouring elements with one scale a channel or group: GroupNorm, InstanceNorm, MVN.
+
+one pass     `shaders/normalize_groups.wgsl`: a workgroup reads its row three times
+two passes   `shaders/normalize_moments.wgsl` and `normalize_spread.wgsl`: where few rows are long, all of the GPU
+             takes their moments, then all of it writes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.ir import DType
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["Groups", "normalize_groups"]
+
+LONG = 8192
+"""Elements from which a row may be shared by workgroups."""
+
+FILLING = 512
+"""Workgroups that keep a GPU busy."""
+
+LEAST = 2048
+"""Elements of a workgroup's share of a row, at least."""
+
+CHUNK = 4096
+"""Elements a workgroup of the second pass writes."""
+
+SHARES = 256
+"""Most shares of a row: the invocations that join their moments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A tensor as `rows` runs of neighbouring elements, normalised each on its own.
+
+    Attributes:
+        epsilon: added to the variance. floor: added to the deviation.
+        affine: scale and bias.
+        groups: rows an image. inner: elements a channel.
+        per_group: scale and bias are one a group, not one a channel.
+    """
+
+    rows: int
+    epsilon: float
+    floor: float = 0.0
+    affine: tuple[Operand, Operand] | None = None
+    groups: int = 1
+    inner: int = 1
+    per_group: bool = False
+
+    def shares(self, length: int, target: Target) -> int:
+        """Workgroups that share a row; 1: one pass."""
+        if target.is_software or not target.allows("normalize_split") or target.limits.invocations < SHARES:
+            return 1
+        if length < LONG or self.rows * 2 > FILLING:
+            return 1
+        return min(-(-length // LEAST), -(-FILLING // self.rows), SHARES)
+
+
+def normalize_groups(
+    target: Target, y: Operand, x: Operand, form: Groups, first_scratch: int = 0
+) -> tuple[Dispatch, ...]:
+    """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each row.
+
+    Args:
+        first_scratch: number of the scratch tensor this may use.
+    """
+    length = x.type.size // max(form.rows, 1)
+    types = {"x": x.type.dtype, "y": y.type.dtype}
+    if form.affine is not None:
+        types |= {"scale": form.affine[0].type.dtype, "bias": form.affine[1].type.dtype}
+    whole = form.affine is None or form.per_group or form.inner % 4 == 0
+    flags = {"AFFINE": form.affine is not None, "VEC": length % 4 == 0 and whole}
+    defines = {name: 1 for name, on in flags.items() if on}
+    common = {
+        "length": length,
+        "inner": form.inner,
+        "per_group": int(form.per_group),
+        "epsilon": form.epsilon,
+        "floor": form.floor,
+    }
+    shares = form.shares(length, target)
+    if shares > 1:
+        return _two_passes(target, y, x, form, shares, first_scratch, types, defines, common)
+    wide = 256 if length >= LEAST and target.limits.invocations >= 256 else 64
+    kernel = template("normalize_groups", types, WG=wide, **defines)
+    params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
+    operands = (x, *(form.affine or ()), y)
+    return (Dispatch(kernel, operands, target.fold(max(form.rows, 1)), params, flops=8 * x.type.size),)
+
+
+def _two_passes(
+    target: Target,
+    y: Operand,
+    x: Operand,
+    form: Groups,
+    shares: int,
+    first_scratch: int,
+    types: dict[str, DType],
+    defines: dict[str, int],
+    common: dict[str, int | float],
+) -> tuple[Dispatch, ...]:
+    length = x.type.size // form.rows
+    share = -(-length // (4 * shares)) * 4
+    segments = -(-length // share)
+    stats = scratch(first_scratch, DType.FLOAT, form.rows, segments, 3)
+    vector = {"VEC": 1} if length % 4 == 0 else {}
+    moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
+    groups = form.rows * segments
+    params = params_of(moments, groups=groups, length=length, segments=segments, share=share)
+    first = Dispatch(moments, (x, stats), target.fold(groups), params, flops=4 * x.type.size)
+    chunks = -(-length // CHUNK)
+    spread = template("normalize_spread", types, **defines)
+    groups = form.rows * chunks
+    params = params_of(spread, groups=groups, segments=segments, chunks=chunks, chunk=CHUNK, rows=form.groups, **common)
+    operands = (x, stats, *(form.affine or ()), y)
+    inplace = ((0, len(operands) - 1),) if spread.can_share(0, len(operands) - 1) else ()
+    return first, Dispatch(spread, operands, target.fold(groups), params, inplace, flops=4 * x.type.size)

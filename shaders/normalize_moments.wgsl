@@ -1,0 +1,74 @@
+// stats[row, segment] = (how many, mean, sum of squared distances from it) of a run of `share` elements of a row: the
+// first pass of a normalisation whose rows are longer than one workgroup should read (normalize_spread is the second).
+//
+// Shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where the mean is large.
+//#tensors x -> stats
+//#variants VEC=1 | WG=64 | VEC=1 x=float16
+const WG: u32 = 256u;
+
+struct Params {
+  groups: u32,     // workgroups: rows * segments
+  length: u32,
+  segments: u32,
+  share: u32,      // elements of a segment, a multiple of four
+}
+
+var<workgroup> parts: array<vec3<f32>, WG>;
+
+fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+  let n = a.x + b.x;
+  let share = b.x / max(n, 1.0);
+  let distance = b.y - a.y;
+  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let job = workgroup_index(wid, nwg);
+  if (job >= params.groups) { return; }
+  let row = job / params.segments;
+  let start = (job - row * params.segments) * params.share;
+  let end = min(start + params.share, params.length);
+  let base = row * params.length;
+  var count = 0.0;
+  var sum = 0.0;
+  var squares = 0.0;
+//#if VEC
+  for (var k = start + lane * 4u; k < end; k += WG * 4u) {
+    let v = load4_x((base + k) >> 2u);
+    sum += (v[0] + v[1]) + (v[2] + v[3]);
+    count += 4.0;
+  }
+  let center = sum / max(count, 1.0);
+  for (var k = start + lane * 4u; k < end; k += WG * 4u) {
+    let d = load4_x((base + k) >> 2u) - vec4<f32>(center);
+    squares += dot(d, d);
+  }
+//#else
+  for (var k = start + lane; k < end; k += WG) {
+    sum += load_x(base + k);
+    count += 1.0;
+  }
+  let center = sum / max(count, 1.0);
+  for (var k = start + lane; k < end; k += WG) {
+    let d = load_x(base + k) - center;
+    squares += d * d;
+  }
+//#endif
+  parts[lane] = vec3<f32>(count, center, squares);
+  workgroupBarrier();
+  for (var step = WG / 2u; step > 0u; step >>= 1u) {
+    if (lane < step) { parts[lane] = join(parts[lane], parts[lane + step]); }
+    workgroupBarrier();
+  }
+  if (lane == 0u) {
+    let total = parts[0];
+    store_stats(job * 3u, total.x);
+    store_stats(job * 3u + 1u, total.y);
+    store_stats(job * 3u + 2u, total.z);
+  }
+}

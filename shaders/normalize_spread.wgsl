@@ -1,0 +1,86 @@
+// y = finish((x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias]), from the moments of every row's segments.
+//
+// A workgroup joins the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
+// channel), or one a row's group. VEC: rows, and channels where they matter, are whole vec4s.
+//#tensors x, stats, scale, bias -> y
+//#variants VEC=1 | AFFINE=1,WG=64 | AFFINE=1,VEC=1 x=float16 scale=float16 bias=float16 y=float16
+const WG: u32 = 256u;
+
+alias ACC = f32;
+
+struct Params {
+  groups: u32,     // workgroups: rows * chunks
+  length: u32,
+  segments: u32,   // at most WG
+  chunks: u32,     // of a row
+  chunk: u32,      // elements, a multiple of four
+  inner: u32,
+  rows: u32,       // an image
+  per_group: u32,  // 1: scale and bias are one a group
+  epsilon: f32,
+  floor: f32,
+}
+
+var<workgroup> parts: array<vec3<f32>, WG>;
+
+fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
+
+fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+  let n = a.x + b.x;
+  let share = b.x / max(n, 1.0);
+  let distance = b.y - a.y;
+  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let job = workgroup_index(wid, nwg);
+  if (job >= params.groups) { return; }
+  let row = job / params.chunks;
+  let start = (job - row * params.chunks) * params.chunk;
+  let end = min(start + params.chunk, params.length);
+  let base = row * params.length;
+  var mine = vec3<f32>();
+  if (lane < params.segments) {
+    let at = (row * params.segments + lane) * 3u;
+    mine = vec3<f32>(load_stats(at), load_stats(at + 1u), load_stats(at + 2u));
+  }
+  parts[lane] = mine;
+  workgroupBarrier();
+  for (var step = WG / 2u; step > 0u; step >>= 1u) {
+    if (lane < step) { parts[lane] = join(parts[lane], parts[lane + step]); }
+    workgroupBarrier();
+  }
+  let center = parts[0].y;
+  let factor = 1.0 / (sqrt(parts[0].z / f32(params.length) + params.epsilon) + params.floor);
+  let group = row % params.rows;
+//#if VEC
+  for (var k = start + lane * 4u; k < end; k += WG * 4u) {
+    let channel = group * (params.length / params.inner) + k / params.inner;
+    var v = (load4_x((base + k) >> 2u) - vec4<f32>(center)) * factor;
+//#if AFFINE
+    let which = select(channel, group, params.per_group == 1u);
+    v = v * load_scale(which) + load_bias(which);
+//#endif
+    let y0 = finish(v[0], channel, base + k);
+    let y1 = finish(v[1], channel, base + k + 1u);
+    let y2 = finish(v[2], channel, base + k + 2u);
+    let y3 = finish(v[3], channel, base + k + 3u);
+    store4_y((base + k) >> 2u, y0, y1, y2, y3);
+  }
+//#else
+  for (var k = start + lane; k < end; k += WG) {
+    let channel = group * (params.length / params.inner) + k / params.inner;
+    var v = (load_x(base + k) - center) * factor;
+//#if AFFINE
+    let which = select(channel, group, params.per_group == 1u);
+    v = v * load_scale(which) + load_bias(which);
+//#endif
+    store_y(base + k, finish(v, channel, base + k));
+  }
+//#endif
+}
