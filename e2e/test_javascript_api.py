@@ -306,6 +306,29 @@ def test_create__execution_providers__are_the_ones_used(script: Script, provider
     assert (summary["adapter"] is not None) is on_gpu
 
 
+def test_explain__digits__kernels_and_memory_over_time(script: Script) -> None:
+    explained = script(
+        """
+        const session = await InferenceSession.create('../models/digits.onnx', { freeDimensionOverrides: { N: 1 } });
+        const explanation = await session.explain();
+        await session.release();
+        return explanation;
+        """
+    )
+    assert all("fn main" in kernel["wgsl"] for kernel in explained["kernels"])
+    assert sum(kernel["count"] for kernel in explained["kernels"]) == explained["dispatches"]
+    assert any("Conv" in fusion for fusion in explained["fusions"])
+    memory = explained["memory"]
+    assert max(t["offset"] + t["bytes"] for t in memory["tensors"]) == memory["peak"]
+
+
+def test_operators__of_this_runtime__by_domain(script: Script) -> None:
+    found = script("return operators()")
+    assert {"Conv", "MatMul", "If"} <= set(found[""])
+    assert "TreeEnsemble" in found["ai.onnx.ml"]
+    assert "pyruntime" not in found
+
+
 def test_release__twice_then_run__frees_and_refuses(script: Script) -> None:
     found = script(
         """

@@ -22,6 +22,7 @@ from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
+from pyruntime.ops import registry
 from pyruntime.session import (
     GraphOptimizationLevel,
     InferenceSession,
@@ -41,7 +42,9 @@ __all__ = [
     "dispose",
     "download",
     "end_profiling",
+    "explain",
     "gpu_device",
+    "operators",
     "release",
     "run",
     "serve",
@@ -207,6 +210,16 @@ async def summary(handle: int) -> dict[str, Any]:
     return _session(handle).summary()
 
 
+async def explain(handle: int) -> dict[str, Any]:
+    """Nodes, kernels with their WGSL, fusions, memory over time: interface Explanation of `web/pyruntime.d.ts`."""
+    return _session(handle).explain().to_dict()
+
+
+async def operators() -> dict[str, list[str]]:
+    """The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
+    return {domain: registry.names(domain) for domain in registry.domains() if domain != "pyruntime"}
+
+
 async def start_profiling(handle: int) -> None:
     """Note the times of every run from now on."""
     session = _session(handle)
@@ -259,6 +272,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         run,
         release,
         summary,
+        explain,
+        operators,
         start_profiling,
         end_profiling,
         download,

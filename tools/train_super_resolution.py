@@ -162,7 +162,8 @@ def train(steps: int, device: str) -> Enlarge:
     pictures = [(low.to(device), high.to(device)) for low, high in pairs()]
     areas = np.array([low.shape[2] * low.shape[3] for low, _ in pictures], np.float64) ** 0.5
     rng = np.random.default_rng(SEED + 1)
-    network = Enlarge().to(device)
+    network = Enlarge()
+    network.to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps, pct_start=0.05)
     total, since = torch.zeros((), device=device), time.perf_counter()
@@ -178,7 +179,8 @@ def train(steps: int, device: str) -> Enlarge:
         if step % 1000 == 0:
             print(f"step {step:5}: loss {float(total) / 1000:.5f}, {time.perf_counter() - since:.0f} s", flush=True)
             total = torch.zeros((), device=device)
-    return network.cpu().eval()
+    network.cpu().eval()
+    return network
 
 
 def to_onnx(network: Enlarge) -> onnx.ModelProto:
@@ -207,7 +209,7 @@ def to_onnx(network: Enlarge) -> onnx.ModelProto:
     detail = add("DepthToSpace", [conv(network.tail, x, "tail")], "detail", blocksize=SCALE, mode="CRD")
     scales = constant("scales", np.array([1, 1, SCALE, SCALE], np.float32))
     smooth = add("Resize", ["picture", "", scales], "bicubic", mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1)
-    limits = [constant("black", np.float32(0)), constant("white", np.float32(1))]
+    limits = [constant("black", np.array(0, np.float32)), constant("white", np.array(1, np.float32))]
     add("Clip", [add("Add", [smooth, detail], "sum"), *limits], "enlarged")
     graph = helper.make_graph(
         nodes,

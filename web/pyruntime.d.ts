@@ -218,6 +218,40 @@ export interface Summary {
   readonly warnings: readonly string[];
 }
 
+/** What a session does, in full: nodes, kernels, memory over time. Of the shapes planned last. */
+export interface Explanation {
+  readonly title: string;
+  /** Nodes before fusion. */
+  readonly model_nodes: number;
+  readonly dispatches: number;
+  /** Nodes that were several in the model. */
+  readonly fusions: readonly string[];
+  readonly nodes: readonly (Summary['nodes'][number] & {
+    /** Types of what it makes: 'float[1, 16]'. */
+    readonly outputs: readonly string[];
+  })[];
+  readonly kernels: readonly {
+    readonly name: string;
+    /** Dispatches that use it. */
+    readonly count: number;
+    readonly nodes: readonly string[];
+    readonly wgsl: string;
+  }[];
+  /** Bytes of the activations on the GPU. */
+  readonly memory: NonNullable<Summary['memory']> & {
+    readonly tensors: readonly {
+      /** Values that share these bytes. */
+      readonly names: readonly string[];
+      readonly bytes: number;
+      /** Steps between which it is kept, both included. */
+      readonly first: number;
+      readonly last: number;
+      readonly arena: number;
+      readonly offset: number;
+    }[];
+  };
+}
+
 /** A tensor, a sequence of them, a map (by numbers, BigInt too, or strings), null for an empty optional. */
 export type FeedValue = Tensor | readonly Tensor[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
 export type Feeds = Readonly<Record<string, FeedValue>>;
@@ -262,6 +296,8 @@ export declare class InferenceSession {
   release(): Promise<void>;
   /** What the model is, where each operator runs and why, what memory it takes. */
   summary(): Promise<Summary>;
+  /** All of that with the shaders and the memory plan. */
+  explain(): Promise<Explanation>;
 }
 
 export declare namespace InferenceSession {
@@ -329,6 +365,9 @@ export interface AdapterInfo {
   description: string;
 }
 
+/** The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only. */
+export declare function operators(): Promise<Record<string, string[]>>;
+
 /** The GPU adapter that sessions use, null where there is none. */
 export declare function adapterInfo(): Promise<AdapterInfo | null>;
 
@@ -336,6 +375,7 @@ declare const api: {
   readonly InferenceSession: typeof InferenceSession;
   readonly Tensor: typeof Tensor;
   readonly env: typeof env;
+  readonly operators: typeof operators;
   readonly preload: typeof preload;
   readonly adapterInfo: typeof adapterInfo;
 };

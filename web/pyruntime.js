@@ -27,4 +27,9 @@ export async function adapterInfo() {
   return client().call('call', { function: 'adapter_info', arguments: [] });
 }
 
-export default { InferenceSession, Tensor, adapterInfo, env, preload };
+/** The operators that exist here, by domain ('' is ONNX's own). @returns {Promise<Record<string, string[]>>} */
+export async function operators() {
+  return client().call('call', { function: 'operators', arguments: [] });
+}
+
+export default { InferenceSession, Tensor, adapterInfo, env, operators, preload };

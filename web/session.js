@@ -233,6 +233,12 @@ export class InferenceSession {
     return this.#client.call('call', { function: 'summary', arguments: [this.#handle] });
   }
 
+  /** Nodes, kernels with their WGSL, fusions, memory over time. */
+  async explain() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'explain', arguments: [this.#handle] });
+  }
+
   async release() {
     if (this.#released) return;
     this.#released = true;

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Worker
 from e2e.harness.browser import Guard
 
 PRELUDE = """
-const { InferenceSession, Tensor, adapterInfo, env, preload } = await import('/web/pyruntime.js');
+const { InferenceSession, Tensor, adapterInfo, env, operators, preload } = await import('/web/pyruntime.js');
 const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const facts = ({ type, dims, data }) => (
   { type, dims: [...dims], array: data.constructor.name, values: [...data].map(String) });

@@ -10,7 +10,7 @@ from typing import Any
 from pyruntime.errors import NotImplemented
 from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
 
-__all__ = ["find", "names", "newest", "op_class"]
+__all__ = ["domains", "find", "names", "newest", "op_class"]
 
 _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
 
@@ -28,6 +28,11 @@ def _index() -> dict[tuple[str, str], tuple[str, ...]]:
                 if file.name[:-3] not in known:
                     index[domain, name] = (*known, file.name[:-3])
     return index
+
+
+def domains() -> list[str]:
+    """Every domain of which an operator exists here, sorted; '' is ONNX's own."""
+    return sorted({d for d, _ in (*_index(), *registered)})
 
 
 def names(domain: str = "") -> list[str]:
