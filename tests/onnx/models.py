@@ -156,7 +156,7 @@ def import_or_name_the_operator(data: bytes) -> bool:
         assert any(f"({n.op_type})" in str(error) for n in all_nodes(proto))
         return False
     check_graph(made.graph)
-    if not proto.functions:
+    if not proto.functions and all(n.op_type != "Gradient" for n in proto.graph.node):  # these are written out
         check_against(made.graph, proto.graph)
     return True
 

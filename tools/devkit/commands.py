@@ -11,6 +11,9 @@ from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
+PARALLEL = ("-n", "auto", "--dist", "worksteal", "-q")
+"""Native tests need nothing but processors. A later `-n 0` wins."""
+
 
 def build() -> int:
     build_site(ensure_venv())
@@ -42,7 +45,7 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
     statuses = []
     if native:
         say("native tests")
-        statuses.append(run([python(), "-m", "pytest", "tests", *pytest_args]))
+        statuses.append(run([python(), "-m", "pytest", *PARALLEL, "tests", *pytest_args]))
     if browser:
         executable = chromium.ensure_chromium(python())
         build_site(python())
