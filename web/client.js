@@ -2,6 +2,7 @@
 /** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
 
 import { answerDevice, chosenDevice, env, places } from './env.js';
+import { cut, takeBack } from './pieces.js';
 import { openPort } from './port.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
@@ -102,6 +103,19 @@ class Client {
   }
 
   /**
+   * Send a large tensor behind the request that names its stream.
+   * @param {number} stream
+   * @param {ArrayBufferView} view
+   */
+  send(stream, view) {
+    try {
+      for (const piece of cut(view)) this.port.send({ stream, piece }, [piece]);
+    } catch (error) {
+      this.port.send({ stream, failure: String(error) }, []);
+    }
+  }
+
+  /**
    * @param {string} method
    * @param {unknown} args
    * @param {Transferable[]} transfer
@@ -132,6 +146,7 @@ class Client {
       return;
     }
     this.#pending.delete(message.id);
+    if (message.spare) takeBack(message.spare);
     if ('error' in message && message.error) pending.reject(new WorkerError(message.error));
     else if ('value' in message) pending.resolve(message.value);
   }

@@ -1,6 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
+import { Incoming } from './pieces.js';
 import * as player from './player.js';
 import { fetchBytes, startPython, timed } from './runtime.js';
 
@@ -72,7 +73,63 @@ function onHost(feeds) {
   return fits ? /** @type {Record<string, import('./protocol.js').WireTensor>} */ (feeds) : null;
 }
 
-/** @type {Record<string, (args: any, report: Report, request: {id: number, signal: AbortSignal}) => Promise<any>>} */
+/** Tensors on their way. @type {Map<number, Incoming>} */
+const streams = new Map();
+
+/**
+ * Put what will arrive in the place of each stream's name.
+ * @param {Record<string, any>} feeds
+ * @returns {Incoming[]}
+ */
+function receive(feeds) {
+  return Object.values(feeds).filter((value) => value?.data?.stream).map((value) => {
+    const { stream, nbytes } = value.data;
+    value.data = new Incoming(nbytes);
+    streams.set(stream, value.data);
+    return value.data;
+  });
+}
+
+/** The next bytes of a stream. @param {import('./protocol.js').Piece} message */
+export function arrive({ stream, piece, failure }) {
+  const incoming = streams.get(stream);
+  if (piece) incoming?.push(piece);
+  else incoming?.fail(failure ?? '');
+  if (!piece || incoming?.complete) streams.delete(stream);
+}
+
+/**
+ * Run a session, without Python where it has run like this before.
+ * @param {import('./protocol.js').RunArguments} args
+ * @param {{id: number, signal: AbortSignal}} request
+ */
+async function run({ session, feeds, fetches, kept, options }, request) {
+  const known = sessions.get(session);
+  const tensors = Object.keys(kept).length ? null : onHost(feeds);
+  const fitting = tensors && known?.replays.find((replay) => player.matches(replay, tensors, fetches, known.outputs));
+  if (fitting && !Object.keys(options).length) {
+    try {
+      return await player.run(fitting, tensors);
+    } catch {
+      fitting.live = false; // Python finds out why, and mends what can be mended
+    }
+  }
+  for (const value of /** @type {any[]} */ (Object.values(feeds))) {
+    if (value?.data instanceof Incoming) value.data = await value.data.whole();
+  }
+  const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, kept, options);
+  if (known && replay) known.replays = [replay, ...known.replays.filter(({ live }) => live)].slice(0, REPLAYS);
+  return outputs;
+}
+
+/**
+ * @typedef {object} UnderWay
+ * @property {number} id
+ * @property {AbortSignal} signal
+ * @property {ArrayBuffer[]} spare gets the pieces of streams that are not needed any more
+ */
+
+/** @type {Record<string, (args: any, report: Report, request: UnderWay) => Promise<any>>} */
 const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
   async start(places, report) {
@@ -98,20 +155,13 @@ const methods = {
   },
 
   /** @param {import('./protocol.js').RunArguments} args */
-  async run({ session, feeds, fetches, kept, options }, report, request) {
-    const known = sessions.get(session);
-    const tensors = Object.keys(kept).length ? null : onHost(feeds);
-    const fitting = tensors && known?.replays.find((replay) => player.matches(replay, tensors, fetches, known.outputs));
-    if (fitting && !Object.keys(options).length) {
-      try {
-        return await player.run(fitting, tensors);
-      } catch {
-        fitting.live = false; // Python finds out why, and mends what can be mended
-      }
+  async run(args, report, request) {
+    const incoming = receive(args.feeds);
+    try {
+      return await run(args, request);
+    } finally {
+      request.spare.push(...incoming.flatMap(({ complete, pieces }) => (complete ? pieces : [])));
     }
-    const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, kept, options);
-    if (known && replay) known.replays = [replay, ...known.replays.filter(({ live }) => live)].slice(0, REPLAYS);
-    return outputs;
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */
@@ -159,14 +209,16 @@ function buffers(value) {
  */
 export async function answer({ id, method, arguments: args }, post) {
   const controller = new AbortController();
+  /** @type {ArrayBuffer[]} */
+  const spare = [];
   underWay.set(id, controller);
   try {
     const report = (/** @type {import('./pyruntime.js').ProgressEvent} */ progress) => post({ id, progress }, []);
-    const value = await methods[method](args, report, { id, signal: controller.signal });
-    post({ id, value }, buffers(value));
+    const value = await methods[method](args, report, { id, signal: controller.signal, spare });
+    post({ id, value, spare }, [...buffers(value), ...spare]);
   } catch (thrown) {
     const { name, message, traceback } = /** @type {any} */ (thrown);
-    post({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback } }, []);
+    post({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback }, spare }, spare);
   } finally {
     underWay.delete(id);
   }

@@ -6,7 +6,7 @@ import { env } from './env.js';
 /**
  * @typedef {object} Port
  * @property {boolean} sharesBuffers whether GPUBuffers can go there
- * @property {(message: import('./protocol.js').Request, transfer: Transferable[]) => void} send
+ * @property {(message: import('./protocol.js').Request | import('./protocol.js').Piece, transfer: Transferable[]) => void} send
  * @property {() => void} close
  */
 
@@ -48,7 +48,7 @@ function ownPort(receive, fail) {
   return {
     sharesBuffers: true,
     send: (message) => {
-      host.then(({ answer }) => answer(message, (reply) => {
+      host.then(({ answer }) => answer(/** @type {import('./protocol.js').Request} */ (message), (reply) => {
         if (open) receive(reply);
       }), () => {});
     },

@@ -11,6 +11,21 @@ export interface WireTensor {
   data: ArrayBuffer | string[];
 }
 
+/** A large tensor, whose bytes follow the request in `Piece`s. */
+export interface WireStreamed {
+  type: TensorType;
+  dims: number[];
+  data: { stream: number; nbytes: number };
+}
+
+/** A message to the worker that gets no reply: the next bytes of a stream, `pieceSize(nbytes)` of them. */
+export interface Piece {
+  stream: number;
+  piece?: ArrayBuffer;
+  /** Nothing more will come. */
+  failure?: string;
+}
+
 /** A tensor on the GPU: one of Python's by its number, or a GPUBuffer of the page's. */
 export interface WireRemote {
   kind: 'gpu' | 'buffer';
@@ -23,6 +38,7 @@ export interface WireRemote {
 /** What is fed: a tensor, a sequence, a map, an empty optional. */
 export type WireValue =
   | WireTensor
+  | WireStreamed
   | WireRemote
   | { kind: 'sequence'; values: WireValue[] }
   | { kind: 'map'; pairs: [unknown, unknown][] }
@@ -82,7 +98,8 @@ export interface Request {
   arguments: unknown;
 }
 
+/** `spare`: the pieces of the request's streams, to be used again. */
 export type Answer =
-  | { id: number; value: unknown; error?: undefined; progress?: undefined }
-  | { id: number; error: WireError; progress?: undefined }
+  | { id: number; value: unknown; spare?: ArrayBuffer[]; error?: undefined; progress?: undefined }
+  | { id: number; error: WireError; spare?: ArrayBuffer[]; progress?: undefined }
   | { id: number; progress: ProgressEvent };

@@ -2,7 +2,7 @@
 /** InferenceSession: a model, held by the worker. */
 
 import { client } from './client.js';
-import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toWire } from './tensor.js';
+import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -162,12 +162,19 @@ export class InferenceSession {
     const { sharesBuffers } = this.#client;
     /** @type {Record<string, import('./protocol.js').WireValue>} */
     const wire = {};
-    for (const [name, value] of Object.entries(feeds)) wire[name] = toWire(name, value, this.#client, sharesBuffers);
+    for (const [name, value] of Object.entries(feeds)) {
+      wire[name] = (!sharesBuffers && toStream(value)) || toWire(name, value, this.#client, sharesBuffers);
+    }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
     const { signal, ...plain } = options ?? {};
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
-    const outputs = await this.#client.call('run', request, transfer, { signal });
+    const answer = this.#client.call('run', request, transfer, { signal });
+    for (const [name, value] of Object.entries(wire)) {
+      const { stream } = /** @type {any} */ (value)?.data ?? {};
+      if (stream) this.#client.send(stream, viewOf(/** @type {Tensor} */ (feeds[name])));
+    }
+    const outputs = await answer;
     /** @type {Record<string, any>} */
     const results = {};
     for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {

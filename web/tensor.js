@@ -3,6 +3,8 @@
 
 import { imageToTensor, tensorToCanvas, tensorToImageData } from './image.js';
 
+import { LARGE } from './pieces.js';
+
 /** @typedef {import('./pyruntime.js').Tensor} PublicTensor */
 /** @typedef {import('./pyruntime.js').TensorType} TensorType */
 /** @typedef {import('./pyruntime.js').TensorData} TensorData */
@@ -314,6 +316,8 @@ export class Tensor {
   }
 }
 
+let streams = 0;
+
 /**
  * A value under way to Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are
  * copied, so that the caller's array stays usable.
@@ -333,6 +337,23 @@ export function toWire(name, value, port, sharesBuffers) {
   if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
   const { type, dims, data } = value;
   return { type, dims: [...dims], data: Array.isArray(data) ? data : bytesOf(data) };
+}
+
+/**
+ * A tensor whose bytes come behind the request, if it is large.
+ * @param {unknown} value
+ * @returns {import('./protocol.js').WireStreamed | null}
+ */
+export function toStream(value) {
+  if (!(value instanceof Tensor) || value.location === 'gpu-buffer') return null;
+  const { type, dims, data } = value;
+  if (Array.isArray(data) || data.byteLength < LARGE) return null;
+  return { type, dims: [...dims], data: { stream: ++streams, nbytes: data.byteLength } };
+}
+
+/** A tensor's array, which must not be one of strings. @param {Tensor} tensor */
+export function viewOf({ data }) {
+  return /** @type {TypedArray} */ (data);
 }
 
 /**

@@ -53,10 +53,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Host bytes to be written before a recording runs; `nbytes` is the tensor's, without padding."""
+    """Host bytes to be written, from `offset` on; the target's `nbytes` is the tensor's, without padding."""
 
     target: Slice
     data: Raw
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,14 @@ class Device(Protocol):
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         """Write `target.nbytes` bytes of `data` from `offset`; done before anything submitted later."""
+        ...
+
+    async def upload(self, writes: Sequence[Write]) -> None:
+        """Write all of these, large ones in pieces; queued before anything submitted after it.
+
+        Raises:
+            EngineError: the device refused. DeviceLost: it is gone.
+        """
         ...
 
     def copy(self, source: Slice, target: Slice) -> None:

@@ -68,15 +68,19 @@ class Weights:
         sizes = [sum(round_up(c.nbytes) for c in group) for group in groups]
         buffers = await self._device.allocate(sizes, "weights")
         self._buffers += buffers
+        places: dict[tuple[int, int, int], Slice] = {}
+        writes = []
         for buffer, group in zip(buffers, groups, strict=True):
             offset = 0
             for constant in group:
                 place = Slice(buffer, offset, constant.nbytes)
                 if constant.nbytes:
-                    self._device.write(place, constant.source, constant.offset)
-                self._slices[self._key(constant)] = place
-                self._sources.append(constant.source)
+                    writes.append(Write(place, constant.source, constant.offset))
+                places[self._key(constant)] = place
                 offset += round_up(constant.nbytes)
+        await self._device.upload(writes)
+        self._slices |= places
+        self._sources += [c.source for c in fresh.values()]
 
     @property
     def nbytes(self) -> int:

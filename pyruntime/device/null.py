@@ -42,6 +42,10 @@ class NullDevice:
         self._inside(target)
         self.calls.append(("write", target))
 
+    async def upload(self, writes: Sequence[Write]) -> None:
+        for write in writes:
+            self.write(write.target, write.data, write.offset)
+
     def copy(self, source: Slice, target: Slice) -> None:
         self._inside(source)
         self._inside(target)

@@ -18,11 +18,12 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
+from pyruntime.device.javascript import JsBytes, JsObject, fetch_bytes, js_object, read_bytes
 from pyruntime.device.timing import timed
-from pyruntime.errors import DeviceLost, EngineError, EPFail, InvalidArgument, NoSuchFile, OutOfMemory
+from pyruntime.device.unaided import play
+from pyruntime.errors import DeviceLost, EngineError, EPFail, InvalidArgument, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.source import ByteSource
 
 __all__ = [
     "JsBytes",
@@ -35,8 +36,6 @@ __all__ = [
     "run_sync",
 ]
 
-JsObject = Any
-
 _LIMITS = {
     "storage_buffers": "maxStorageBuffersPerShaderStage",
     "binding_bytes": "maxStorageBufferBindingSize",
@@ -48,35 +47,11 @@ _LIMITS = {
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
-_SCOPES = ("internal", "out-of-memory", "validation")
+_LARGE = 2 << 20
+"""Bytes from which on player.js uploads in pieces."""
+
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
-
-
-class JsBytes(ByteSource):
-    """Bytes of a JavaScript ArrayBuffer, outside the WebAssembly heap: parts are copied into Python when read."""
-
-    def __init__(self, buffer: JsObject, offset: int = 0, size: int | None = None) -> None:
-        super().__init__(int(buffer.byteLength) - offset if size is None else size)
-        self.buffer, self.offset = buffer, offset
-        self._view = js.Uint8Array.new(buffer, offset, self.size)
-
-    def fetch(self, offset: int, length: int) -> memoryview:
-        data: memoryview = self._view.subarray(offset, offset + length).to_py()
-        return data
-
-
-def read_bytes(value: JsObject) -> JsBytes | None:
-    """A JavaScript ArrayBuffer or typed array as bytes; None for anything else."""
-    if js.ArrayBuffer.isView(value):
-        return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
-    if str(js.Object.prototype.toString.call(value)) in ("[object ArrayBuffer]", "[object SharedArrayBuffer]"):
-        return JsBytes(value)
-    return None
-
-
-def _object(value: object) -> JsObject:
-    return to_js(value, dict_converter=js.Object.fromEntries)
 
 
 async def _adapter() -> JsObject:
@@ -88,7 +63,7 @@ async def _adapter() -> JsObject:
             "https or localhost, or the CPUExecutionProvider"
         )
     for attempt in range(6):
-        adapter = await gpu.requestAdapter(_object({"powerPreference": "high-performance"}))
+        adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
         if adapter:
             return adapter
         await asyncio.sleep(0.05 * 2**attempt)
@@ -108,7 +83,7 @@ async def open_device(replay: str = "auto") -> WebGpuDevice:
     limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
     features = [f for f in _FEATURES if adapter.features.has(f)]
     try:
-        device = await adapter.requestDevice(_object({"requiredLimits": limits, "requiredFeatures": features}))
+        device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
         raise EPFail(f"the adapter gave no device: {error.message}") from None
     return WebGpuDevice(adapter.info, device, features, _player(replay))
@@ -183,7 +158,7 @@ class WebGpuDevice:
         try:
             try:
                 for size in sizes:
-                    buffer = self.device.createBuffer(_object({"label": label, "size": size, "usage": flags}))
+                    buffer = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
                     number = next(self._numbers)
                     self._buffers[number] = buffer
                     self.ledger.add(number, size)
@@ -223,21 +198,43 @@ class WebGpuDevice:
         """See `Device.write`."""
         self._check()
         try:
-            self._upload(self._write(Write(target, data), offset))
+            self._upload(self._write(Write(target, data, offset)))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
 
-    def _write(self, write: Write, offset: int = 0) -> dict[str, Any]:
-        """What player.js calls a Write."""
+    async def upload(self, writes: Sequence[Write]) -> None:
+        """See `Device.upload`."""
+        self._check()
+        if self._player is None:
+            for write in writes:
+                self.write(write.target, write.data, write.offset)
+            return
+        proxies: list[JsObject] = []
+        try:
+            await self._player.upload(self.device, js_object([self._write(w, proxies) for w in writes]))
+        except JsException as error:
+            raise await self._failed("the GPU took no bytes", error) from None
+        finally:
+            for proxy in proxies:
+                proxy.destroy()
+
+    def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
+        """What player.js calls a Write. Large bytes of Python's are not copied where `proxies` gets what holds them."""
         data: JsObject
+        target, offset = write.target, write.offset
         if isinstance(write.data, JsBytes):
             data, offset = write.data.buffer, offset + write.data.offset
-        elif isinstance(write.data, bytes | memoryview):
-            data = to_js(memoryview(write.data).cast("B")[offset : offset + write.target.nbytes])
-            offset = 0
         else:
-            data, offset = to_js(memoryview(write.data.read(offset, write.target.nbytes))), 0
-        target = write.target
+            if isinstance(write.data, bytes | memoryview):
+                raw = memoryview(write.data).cast("B")[offset : offset + target.nbytes]
+            else:
+                raw = memoryview(write.data.read(offset, target.nbytes))
+            offset = 0
+            if proxies is not None and self._player is not None and target.nbytes >= _LARGE:
+                data = create_proxy(raw)
+                proxies.append(data)
+            else:
+                data = to_js(raw)
         buffer = self._buffers[target.buffer]
         return {"buffer": buffer, "offset": target.offset, "data": data, "dataOffset": offset, "nbytes": target.nbytes}
 
@@ -322,8 +319,8 @@ class WebGpuDevice:
         module = None
         try:
             _, layout = self._layout(storage, "var<uniform>" in source)
-            module = self.device.createShaderModule(_object({"code": source}))
-            descriptor = _object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
+            module = self.device.createShaderModule(js_object({"code": source}))
+            descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
             pipeline = await self.device.createComputePipelineAsync(descriptor)
         except JsException as error:
             failure = await self._failed("the pipeline could not be made", error)
@@ -343,8 +340,8 @@ class WebGpuDevice:
                 {"binding": i, "visibility": js.GPUShaderStage.COMPUTE, "buffer": {"type": kind}}
                 for i, kind in enumerate(kinds)
             ]
-            group = self.device.createBindGroupLayout(_object({"entries": entries}))
-            self._layouts[key] = group, self.device.createPipelineLayout(_object({"bindGroupLayouts": [group]}))
+            group = self.device.createBindGroupLayout(js_object({"entries": entries}))
+            self._layouts[key] = group, self.device.createPipelineLayout(js_object({"bindGroupLayouts": [group]}))
         return self._layouts[key]
 
     def record(self, commands: Sequence[Bound]) -> int:
@@ -358,7 +355,7 @@ class WebGpuDevice:
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         number = next(self._numbers)
-        self._recordings[number] = _object(made) if self._player is not None else made
+        self._recordings[number] = js_object(made) if self._player is not None else made
         return number
 
     def _group(self, command: Bound) -> JsObject:
@@ -368,12 +365,13 @@ class WebGpuDevice:
             for i, p in enumerate(parts)
         ]
         layout, _ = self._layout(len(command.storage), command.uniform is not None)
-        return self.device.createBindGroup(_object({"layout": layout, "entries": entries}))
+        return self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))
 
     async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
         """See `Device.submit`."""
         self._check()
-        uploads = [self._write(w) for w in writes]
+        proxies: list[JsObject] = []
+        uploads = [self._write(w, proxies) for w in writes]
         sources = [
             {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
             for r in reads
@@ -381,73 +379,32 @@ class WebGpuDevice:
         commands = self._recordings[recording]
         try:
             if self._player is not None:
-                answers = await self._player.play(self.device, commands, _object(uploads), _object(sources))
+                answers = await self._player.play(self.device, commands, js_object(uploads), js_object(sources))
             else:
-                answers = await self._play(commands, uploads, sources)
+                answers = await play(
+                    self.device, commands, lambda: list(map(self._upload, uploads)), sources, js_object
+                )
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
+        finally:
+            for proxy in proxies:
+                proxy.destroy()
         return [JsBytes(a) for a in answers]
 
     async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
         """See `Device.measure`."""
         self._check()
-        for write in writes:
-            self._upload(self._write(write))
+        await self.upload(writes)
         recorded = self._recordings[recording]
         commands = (
             [{k: getattr(c, k) for k in ("pipeline", "group", "grid")} for c in recorded] if self._player else recorded
         )
-        spans, clock = await timed(self.device, commands, "timestamp-query" in self.target.features, _object)
+        spans, clock = await timed(self.device, commands, "timestamp-query" in self.target.features, js_object)
         empty = self.record([])
         try:
             return Measured(await self.submit(empty, [], reads), spans, clock)
         finally:
             self.drop(empty)
-
-    async def _play(
-        self, commands: JsObject, uploads: list[dict[str, Any]], reads: list[dict[str, Any]]
-    ) -> list[JsObject]:
-        """What player.js does, call by call."""
-        staging: list[JsObject] = []
-        try:
-            for kind in _SCOPES:
-                self.device.pushErrorScope(kind)
-            try:
-                self._queue(commands, uploads, reads, staging)
-            finally:
-                scopes = [self.device.popErrorScope() for _ in _SCOPES]
-            for error in await asyncio.gather(*scopes):
-                if error:
-                    raise EngineError(str(error.message))
-            for buffer in staging:
-                await buffer.mapAsync(js.GPUMapMode.READ)
-            return [b.getMappedRange().slice(0, r["nbytes"]) for b, r in zip(staging, reads, strict=True)]
-        finally:
-            for buffer in staging:
-                buffer.destroy()
-
-    def _queue(
-        self, commands: JsObject, uploads: list[dict[str, Any]], reads: list[dict[str, Any]], staging: list[JsObject]
-    ) -> None:
-        """Upload, encode, submit; `staging` gets a buffer for each read."""
-        device = self.device
-        for write in uploads:
-            self._upload(write)
-        encoder = device.createCommandEncoder()
-        if commands:
-            compute = encoder.beginComputePass()
-            for command in commands:
-                compute.setPipeline(command["pipeline"])
-                compute.setBindGroup(0, command["group"])
-                compute.dispatchWorkgroups(*command["grid"])
-            compute.end()
-        usage = js.GPUBufferUsage.MAP_READ | js.GPUBufferUsage.COPY_DST
-        for read in reads:
-            size = (read["nbytes"] + 3) & ~3
-            buffer = device.createBuffer(_object({"label": "staging", "size": size, "usage": usage}))
-            staging.append(buffer)
-            encoder.copyBufferToBuffer(read["buffer"], read["offset"], buffer, 0, size)
-        device.queue.submit(to_js([encoder.finish()]))
 
     def replay_object(self, replay: Replay, names: Callable[[TensorType], str]) -> JsObject | None:
         """A run for `run` of web/player.js, in which Python has no part; None without the player.
@@ -472,7 +429,7 @@ class WebGpuDevice:
             ]
 
         made = {"device": self.device, "commands": self._recordings[replay.recording], "live": True}
-        return _object({**made, "uploads": tensors(replay.uploads), "downloads": tensors(replay.downloads)})
+        return js_object({**made, "uploads": tensors(replay.uploads), "downloads": tensors(replay.downloads)})
 
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""
@@ -501,24 +458,3 @@ def _compile_message(source: str, info: JsObject, error: JsException) -> str:
             caret = " " * (column - 1) + "^"
             return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{source}"
     return f"{name}: the pipeline could not be made: {error.message}\n\n{source}"
-
-
-async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes:
-    """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
-
-    Raises:
-        NoSuchFile: the server does not answer with success.
-    """
-    try:
-        response = await js.fetch(url)
-    except JsException as error:
-        raise NoSuchFile(f"Load model from {url!r} failed: {error.message}") from None
-    if not response.ok:
-        raise NoSuchFile(f"Load model from {url!r} failed: HTTP status {response.status} {response.statusText}")
-    total = int(response.headers.get("Content-Length") or 0)
-    reader, parts, loaded = response.body.getReader(), js.Array.new(), 0
-    while not (step := await reader.read()).done:
-        parts.push(step.value)
-        loaded += int(step.value.byteLength)
-        report(loaded, total)
-    return JsBytes(await js.Blob.new(parts).arrayBuffer())

@@ -1,0 +1,97 @@
+// @ts-check
+/** How large tensors are cut, so that copying one piece overlaps with what happens to those before it. */
+
+/** Bytes from which on a tensor goes in pieces. */
+export const LARGE = 2 << 20;
+
+/**
+ * Bytes of a piece of `nbytes`: large enough that a piece costs little by itself, small enough that many overlap.
+ * @param {number} nbytes
+ */
+export function pieceSize(nbytes) {
+  return nbytes > 16 << 20 ? 4 << 20 : 1 << 20;
+}
+
+/** Buffers of the pieces that the worker has sent back, warm for the next run. @type {ArrayBuffer[]} */
+let spare = [];
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let idle;
+const KEPT_BYTES = 64 << 20;
+const IDLE_MS = 5_000;
+
+/**
+ * Copies of `view`, piece by piece, in buffers of `pieceSize` bytes.
+ * @param {ArrayBufferView} view
+ * @returns {Generator<ArrayBuffer>}
+ */
+export function* cut(view) {
+  const size = pieceSize(view.byteLength);
+  for (let at = 0; at < view.byteLength; at += size) {
+    const found = spare.findIndex(({ byteLength }) => byteLength === size);
+    const piece = found < 0 ? new ArrayBuffer(size) : spare.splice(found, 1)[0];
+    new Uint8Array(piece).set(new Uint8Array(view.buffer, view.byteOffset + at, Math.min(size, view.byteLength - at)));
+    yield piece;
+  }
+}
+
+/** Keep pieces that came back for a while. @param {ArrayBuffer[]} pieces */
+export function takeBack(pieces) {
+  let room = KEPT_BYTES - spare.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  for (const piece of pieces) if ((room -= piece.byteLength) >= 0) spare.push(piece);
+  clearTimeout(idle);
+  if (spare.length) idle = setTimeout(() => { spare = []; }, IDLE_MS);
+}
+
+/** A tensor that arrives in pieces. */
+export class Incoming {
+  /** @type {ArrayBuffer[]} */
+  pieces = [];
+  /** @type {Error | undefined} */
+  #failure;
+  #arrived = () => {};
+
+  /** @param {number} nbytes */
+  constructor(nbytes) {
+    this.nbytes = nbytes;
+  }
+
+  get complete() {
+    return this.pieces.length * pieceSize(this.nbytes) >= this.nbytes;
+  }
+
+  /** @param {ArrayBuffer} piece */
+  push(piece) {
+    this.pieces.push(piece);
+    this.#arrived();
+  }
+
+  /** @param {string} why nothing more will come */
+  fail(why) {
+    this.#failure = new Error(`an input did not arrive: ${why}`);
+    this.#arrived();
+  }
+
+  /**
+   * `length` bytes at `at`, a multiple of the piece's size, once they are there.
+   * @param {number} at
+   * @param {number} length
+   */
+  async part(at, length) {
+    const index = at / pieceSize(this.nbytes);
+    while (this.pieces.length <= index) {
+      if (this.#failure) throw this.#failure;
+      await new Promise((resolve) => { this.#arrived = () => resolve(null); });
+    }
+    return new Uint8Array(this.pieces[index], 0, length);
+  }
+
+  /** All of it, in one buffer. */
+  async whole() {
+    const size = pieceSize(this.nbytes);
+    const bytes = new Uint8Array(this.nbytes);
+    for (let at = 0; at < this.nbytes; at += size) {
+      bytes.set(await this.part(at, Math.min(size, this.nbytes - at)), at);
+    }
+    return bytes.buffer;
+  }
+}

@@ -1,0 +1,307 @@
+// @ts-check
+/**
+ * Staging buffers, the way of bytes between JavaScript and the GPU. They are kept for the next run: making one costs
+ * more than filling it, since its memory is new to three processes.
+ */
+
+import { LARGE, pieceSize } from './pieces.js';
+
+/**
+ * @typedef {object} Write
+ * @property {GPUBuffer} buffer
+ * @property {number} offset
+ * @property {ArrayBuffer | Uint8Array | import('./pieces.js').Incoming | PythonBytes} data
+ * @property {number} dataOffset
+ * @property {number} nbytes
+ *
+ * @typedef {{getBuffer: (type: 'u8') => {data: Uint8Array, release: () => void}}} PythonBytes A buffer of Python's, as a
+ * proxy: where it is in memory changes when that grows.
+ *
+ * @typedef {object} Read
+ * @property {GPUBuffer} buffer
+ * @property {number} offset
+ * @property {number} nbytes
+ */
+
+/** Bytes of staging buffers that a device keeps, for each direction. */
+const KEPT_BYTES = 48 << 20;
+
+/** Milliseconds after which a device's unused staging buffers go. */
+const IDLE_MS = 5_000;
+
+/** @type {GPUErrorFilter[]} */
+const SCOPES = ['internal', 'out-of-memory', 'validation'];
+
+/**
+ * Do `work` within error scopes; they are closed again also when it throws.
+ * @param {GPUDevice} device
+ * @param {() => void} work
+ * @returns {Promise<GPUError | null>[]} what the scopes caught
+ */
+export function guarded(device, work) {
+  for (const kind of SCOPES) device.pushErrorScope(kind);
+  /** @type {Promise<GPUError | null>[]} */
+  let scopes = [];
+  try {
+    work();
+  } finally {
+    scopes = SCOPES.map(() => device.popErrorScope());
+    for (const scope of scopes) scope.catch(() => {}); // a lost device rejects them; who waits hears it
+  }
+  return scopes;
+}
+
+/** Staging buffers of one device and direction, by size. */
+class Pool {
+  /** @type {Map<number, GPUBuffer[]>} */
+  #free = new Map();
+  #held = 0;
+  /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
+  #waiting = new Map();
+  /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
+  #made = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #idle;
+
+  /** @param {GPUDevice} device */
+  constructor(device) {
+    this.device = device;
+  }
+
+  /** @param {number} size */
+  #list(size) {
+    const list = this.#free.get(size) ?? [];
+    this.#free.set(size, list);
+    return list;
+  }
+
+  /** @param {number} size @returns {GPUBuffer | undefined} */
+  #pop(size) {
+    const buffer = this.#list(size).pop();
+    if (buffer) this.#held -= size;
+    return buffer;
+  }
+
+  /** @param {GPUBuffer} buffer */
+  keep(buffer) {
+    const waiting = this.#waiting.get(buffer.size)?.shift();
+    if (waiting) {
+      waiting.resolve(buffer);
+      return;
+    }
+    if (this.#held + buffer.size > KEPT_BYTES) {
+      this.#drop(buffer);
+      return;
+    }
+    this.#list(buffer.size).push(buffer);
+    this.#held += buffer.size;
+    clearTimeout(this.#idle);
+    this.#idle = setTimeout(() => this.#clear(), IDLE_MS);
+  }
+
+  /** @param {GPUBuffer} buffer */
+  #drop(buffer) {
+    if (buffer.usage & GPUBufferUsage.MAP_WRITE) this.#made -= buffer.size;
+    buffer.destroy();
+  }
+
+  #clear() {
+    for (const list of this.#free.values()) for (const buffer of list) this.#drop(buffer);
+    this.#free.clear();
+    this.#held = 0;
+  }
+
+  /** A buffer to read through. @param {number} size */
+  toRead(size) {
+    return this.#pop(size) ?? this.device.createBuffer({
+      label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+  }
+
+  /** A mapped buffer to write into. @param {number} size @returns {Promise<GPUBuffer>} */
+  async toWrite(size) {
+    const free = this.#pop(size);
+    if (free) return free;
+    if (this.#made + size > KEPT_BYTES) {
+      for (const [other, list] of this.#free) if (other !== size) while (list.length) this.#drop(/** @type {GPUBuffer} */ (this.#pop(other)));
+    }
+    if (this.#made + size <= KEPT_BYTES || !this.#made) {
+      const buffer = this.device.createBuffer({
+        label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
+      this.#made += size;
+      return buffer;
+    }
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
+    });
+  }
+
+  /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */
+  async recycle(buffer) {
+    try {
+      await buffer.mapAsync(GPUMapMode.WRITE);
+      this.keep(buffer);
+    } catch (error) {
+      this.#drop(buffer);
+      for (const list of this.#waiting.values()) for (const { reject } of list.splice(0)) reject(error);
+    }
+  }
+}
+
+/** @type {WeakMap<GPUDevice, {reads: Pool, writes: Pool, turn: Promise<unknown>}>} */
+const devices = new WeakMap();
+
+/** @param {GPUDevice} device */
+function stateOf(device) {
+  const state = devices.get(device) ?? { reads: new Pool(device), writes: new Pool(device), turn: Promise.resolve() };
+  devices.set(device, state);
+  return state;
+}
+
+/**
+ * Queue a write of any length: WebGPU takes multiples of four bytes, so the last word is padded.
+ * @param {GPUDevice} device
+ * @param {Write} write
+ */
+export function uploadNow(device, { buffer, offset, data, dataOffset, nbytes }) {
+  const bytes = /** @type {ArrayBuffer | Uint8Array} */ (data);
+  const source = bytes instanceof Uint8Array ? bytes.buffer : bytes;
+  const start = bytes instanceof Uint8Array ? bytes.byteOffset + dataOffset : dataOffset;
+  const whole = nbytes & ~3;
+  if (whole) device.queue.writeBuffer(buffer, offset, source, start, whole);
+  if (whole !== nbytes) {
+    const tail = new Uint8Array(4);
+    tail.set(new Uint8Array(source, start + whole, nbytes - whole));
+    device.queue.writeBuffer(buffer, offset + whole, tail);
+  }
+}
+
+/** Whether a write goes through staging buffers. @param {Write} write */
+export function isLarge({ data, nbytes }) {
+  return nbytes >= LARGE || !(data instanceof ArrayBuffer || data instanceof Uint8Array);
+}
+
+/**
+ * Copy `length` bytes at `at` of what is to be written into `target`.
+ * @param {Write} write
+ * @param {number} at
+ * @param {Uint8Array<ArrayBuffer>} target
+ */
+async function fill({ data, dataOffset }, at, target) {
+  if (data instanceof ArrayBuffer) target.set(new Uint8Array(data, dataOffset + at, target.length));
+  else if (data instanceof Uint8Array) target.set(data.subarray(dataOffset + at, dataOffset + at + target.length));
+  else if ('part' in data) target.set(await data.part(at, target.length));
+  else {
+    const view = data.getBuffer('u8');
+    target.set(view.data.subarray(dataOffset + at, dataOffset + at + target.length));
+    view.release();
+  }
+}
+
+/**
+ * Write through staging buffers: while one piece is filled, the GPU process and the GPU move those before it.
+ * @param {GPUDevice} device
+ * @param {Write} write
+ * @param {Promise<GPUError | null>[]} scopes gets what error scopes caught
+ */
+async function uploadInPieces(device, write, scopes) {
+  const { writes } = stateOf(device);
+  const size = pieceSize(write.nbytes);
+  for (let at = 0; at < write.nbytes; at += size) {
+    const length = Math.min(size, write.nbytes - at);
+    const padded = (length + 3) & ~3;
+    const staging = await writes.toWrite(size);
+    const target = new Uint8Array(staging.getMappedRange());
+    await fill(write, at, target.subarray(0, length));
+    target.fill(0, length, padded);
+    scopes.push(...guarded(device, () => {
+      staging.unmap();
+      const encoder = device.createCommandEncoder();
+      encoder.copyBufferToBuffer(staging, 0, write.buffer, write.offset + at, padded);
+      device.queue.submit([encoder.finish()]);
+    }));
+    writes.recycle(staging);
+    await null; // the browser sends what is queued when microtasks run
+  }
+}
+
+/**
+ * Upload `writes`, then do `next`, which queues what reads them, before anybody else uploads through staging buffers:
+ * overlapping runs write the same buffers, one after another.
+ * @template T
+ * @param {GPUDevice} device
+ * @param {Write[]} writes
+ * @param {Promise<GPUError | null>[]} scopes gets what error scopes caught
+ * @param {() => T} next
+ * @returns {Promise<T>}
+ */
+export function inTurn(device, writes, scopes, next) {
+  const state = stateOf(device);
+  const turn = state.turn.then(async () => {
+    for (const write of writes) await uploadInPieces(device, write, scopes);
+    return next();
+  });
+  state.turn = turn.catch(() => {});
+  return turn;
+}
+
+/**
+ * Write all of these, large ones through staging buffers; resolved when everything is queued.
+ * @param {GPUDevice} device
+ * @param {Write[]} writes
+ */
+export async function upload(device, writes) {
+  const scopes = guarded(device, () => {
+    for (const write of writes) if (!isLarge(write)) uploadNow(device, write);
+  });
+  await inTurn(device, writes.filter(isLarge), scopes, () => {});
+  for (const error of await Promise.all(scopes)) if (error) throw error;
+}
+
+/**
+ * What is read, cut into pieces that each get a staging buffer: a large result is copied out while the rest of it is
+ * still on its way.
+ * @param {GPUDevice} device
+ * @param {Read[]} reads
+ */
+export function stage(device, reads) {
+  const { reads: pool } = stateOf(device);
+  return reads.flatMap(({ buffer, offset, nbytes }, result) => {
+    const pieces = [];
+    const size = pieceSize(nbytes);
+    for (let at = 0; at < nbytes; at += size) {
+      const length = Math.min(size, nbytes - at);
+      const staging = pool.toRead(Math.max(256, 2 ** Math.ceil(Math.log2(length))));
+      pieces.push({ buffer, offset: offset + at, at, length, result, staging, done: false });
+    }
+    return pieces;
+  });
+}
+
+/** @typedef {ReturnType<typeof stage>[number]} Piece */
+
+/**
+ * The bytes of `piece`, when they have arrived, into the result it belongs to; its staging buffer goes back.
+ * @param {GPUDevice} device
+ * @param {Piece} piece
+ * @param {Uint8Array[]} results
+ */
+export async function collect(device, piece, results) {
+  const { at, length, result, staging } = piece;
+  const padded = (length + 7) & ~7;
+  await staging.mapAsync(GPUMapMode.READ, 0, padded);
+  results[result].set(new Uint8Array(staging.getMappedRange(0, padded), 0, length), at);
+  staging.unmap();
+  piece.done = true;
+  stateOf(device).reads.keep(staging);
+}
+
+const PAGE = 4096;
+
+/**
+ * Touch the memory that a piece will be copied to, while it is under way: new memory is slow the first time.
+ * @param {Piece} piece
+ * @param {Uint8Array[]} results
+ */
+export function touch({ at, length, result }, results) {
+  for (let place = at; place < at + length; place += PAGE) results[result][place] = 0;
+}
