@@ -1,0 +1,88 @@
+"""Tensors of many megabytes, which go to the GPU and back in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from playwright.sync_api import Page
+
+from e2e.harness.python import BrowserPython
+
+MEGABYTE = 1 << 20
+
+
+def plus_one() -> np.ndarray[Any, Any]:
+    """The bytes of a model: y = x + 1 in uint8, of any length."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.UINT8, ["n"]) for name in "xy")
+    one = numpy_helper.from_array(np.ones(1, np.uint8), "one")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "one"], ["y"])], "g", [x], [y], [one])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return np.frombuffer(made.SerializeToString(), np.uint8)
+
+
+# Just below and at the length from which on there are pieces; pieces of both sizes with a tail that fills no word;
+# more than all staging buffers together.
+LENGTHS = [2 * MEGABYTE - 1, 2 * MEGABYTE, 5 * MEGABYTE + 3, 17 * MEGABYTE + 1, 49 * MEGABYTE + 2]
+
+
+def test_javascript__large_tensors_at_once__each_comes_back_whole(page: Page, site_url: str) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    wrong = page.evaluate(
+        """async ({model, lengths}) => {
+            const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+            const session = await InferenceSession.create(Uint8Array.from(model));
+            const wrong = [];
+            const check = async (length, seed) => {
+                const data = new Uint8Array(length);
+                for (let i = 0; i < length; i++) data[i] = Math.imul(i + seed, 2654435761) >>> 11;
+                const before = data.slice();
+                const pending = session.run({ x: new Tensor('uint8', data, [length]) });
+                data.fill(7);  // the caller's again, as soon as run has returned its promise
+                const { y } = await pending;
+                let bad = y.data.length === length ? 0 : 1;
+                for (let i = 0; i < length; i++) bad += y.data[i] !== (before[i] + 1) % 256;
+                if (bad) wrong.push([length, seed, bad]);
+            };
+            for (const length of lengths) {
+                await check(length, 1);  // planned, by Python
+                await Promise.all([check(length, 2), check(length, 3), check(length, 4)]);  // replayed
+            }
+            await Promise.all(lengths.map((length) => check(length, 5)));
+            return wrong;
+        }""",
+        {"model": plus_one().tolist(), "lengths": LENGTHS},
+    )
+    assert wrong == []
+
+
+@pytest.mark.parametrize("replay", ["player", "python"])
+def test_python__large_arrays_at_once__each_comes_back_whole(python_in_browser: BrowserPython, replay: str) -> None:
+    lengths = LENGTHS if replay == "player" else LENGTHS[2:3]
+    got = python_in_browser(
+        """
+        import asyncio, numpy as np, pyruntime as ort
+        from pyruntime.session import environment
+        options = ort.SessionOptions()
+        options.add_session_config_entry("pyruntime.replay", replay)
+        session = await ort.InferenceSession.create(bytes(model), options, ["WebGpuExecutionProvider"])
+        wrong = []
+
+        async def check(length, seed):
+            x = (np.arange(seed, length + seed, dtype=np.uint32) * np.uint32(2654435761) >> 11).astype(np.uint8)
+            (y,) = await session.run_async(None, {"x": x})
+            if not np.array_equal(y, x + np.uint8(1)):
+                wrong.append([length, seed, int(np.count_nonzero(y != x + np.uint8(1)))])
+
+        for length in lengths:
+            await check(length, 1)
+            await asyncio.gather(check(length, 2), check(length, 3))
+        wrong
+        """,
+        model=plus_one(),
+        lengths=lengths,
+        replay=replay,
+    )
+    assert got == []
