@@ -4,7 +4,7 @@
  */
 
 import { LARGE } from './pieces.js';
-import { collect, guarded, inTurn, isLarge, stage, touch, upload, uploadNow } from './staging.js';
+import { caught, collect, guarded, inTurn, isLarge, stage, touch, upload, uploadNow } from './staging.js';
 
 export { upload };
 
@@ -132,12 +132,12 @@ export async function play(device, commands, writes, reads) {
   const arrivals = Promise.all(pieces.map((piece) => collect(device, piece, results)));
   try {
     if (pieces.length) await settle(device, arrivals, pieces, results);
-    for (const error of await Promise.all(scopes)) if (error) throw error;
+    await caught(scopes);
     return results.map(({ buffer }) => buffer);
   } catch (error) {
     arrivals.catch(() => {});
     for (const { staging, done } of pieces) if (!done) staging.destroy();
-    for (const failure of await Promise.all(scopes).catch(() => [])) if (failure) throw failure;
+    await caught(scopes.map((scope) => scope.catch(() => null)));
     throw error;
   }
 }

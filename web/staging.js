@@ -51,6 +51,14 @@ export function guarded(device, work) {
   return scopes;
 }
 
+/**
+ * Throw the first error that the scopes caught: an Error, which a GPUError is not, and Python takes nothing else.
+ * @param {Promise<GPUError | null>[]} scopes
+ */
+export async function caught(scopes) {
+  for (const error of await Promise.all(scopes)) if (error) throw new Error(error.message);
+}
+
 /** Staging buffers of one device and direction, by size. */
 class Pool {
   /** @type {Map<number, GPUBuffer[]>} */
@@ -254,7 +262,7 @@ export async function upload(device, writes) {
     for (const write of writes) if (!isLarge(write)) uploadNow(device, write);
   });
   await inTurn(device, writes.filter(isLarge), scopes, () => {});
-  for (const error of await Promise.all(scopes)) if (error) throw error;
+  await caught(scopes);
 }
 
 /**
