@@ -35,10 +35,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
-    def __init__(self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str) -> None:
+    def __init__(self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool) -> None:
         self.mounts = mounts
         self.policy = policy
         self.caching = caching
+        self.shared = shared
         super().__init__(*args)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
@@ -54,6 +55,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", self.caching)
+        if self.shared:
+            self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
             self.send_header("Content-Security-Policy", self.policy)
         super().end_headers()
@@ -69,7 +72,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 class Server:
     """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
 
-    `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good.
+    `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
+    lets pages of other origins read what is here.
     """
 
     def __init__(
@@ -79,9 +83,10 @@ class Server:
         port: int = 0,
         policy: str | None = CONTENT_SECURITY_POLICY,
         caching: str = "no-cache",
+        shared: bool = False,
     ) -> None:
         self.mounts = dict(mounts)
-        handler = partial(Handler, mounts=self.mounts, policy=policy, caching=caching)
+        handler = partial(Handler, mounts=self.mounts, policy=policy, caching=caching, shared=shared)
         try:
             self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError:

@@ -1,0 +1,55 @@
+/** <pyruntime-model>: a model that runs on the visitor's GPU, in any page. */
+import type { InferenceSession, ProgressEvent, SessionOptions, Tensor } from './pyruntime.js';
+
+/** `error`'s detail is `{ error }`. None of the events bubbles. */
+export interface PyruntimeModelEventMap {
+  /** While the model, and Python where it is not there yet, loads; `totalProgress` from 0 to 1. */
+  progress: CustomEvent<ProgressEvent & { totalProgress: number }>;
+  load: CustomEvent<{ session: InferenceSession }>;
+  /** After every run. `ms`: how long it took. */
+  result: CustomEvent<{ outputs: Record<string, Tensor>; inputs: Record<string, Tensor>; ms: number }>;
+  /** Loading or a run has failed; the widget says so, too. */
+  error: CustomEvent<{ error: Error }>;
+}
+
+export declare class PyruntimeModel extends HTMLElement {
+  /** Where the model is; another value loads another model. */
+  src: string;
+  /** An image that stands for the model until it is asked for. */
+  poster: string;
+  /** What the widget is, for those who do not see it. */
+  alt: string;
+  /** 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. */
+  input: string;
+  /** Names of the classes with commas between, or the URL of a .txt or .json file of them. */
+  labels: string;
+  /** Mean of each channel, of values from 0 to 1; default 0. */
+  mean: string;
+  /** Standard deviation of each channel; default 1. */
+  std: string;
+  /**
+   * 'eager': at once; 'lazy': when it comes near the view; 'auto' (the default): like 'lazy' without a poster, and with one
+   * when the visitor asks.
+   */
+  loading: string;
+  /** Options of the session, read when the model is loaded. */
+  options: SessionOptions;
+  readonly loaded: boolean;
+  readonly session: InferenceSession | null;
+  /** Load the model now, whatever `loading` says. */
+  load(): Promise<InferenceSession>;
+  /** Run the model (loaded first if it is not) on tensors, typed arrays or nested arrays, and show the result. */
+  run(inputs: Readonly<Record<string, unknown>>): Promise<Record<string, Tensor>>;
+
+  addEventListener<K extends keyof PyruntimeModelEventMap>(
+    type: K, listener: (this: PyruntimeModel, event: PyruntimeModelEventMap[K]) => unknown,
+    options?: boolean | AddEventListenerOptions): void;
+  addEventListener(
+    type: string, listener: EventListenerOrEventListenerObject, options?: boolean | AddEventListenerOptions): void;
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    'pyruntime-model': PyruntimeModel;
+  }
+}

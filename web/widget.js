@@ -1,0 +1,362 @@
+// @ts-check
+/**
+ * <pyruntime-model>: a model that runs on the visitor's GPU, in any page.
+ *
+ *   <script type="module" src="https://.../web/widget.js"></script>
+ *   <pyruntime-model src="digits.onnx" input="draw" labels="0,1,2,3,4,5,6,7,8,9"></pyruntime-model>
+ *
+ * All of a page share one Python. docs/widget.md has attributes, events, parts and variables.
+ */
+
+import { InferenceSession } from './pyruntime.js';
+import { make } from './widget/dom.js';
+import { INPUTS } from './widget/inputs.js';
+import { show } from './widget/outputs.js';
+import { Progress } from './widget/progress.js';
+import { styleSheet } from './widget/style.js';
+import { numbersTensor } from './widget/tensors.js';
+
+/** @typedef {import('./pyruntime.js').Feeds} Feeds */
+
+/** Where there is no browser (a server that renders the page) there is nothing to be but a name. */
+const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
+
+const LOADS = ['src'];
+const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading'];
+
+/** How long a person must rest before the answer is read out. */
+const REST_MS = 700;
+
+/** @param {string | null} text @param {number} fallback */
+function perChannel(text, fallback) {
+  const numbers = (text ?? '').split(',').filter((part) => part.trim()).map(Number);
+  return [0, 1, 2, 3].map((i) => numbers[i] ?? numbers[0] ?? fallback);
+}
+
+export class PyruntimeModel extends Base {
+  static observedAttributes = [...LOADS, ...LOOKS];
+
+  /** Options of the session, read when the model is loaded. @type {import('./pyruntime.js').SessionOptions} */
+  options = {};
+
+  /** @type {InferenceSession | null} */
+  #session = null;
+  /** @type {Promise<InferenceSession> | null} */
+  #loading = null;
+  /** @type {AbortController | null} */
+  #control = null;
+  /** @type {IntersectionObserver | null} */
+  #observer = null;
+  /** What a person gave while a run was under way. @type {Feeds | null} */
+  #next = null;
+  #running = false;
+  /** How often a person has begun anew. */
+  #cleared = 0;
+  #speak = 0;
+  /** @type {readonly string[]} */
+  #labels = [];
+  /** @type {{frame: HTMLElement, output: HTMLElement, message: HTMLElement, words: HTMLElement} | null} */
+  #parts = null;
+
+  connectedCallback() {
+    if (!this.#parts) this.#build();
+    if (!this.#session && !this.#loading) this.#await();
+  }
+
+  disconnectedCallback() {
+    queueMicrotask(() => {
+      if (!this.isConnected) this.#unload(); // not when it was only moved
+    });
+  }
+
+  /** @param {string} name @param {string | null} before @param {string | null} now */
+  attributeChangedCallback(name, before, now) {
+    if (before === now || !this.#parts) return;
+    if (name === 'alt') this.#name();
+    else if (LOADS.includes(name)) this.#reload();
+    else if (this.#session) this.#ready(this.#session);
+    else if (!this.#loading) this.#await();
+  }
+
+  /** Whether the model is there. */
+  get loaded() {
+    return this.#session !== null;
+  }
+
+  /** The session, once the model is loaded. */
+  get session() {
+    return this.#session;
+  }
+
+  /** Load the model now, whatever `loading` says. @returns {Promise<InferenceSession>} */
+  load() {
+    this.#loading ??= this.#load();
+    return this.#loading;
+  }
+
+  /**
+   * Run the model, which is loaded first if it is not, and show the result.
+   * @param {Record<string, unknown>} inputs tensors, typed arrays or nested arrays by input name
+   * @returns {Promise<Record<string, import('./pyruntime.js').Tensor>>}
+   */
+  async run(inputs) {
+    const session = await this.load();
+    const feeds = Object.entries(inputs).map(([name, value]) => {
+      const input = session.inputMetadata.find((known) => known.name === name);
+      return [name, input?.isTensor ? numbersTensor(input, value) : value];
+    });
+    return this.#run(session, Object.fromEntries(feeds), true);
+  }
+
+  #build() {
+    const root = this.shadowRoot ?? this.attachShadow({ mode: 'open' });
+    root.adoptedStyleSheets = [styleSheet()];
+    const frame = make('div', { class: 'frame' });
+    const message = make('div', { part: 'message', role: 'alert', hidden: true });
+    const words = make('div', { class: 'hidden', role: 'status' });
+    const output = make('div', { part: 'output' });
+    root.replaceChildren(make('div', { part: 'base', role: 'group' }, frame, message, words));
+    this.#parts = { frame, output, message, words };
+    this.#name();
+  }
+
+  #name() {
+    const text = this.getAttribute('alt') || 'A model that runs in this page';
+    this.shadowRoot?.querySelector('[part="base"]')?.setAttribute('aria-label', text);
+  }
+
+  /** Wait until it is time to load: now, when it comes into view, or when somebody asks. */
+  #await() {
+    this.#observer?.disconnect();
+    const loading = this.getAttribute('loading') ?? 'auto';
+    const poster = this.getAttribute('poster');
+    const start = make('button', { type: 'button', part: 'start' }, 'Run the model');
+    start.addEventListener('click', () => {
+      start.disabled = true;
+      this.load().then(() => this.#focus(), () => {}); // an error shows itself
+    });
+    const picture = poster ? make('img', { src: poster, alt: '' }) : make('slot', { name: 'poster' });
+    this.#show(make('div', { part: 'poster' }, picture, start));
+    if (!this.getAttribute('src')) {
+      start.disabled = true;
+    } else if (loading === 'eager') {
+      this.load().catch(() => {});
+    } else if (loading === 'lazy' || !this.#hasPoster()) {
+      this.#observer = new IntersectionObserver(([{ isIntersecting }]) => {
+        if (isIntersecting) this.load().catch(() => {});
+      }, { rootMargin: '200px' });
+      this.#observer.observe(this);
+    }
+  }
+
+  #hasPoster() {
+    return this.hasAttribute('poster') || this.querySelector('[slot="poster"]') !== null;
+  }
+
+  async #load() {
+    this.#observer?.disconnect();
+    const control = new AbortController();
+    this.#control = control;
+    const src = this.getAttribute('src');
+    try {
+      if (!src) throw new TypeError('<pyruntime-model> needs the attribute src: where the model is');
+      const report = this.#reporter();
+      const [session, labels] = await Promise.all([
+        InferenceSession.create(new URL(src, this.ownerDocument.baseURI), {
+          ...this.options, signal: control.signal, onProgress: report }),
+        this.#readLabels(),
+      ]);
+      this.#labels = labels;
+      this.#session = session;
+      this.#ready(session);
+      this.#tell('load', { session });
+      return session;
+    } catch (error) {
+      if (!control.signal.aborted) this.#fail(error, true);
+      throw error;
+    }
+  }
+
+  /** What shows and tells how loading goes on. */
+  #reporter() {
+    const progress = new Progress();
+    const words = make('span', { class: 'soft' }, 'Loading');
+    const track = make('div', {
+      part: 'track', role: 'progressbar', 'aria-label': 'Loading the model', 'aria-valuemin': '0', 'aria-valuemax': '100' });
+    const box = make('div', { part: 'loading' }, words, track);
+    const poster = this.#hasPoster() ? this.shadowRoot?.querySelector('[part="poster"]') : null;
+    if (poster) poster.after(box);
+    else this.#show(box);
+    const start = this.shadowRoot?.querySelector('[part="start"]');
+    if (start) start.toggleAttribute('disabled', true);
+    return (/** @type {import('./pyruntime.js').ProgressEvent} */ event) => {
+      const { totalProgress, words: text } = progress.add(event);
+      words.textContent = text;
+      track.style.setProperty('--done', String(totalProgress));
+      track.setAttribute('aria-valuenow', String(Math.round(totalProgress * 100)));
+      this.#tell('progress', { ...event, totalProgress });
+    };
+  }
+
+  /** Names of the classes: in the attribute, or in a file of one a line or of JSON that it names. */
+  async #readLabels() {
+    const given = this.getAttribute('labels')?.trim() ?? '';
+    if (!/^\S+\.(txt|json)$/i.test(given)) return given ? given.split(',').map((label) => label.trim()) : [];
+    const response = await fetch(new URL(given, this.ownerDocument.baseURI));
+    if (!response.ok) throw new Error(`the labels ${given} cannot be fetched: HTTP status ${response.status}`);
+    const text = await response.text();
+    return /\.json$/i.test(given) ? /** @type {string[]} */ (JSON.parse(text)) : text.trim().split(/\r?\n/);
+  }
+
+  /** Show the controls of a loaded model. @param {InferenceSession} session */
+  #ready(session) {
+    if (!this.#parts) return;
+    const way = this.getAttribute('input') ?? 'json';
+    const { output } = this.#parts;
+    output.replaceChildren();
+    this.#say('');
+    try {
+      const makeControls = INPUTS[way];
+      if (!makeControls) throw new TypeError(`input is one of ${Object.keys(INPUTS).join(', ')}, not "${way}"`);
+      const controls = makeControls({
+        inputs: session.inputMetadata,
+        scale: { mean: perChannel(this.getAttribute('mean'), 0), std: perChannel(this.getAttribute('std'), 1) },
+        give: (feeds, settled) => this.#follow(feeds, settled),
+        clear: () => {
+          this.#next = null;
+          this.#cleared += 1;
+          output.replaceChildren();
+          this.#read('');
+        },
+        fail: (error) => this.#fail(error, false),
+      });
+      const input = make('div', { part: 'input' }, ...controls);
+      this.#show(make('div', { class: way === 'draw' || way === 'image' ? 'ready two' : 'ready' }, input, output));
+    } catch (error) {
+      this.#fail(error, false);
+    }
+  }
+
+  /**
+   * Run on what a person gave last: never more than one run behind.
+   * @param {Feeds} feeds
+   * @param {boolean} [settled]
+   */
+  async #follow(feeds, settled = false) {
+    this.#next = feeds;
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      while (this.#next && this.#session) {
+        const now = this.#next;
+        this.#next = null;
+        await this.#run(this.#session, now, settled).catch(() => {}); // shown already
+      }
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  /** @param {InferenceSession} session @param {Feeds} feeds @param {boolean} settled */
+  async #run(session, feeds, settled) {
+    const begin = performance.now();
+    const cleared = this.#cleared;
+    try {
+      const outputs = await session.run(feeds);
+      const ms = performance.now() - begin;
+      if (session !== this.#session) return outputs;
+      const { elements, words } = show(outputs, this.#labels);
+      this.#say('');
+      if (cleared === this.#cleared) {
+        this.#parts?.output.replaceChildren(...elements);
+        this.#read(words, settled);
+      }
+      this.#tell('result', { outputs, inputs: feeds, ms });
+      return outputs;
+    } catch (error) {
+      this.#fail(error, false);
+      throw error;
+    }
+  }
+
+  /** Have a result read out, when the person rests. @param {string} words @param {boolean} [now] */
+  #read(words, now = false) {
+    clearTimeout(this.#speak);
+    this.#speak = setTimeout(() => {
+      if (this.#parts) this.#parts.words.textContent = words;
+    }, now ? 0 : REST_MS);
+  }
+
+  /** @param {unknown} error @param {boolean} whileLoading a button then tries again */
+  #fail(error, whileLoading) {
+    const { message } = /** @type {Error} */ (error);
+    this.#say(message.split('\n')[0] || String(error));
+    if (whileLoading) {
+      this.#loading = null;
+      const again = make('button', { class: 'quiet', type: 'button', part: 'retry' }, 'Try again');
+      again.addEventListener('click', () => {
+        this.#say('');
+        this.load().then(() => this.#focus(), () => {});
+      });
+      this.#show(again);
+    }
+    this.#tell('error', { error });
+  }
+
+  /** @param {string} message */
+  #say(message) {
+    if (this.#parts) this.#parts.message.textContent = message;
+    this.#parts?.message.toggleAttribute('hidden', !message);
+  }
+
+  /** @param {HTMLElement} element */
+  #show(element) {
+    this.#parts?.frame.replaceChildren(element);
+  }
+
+  /** Whoever asked for the model by keyboard goes on with its controls. */
+  #focus() {
+    const control = this.shadowRoot?.querySelector('[part="input"] :is(canvas, input, textarea, button)');
+    /** @type {HTMLElement | null | undefined} */ (control)?.focus();
+  }
+
+  #unload() {
+    this.#observer?.disconnect();
+    this.#control?.abort();
+    this.#session?.release().catch(() => {}); // nothing is left to release where its worker has ended
+    this.#session = null;
+    this.#loading = null;
+    this.#next = null;
+  }
+
+  #reload() {
+    const wasAsked = this.#loading !== null;
+    this.#unload();
+    this.#say('');
+    this.#await();
+    if (wasAsked) this.load().catch(() => {});
+  }
+
+  /** @param {string} type @param {object} detail */
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+for (const name of ['src', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading']) {
+  Object.defineProperty(PyruntimeModel.prototype, name, {
+    configurable: true,
+    enumerable: true,
+    get() {
+      return this.getAttribute(name) ?? '';
+    },
+    set(value) {
+      if (value === null || value === undefined) this.removeAttribute(name);
+      else this.setAttribute(name, value);
+    },
+  });
+}
+
+if (globalThis.customElements && !customElements.get('pyruntime-model')) {
+  customElements.define('pyruntime-model', PyruntimeModel);
+}
