@@ -2,7 +2,8 @@
 //
 // Each step of TILE_K is staged in workgroup memory while the next one is already on its way into registers; every
 // invocation moves two vec4s of each operand a step, so TILE_M * TILE_K = TILE_N * TILE_K = 8 * THREADS.
-// SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end; with SPLIT the steps are
+// SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end, with STAGED by halves, which
+// takes less memory; with SPLIT the steps are
 // also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
 //
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
@@ -15,6 +16,7 @@
 //#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
 //#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants TILE_M=64,TILE_N=64,ROWS=8,SLICES=4,STAGED=1,K_MAJOR=1,GUARD_K=1,VEC_A=1,VEC_B=1,VEC_Y=1
 //#variants ZERO_A=1,ZERO_B=1,GUARD_K=1 a=uint8 b=int8 y=int32 a_zero=uint8 b_zero=int8
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
@@ -56,7 +58,11 @@ struct Params {
   pad1: u32,
 }
 
+//#if STAGED
+var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, SLICES / 2u * THREADS * RESULTS)>;
+//#else
 var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
+//#endif
 var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
 
 //#if !SPLIT
@@ -296,6 +302,25 @@ fn main(
     workgroupBarrier();
   }
 
+//#if STAGED
+  for (var half = SLICES / 2u; half > 0u; half >>= 1u) {
+    if (slice >= half && slice < 2u * half) {
+      //#unroll
+      for (var i = 0u; i < RESULTS; i++) {
+        tile_a[((slice - half) * RESULTS + i) * THREADS + t] = sums[i];
+      }
+    }
+    workgroupBarrier();
+    if (slice < half) {
+      //#unroll
+      for (var i = 0u; i < RESULTS; i++) {
+        sums[i] += tile_a[(slice * RESULTS + i) * THREADS + t];
+      }
+    }
+    workgroupBarrier();
+  }
+  if (slice > 0u) { return; }
+//#endif
 //#if SLICED
   if (slice > 0u) {
     for (var i = 0u; i < RESULTS; i++) { tile_a[((slice - 1u) * RESULTS + i) * THREADS + t] = sums[i]; }

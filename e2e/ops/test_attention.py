@@ -132,10 +132,11 @@ def test_attention__tiles_at_odd_sizes__as_the_formula(
     types = [typed(x) for x in inputs]
     y = typed(np.zeros(whole(M, E), kind))
     operands = [inp(i, t) for i, t in enumerate(types) if t is not None]
-    bound = (*operands[:3], operands[3] if masked else None)
+    bias = operands[3] if masked else None
+    assert y is not None
     target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
     assert tile.workgroup_bytes(D, E) <= 32768
-    made = attention.attend(target, form, *bound, out(0, y), 0, tile)  # type: ignore[arg-type]
+    made = attention.attend(target, form, operands[0], operands[1], operands[2], bias, out(0, y), 0, tile)
     (got,) = gpu.run(made, [carrier(x)[1] for x in inputs], types, [y])
     scores = 0.3 * heads(q) @ heads(k).swapaxes(2, 3) + (mask if masked else 0)
     top = scores.max(-1, keepdims=True)

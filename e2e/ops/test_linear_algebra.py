@@ -12,6 +12,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
+from pyruntime.kernels import matmul as matmul_kernels
 from pyruntime.kernels.matmul import LARGE, MEDIUM, SMALL, Tiling, matmul, product_of
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.ops.einsum import Einsum
@@ -101,6 +102,18 @@ def test_tiled__every_layout__as_numpy(
 
 def test_tiled__four_slices__as_numpy(gpu: Gpu) -> None:
     assert "s4" in _check_product(gpu, (20, 36, 300))
+
+
+@pytest.mark.parametrize("shape", [(70, 100, 96), (65, 67, 101)])
+def test_tiled__medium_slices__as_numpy(gpu: Gpu, shape: tuple[int, int, int]) -> None:
+    _check_product(gpu, shape, tiling=replace(MEDIUM, slices=2))
+
+
+def test_tiled__slices_joined_by_halves__as_numpy(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Four slices of the medium tile need 48 KiB: the small one takes their way here.
+    tiling = replace(SMALL, slices=4)
+    monkeypatch.setattr(matmul_kernels, "SMALL", replace(SMALL, tile=16))
+    _check_product(gpu, (37, 70, 330), tiling=tiling)
 
 
 def test_tiled__large_configuration__as_numpy(gpu: Gpu) -> None:

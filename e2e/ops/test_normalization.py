@@ -78,11 +78,11 @@ def test_normalization__rows_shared_by_workgroups__as_host(
     x = (rng.standard_normal(shape) * 2 + (100 if dtype == "float32" else 3)).astype(dtype)
     scale, bias = (rng.standard_normal(shape[1]).astype(dtype) for _ in range(2))
     op = normalization_op("GroupNormalization", 3, num_groups=groups)
-    assert len(op.lower(gpu.target, *map(typed, (x, scale, bias)))) == 2  # type: ignore[arg-type]
+    assert len(op.lower(gpu.target, *map(typed, (x, scale, bias)))) == 2
     _as_host(gpu, "GroupNormalization", [x, scale, bias], num_groups=groups)
     _as_host(gpu, "MeanVarianceNormalization", [x], axes=list(range(1, len(shape))))
-    halves = [x, scale[:groups], bias[:groups]]
-    _as_host(gpu, "GroupNormalization", halves, opset=18, num_groups=groups)  # type: ignore[arg-type]
+    halves: list[Array | None] = [x, scale[:groups], bias[:groups]]
+    _as_host(gpu, "GroupNormalization", halves, opset=18, num_groups=groups)
 
 
 def test_normalization__no_images__no_output(gpu: Gpu) -> None:

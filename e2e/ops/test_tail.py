@@ -13,6 +13,7 @@ from pyruntime.ir import Array, DType
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Step
 from pyruntime.ops.registry import newest
+from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op
 
@@ -89,3 +90,30 @@ def test_tail__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int,
     base = newest("GroupNormalization", num_groups=2)
     inputs = [normal(*shape), normal(shape[1]), normal(shape[1])]
     check(gpu, base, inputs, normal(1, shape[1], 1, 1), normal(*shape))
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "norm", "kept"),
+    [
+        (64, 2048, 256, "LayerNormalization", True),
+        (37, 1024, 300, "LayerNormalization", False),
+        (33, 1036, 900, "RMSNormalization", True),
+        (5, 24, 20, "LayerNormalization", True),
+        (40, 1024, 30, "RMSNormalization", False),
+    ],
+)
+def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: int, norm: str, kept: bool) -> None:
+    base = WithTail(base=newest("MatMul"), count=2, chain=chain())
+    op = WithNorm(base=base, count=4, norm=newest(norm), present=(True, kept))
+    weights = [normal(n), normal(n)][: 2 if norm == "LayerNormalization" else 1]
+    inputs: list[Array | None] = [normal(m, k), normal(k, n) / np.float32(k**0.5), normal(n), normal(m, n), *weights]
+    expected = run_op(op, inputs)
+    for vendor in ("", "google"):
+        target, gpu.target = gpu.target, replace(gpu.target, vendor=vendor)
+        try:
+            got = run_op(op, inputs, gpu)
+        finally:
+            gpu.target = target
+        assert len(got) == 1 + kept
+        for mine, theirs in zip(got, expected, strict=False):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-3, err_msg=f"vendor {vendor!r}")

@@ -27,6 +27,8 @@ DEPTHWISE_TAPS = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
 FILLING = 96
 """Workgroups that keep a GPU busy; k is split until there are as many."""
+DEEP = 64
+"""Elements of k for every tile, up to which a second pass costs as much as splitting k saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,8 @@ def _tiled(
     tiles = row_tiles * column_tiles * conv.group * phases
     slices = 4 if depth >= 256 else 2 if depth >= 128 else 1
     splits = 1
-    while splits < 8 and tiles * splits < FILLING and depth >= 8 * STEP * slices * splits:
+    least = max(8 * STEP * slices, DEEP * tiles + 1)
+    while splits < 8 and tiles * splits < FILLING and depth >= least * splits:
         splits *= 2
     part = conv
     if splits > 1:

@@ -147,8 +147,9 @@ def _rows(dispatch: Dispatch, tail: Tail) -> str:
             lines.append(f"let {name} = load_{name}(0u);")
             lanes.append([name] * 4)
         elif whole and operand.type.dtype.bits in (8, 16, 32):
-            lines.append(f"let {name} = load4_{name}({start} >> 2u);")
-            lanes.append([f"{name}[{k}]" for k in range(4)])
+            # A name of its own: `in0[` would say that the array is indexed directly.
+            lines.append(f"let {name}_4 = load4_{name}({start} >> 2u);")
+            lanes.append([f"{name}_4[{k}]" for k in range(4)])
         else:
             lanes.append([f"load_{name}({start} + {k}u)" for k in range(4)])
     calls = [f"tail({', '.join([f'value[{k}]', *(lane[k] for lane in lanes)])})" for k in range(4)]

@@ -6,6 +6,7 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
 
 __all__ = ["WithTail"]
+
+Adapt = Callable[[tuple[Dispatch, ...]], tuple[Dispatch, ...] | None]
 
 _BETWEEN = 900
 """Scratch number of the result in front of a chain that could not be attached."""
@@ -44,25 +47,45 @@ class WithTail(Op):
         return self.chain.evaluate_typed((kind, *types[self.count :]), result, *inputs[self.count :])
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        whole = self.attached(target, inputs)
+        if whole is not None:
+            return whole
         result: Any = self.base.infer(*inputs[: self.count])[0]
-        others = inputs[self.count :]
-        chain = self.chain.pointwise((result, *others))
-        if chain is None:
-            raise Unsupported("a step of the chain has no WGSL for these types")
-        dispatches = self.base.lower(target, *inputs[: self.count])
+        chain, operands = self._chain(inputs, result)
         y = out(0, self.infer(*inputs)[0])
-        operands = {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
-        tail = self._tail(chain, operands, result)
-        attached = attach_tail(dispatches[-1], tail) if tail is not None else None
-        if attached is not None and len(attached.operands) <= target.limits.storage_buffers:
-            return (*dispatches[:-1], attached)
         between = Operand(Role.SCRATCH, _BETWEEN, result)
-        first = tuple(_redirected(d, between) for d in dispatches)
+        first = tuple(_redirected(d, between) for d in self.base.lower(target, *inputs[: self.count]))
         name = f"after_{self.base.op_type.lower()}"
         return (
             *first,
             elementwise(target, name, {"in0": between, **operands}, y, chain.code, chain.scalars, chain.helpers),
         )
+
+    def attached(
+        self, target: Target, inputs: tuple[TensorType, ...], adapt: Adapt | None = None
+    ) -> tuple[Dispatch, ...] | None:
+        """The operator's dispatches, the last of which applies the chain; None where it cannot.
+
+        Args:
+            adapt: other dispatches for the operator's own, or None where there are no such.
+        """
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        chain, operands = self._chain(inputs, result)
+        dispatches = self.base.lower(target, *inputs[: self.count])
+        adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
+        tail = self._tail(chain, operands, result) if adapted else None
+        attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None
+        if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
+            return None
+        return (*adapted[:-1], attached)
+
+    def _chain(self, inputs: tuple[TensorType, ...], result: TensorType) -> tuple[Pointwise, dict[str, Operand]]:
+        """The chain's WGSL, and its operands but the result."""
+        others = inputs[self.count :]
+        chain = self.chain.pointwise((result, *others))
+        if chain is None:
+            raise Unsupported("a step of the chain has no WGSL for these types")
+        return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
 
     def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
         placed = {}

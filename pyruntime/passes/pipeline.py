@@ -14,6 +14,7 @@ from pyruntime.passes import (
     fuse_attention,
     fuse_elementwise,
     fuse_norms,
+    fuse_product_norm,
     fuse_tail,
     merge_products,
     sink_reshape,
@@ -35,6 +36,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
     ("fuse_elementwise", fuse_elementwise.run),
     ("fuse_tail", fuse_tail.run),
+    ("fuse_product_norm", fuse_product_norm.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 

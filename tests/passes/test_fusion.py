@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyruntime.ir import Node, TypedGraph
-from pyruntime.passes import dead_code, fuse_attention, fuse_elementwise, fuse_norms, fuse_tail, merge_products
+from pyruntime.passes import (
+    dead_code,
+    fuse_attention,
+    fuse_elementwise,
+    fuse_norms,
+    fuse_product_norm,
+    fuse_tail,
+    merge_products,
+)
 from tests.passes.support import apply, graph_of, node, op_types
 
 RNG = np.random.default_rng(7)
@@ -234,3 +243,53 @@ def test_fuse_attention__rank_three__batches_are_heads() -> None:
 def test_fuse_tail__producer_whose_first_output_nobody_reads__stays() -> None:
     nodes = [node("Split", ["x"], ["unread", "a"], axis=0, num_outputs=2), node("Relu", ["a"], ["y"])]
     assert not apply(fuse_tail.run, graph_of(nodes, {"x": (2, 3)}, ["y"]))
+
+
+def residual_and_norm(norm: str = "LayerNormalization", **attributes: Any) -> list[Node]:
+    return [
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Add", ["p", "z"], ["a"]),
+        node(norm, ["a", "s", "b"] if norm == "LayerNormalization" else ["a", "s"], ["y"], **attributes),
+    ]
+
+
+PRODUCT_NORM = {"w": weights(3, 8), "s": weights(8), "b": weights(8)}
+
+
+@pytest.mark.parametrize("norm", ["LayerNormalization", "RMSNormalization"])
+@pytest.mark.parametrize("outputs", [["y"], ["y", "a"]])
+def test_fuse_product_norm__product_residual_norm__is_one_node(norm: str, outputs: list[str]) -> None:
+    graph = graph_of(residual_and_norm(norm), {"x": (2, 4, 3), "z": (2, 4, 8)}, outputs, PRODUCT_NORM)
+    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_product_norm.run, graph)
+    assert op_types(graph) == ["WithNorm"]
+    assert graph.nodes[0].op.wants(1) == (len(outputs) == 2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("outputs", [["y"], ["y", "r"], ["y", "a"]])
+def test_fuse_product_norm__reshape_in_between__moves_behind(outputs: list[str]) -> None:
+    nodes = residual_and_norm()
+    nodes[2:] = [
+        node("Reshape", ["a", "shape"], ["r"]),
+        node("LayerNormalization", ["r", "s", "b"], ["y"]),
+    ]
+    constants = PRODUCT_NORM | {"shape": np.array([2, 4, 8])}
+    graph = graph_of(nodes, {"x": (8, 3), "z": (8, 8)}, outputs, constants)
+    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_product_norm.run, graph)
+    assert op_types(graph) == ["WithNorm", "Reshape", "Reshape"][: 3 if "r" in outputs or "a" in outputs else 2]
+
+
+def test_fuse_product_norm__other_axis_or_no_product__stays() -> None:
+    graph = graph_of(residual_and_norm(axis=1), {"x": (2, 4, 3), "z": (2, 4, 8)}, ["y"], PRODUCT_NORM)
+    assert apply(fuse_tail.run, graph)
+    assert not apply(fuse_product_norm.run, graph)
+    alone = [node("Add", ["x", "z"], ["a"]), node("LayerNormalization", ["a", "s", "b"], ["y"])]
+    assert not apply(fuse_product_norm.run, graph_of(alone, {"x": (4, 8), "z": (4, 8)}, ["y"], PRODUCT_NORM))
+
+
+def test_fuse_product_norm__scale_that_is_computed__stays() -> None:
+    nodes = [*residual_and_norm()[:2], node("LayerNormalization", ["a", "t", "b"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 3), "z": (4, 8), "t": (8,)}, ["y"], PRODUCT_NORM)
+    assert apply(fuse_tail.run, graph)
+    assert not apply(fuse_product_norm.run, graph)

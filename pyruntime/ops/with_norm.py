@@ -1,0 +1,75 @@
+"""WithNorm: a matrix product with its tail, and the normalisation of its rows. Made by passes, not by models.
+
+p = base(x_0, ..., x_n), y = norm(p, scale[, bias]). Where the product deals k out over workgroups, the kernel that adds
+the shares normalises too; else they are kernels of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.kernels import Dispatch, Operand, Role, Target, inp, out
+from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
+from pyruntime.kernels.split_norm import sum_and_normalize
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.with_tail import WithTail
+
+__all__ = ["WithNorm"]
+
+_PRODUCT = 901
+"""Scratch number of the product where a kernel of its own normalises it."""
+
+
+@op("WithNorm", opsets=range(1, 2), domain="pyruntime")
+class WithNorm(Op):
+    """The first `count` inputs are those of `base`, then scale and bias. Outputs: y, and p where it is wanted.
+
+    norm: LayerNormalization or RMSNormalization over the last dimension.
+    """
+
+    base: WithTail
+    count: int
+    norm: Op
+
+    @property
+    def title(self) -> str:
+        """The operators it fuses, such as 'MatMul + Add + LayerNormalization'."""
+        return f"{self.base.title} + {self.norm.title}"
+
+    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+        product: Any = self.base.infer(*inputs[: self.count])[0]
+        normal: Any = self.norm.infer(product, *inputs[self.count :])[0]
+        return normal, product
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        kind = self.base.infer(*types[: self.count])[0]  # type: ignore[arg-type]
+        product = self.base.evaluate_typed(types[: self.count], *inputs[: self.count])[0]
+        normal = self.norm.evaluate_typed((kind, *types[self.count :]), product, *inputs[self.count :])[0]
+        return normal, product
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        given, weights = inputs[: self.count], inputs[self.count :]
+        normal, product = self.infer(*inputs)
+        y = out(0, normal)
+        p = out(1, product) if self.wants(1) else None
+        scale, bias = (inp(self.count + i, w) for i, w in enumerate((*weights, weights[0])[:2]))
+        form: Any = self.norm
+        shift = bias if len(weights) > 1 else None
+        norm = Norm(form.epsilon, self.norm.op_type == "RMSNormalization", scale, shift)
+        joined = self.base.attached(target, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
+        if joined is not None:
+            return joined
+        p = p or Operand(Role.SCRATCH, _PRODUCT, product)
+        rows = rows_of(product.shape, product.rank - 1, flatten=True)
+        made = (_redirected(d, p) for d in self.base.lower(target, *given))
+        return (*made, normalize_rows(target, y, p, rows, norm))
+
+
+def _redirected(dispatch: Dispatch, product: Operand) -> Dispatch:
+    """The dispatch with output 0 replaced by `product`."""
+    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
+    operands = tuple(product if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
+    return replace(dispatch, operands=operands)

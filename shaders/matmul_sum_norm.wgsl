@@ -1,0 +1,100 @@
+// p = finish(sum over s of parts[s]), y = (p - mean) * inv * scale + bias along rows; inv = 1 / sqrt(var + epsilon): the
+// second pass of a matrix product whose k was dealt out, and the normalisation behind it.
+//
+// A workgroup takes a row and holds it in registers, QUADS vec4s an invocation. RMS: the mean is not taken off. KEEP: p
+// is wanted too. Shares are joined by Chan, Golub and LeVeque's formula (1979).
+//#tensors parts, scale, bias -> y, p
+//#type T = parts
+//#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1
+const WG: u32 = 64u;
+const QUADS: u32 = 3u;
+
+struct Params {
+  size: u32,     // elements of p
+  n: u32,        // of a row
+  splits: u32,
+  rows: u32,
+  epsilon: f32,
+}
+
+var<workgroup> shares: array<vec3<f32>, WG>;
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+// How many elements, their mean, and the sum of squared distances from it: two sets as one. RMS: means are 0.
+fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
+  let n = a.x + b.x;
+//#if RMS
+  return vec3<f32>(n, 0.0, a.z + b.z);
+//#else
+  let share = b.x / max(n, 1.0);
+  let distance = b.y - a.y;
+  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
+//#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let row = workgroup_index(wid, nwg);
+  if (row >= params.rows) { return; }
+  var held: array<vec4<f32>, QUADS>;
+  var count = 0.0;
+  var sum = 0.0;
+  //#unroll
+  for (var i = 0u; i < QUADS; i++) {
+    let col = (lane + i * WG) * 4u;
+    held[i] = vec4<f32>();
+    if (col < params.n) {
+      let at = row * params.n + col;
+      var value = vec4<f32>();
+      for (var s = 0u; s < params.splits; s++) {
+        value += load4_parts((s * params.size + at) >> 2u);
+      }
+      value = finish(value, row, col);
+//#if KEEP
+      store4_p(at >> 2u, value[0], value[1], value[2], value[3]);
+//#endif
+      held[i] = value;
+      count += 4.0;
+      sum += (value[0] + value[1]) + (value[2] + value[3]);
+    }
+  }
+//#if RMS
+  let own = 0.0;
+//#else
+  let own = sum / max(count, 1.0);
+//#endif
+  var squares = 0.0;
+  //#unroll
+  for (var i = 0u; i < QUADS; i++) {
+    if ((lane + i * WG) * 4u < params.n) {
+      let d = held[i] - vec4<f32>(own);
+      squares += dot(d, d);
+    }
+  }
+  shares[lane] = vec3<f32>(count, own, squares);
+  workgroupBarrier();
+  for (var step = WG / 2u; step > 0u; step >>= 1u) {
+    if (lane < step) { shares[lane] = join(shares[lane], shares[lane + step]); }
+    workgroupBarrier();
+  }
+  let total = shares[0];
+  let inv = 1.0 / sqrt(total.z / f32(params.n) + params.epsilon);
+  //#unroll
+  for (var i = 0u; i < QUADS; i++) {
+    let col = (lane + i * WG) * 4u;
+    if (col < params.n) {
+      var v = (held[i] - vec4<f32>(total.y)) * inv * load4_scale(col >> 2u);
+//#if BIAS
+      v += load4_bias(col >> 2u);
+//#endif
+      store4_y((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);
+    }
+  }
+}
