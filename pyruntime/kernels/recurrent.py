@@ -21,7 +21,12 @@ from pyruntime.kernels.template import params_of, template
 
 __all__ = ["Layer", "recurrent"]
 
-UNITS = 32
+UNITS, SHARES = 32, 8
+"""Units a workgroup makes at once, and invocations that share the sum of one."""
+
+SOFTWARE_UNITS = 4
+"""Units on a processor, without sharing: one subgroup, whose barriers cost nothing there."""
+
 LOOPED = 1 << 18
 """Multiplications of a step up to which one workgroup does it as fast as a dispatch starts."""
 
@@ -163,7 +168,7 @@ def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, 
     return tuple((name, "u32") for name in values), values
 
 
-def _kernel(layer: Layer, looped: bool, types: Mapping[str, DType]) -> Kernel:
+def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[str, DType]) -> Kernel:
     """The template with this layer's functions."""
     flags = {
         layer.kind: True,
@@ -176,7 +181,8 @@ def _kernel(layer: Layer, looped: bool, types: Mapping[str, DType]) -> Kernel:
         "LOOP": looped,
     }
     gates = 2 if layer.reset_first else layer.gates
-    kernel = template("recurrent_steps", types, GATES=gates, UNITS=UNITS, **{k: 1 for k, v in flags.items() if v})
+    sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
+    kernel = template("recurrent_steps", types, **sizes, **{k: 1 for k, v in flags.items() if v})
     body = kernel.body
     for place, letter in enumerate("fgh"[: len(layer.functions[0])]):
         first, last = layer.functions[0][place], layer.functions[-1][place]
@@ -205,9 +211,12 @@ def _steps(target: Target, layer: Layer, hs: Operand, cell: Operand | None) -> l
         "update": scratch(_UPDATE, DType.FLOAT, *states),
         "reset": scratch(_RESET, DType.FLOAT, *states),
     }
-    kernel = _kernel(layer, looped, {name: o.type.dtype for name, o in operands.items() if o is not None})
+    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
+    kernel = _kernel(
+        layer, looped, units, shares, {name: o.type.dtype for name, o in operands.items() if o is not None}
+    )
     bound = tuple(o for b in kernel.bindings if (o := operands[b.name]) is not None)
-    blocks = -(-H // UNITS)
+    blocks = -(-H // units)
     groups = D * B if looped else D * B * blocks
     stride = max(1, min(layer.times, LONGEST // max(1, work))) if looped else 1
     time, batch = (layer.rows, layer.times * layer.rows) if layer.batch_first else (B * layer.rows, layer.rows)
