@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`,
-`fuzz`, `soak`.
+`notebook`, `fuzz`, `soak`.
 
 Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
 `.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
 
-from tools.devkit import commands, endurance
+from tools.devkit import commands, endurance, notebook
 from tools.devkit.shell import SetupError
 
 
@@ -36,6 +36,11 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
     serve = subparsers.add_parser("serve", help="build and serve the site on this machine")
     serve.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
+
+    notebooks = subparsers.add_parser("notebook", help="JupyterLite with this package in dist-notebook/, served")
+    notebooks.add_argument("--once", action="store_true", help="run every notebook in headless Chromium and end")
+    notebooks.add_argument("--write", action="store_true", help="the same, and keep the outputs in notebooks/")
+    notebooks.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
 
     subparsers.add_parser("bench", help="compare with onnxruntime-web; more arguments go to bench/run.py")
 
@@ -73,6 +78,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.bench(rest)
             case "fuzz" if args.minutes:
                 return endurance.differential(minutes=args.minutes, seed=args.seed)
+            case "notebook":
+                return notebook.notebook(once=args.once, write=args.write, port=args.port)
             case "fuzz":
                 return endurance.fuzz(seconds=args.seconds, fresh=args.fresh)
             case "soak":

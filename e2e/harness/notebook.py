@@ -27,8 +27,9 @@ RUN_ALL = """async () => {
 CLOSE = """async () => {
   const panel = window.jupyterapp.shell.currentWidget;
   await panel.context.save();
-  await panel.sessionContext.shutdown();
+  const { id } = panel.sessionContext.session;
   panel.close();
+  await window.jupyterapp.serviceManager.sessions.shutdown(id);
 }"""
 EXECUTE = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
@@ -44,6 +45,17 @@ EXECUTE = """async (code) => {
 }"""
 
 
+PATIENCE_S = 180
+
+# What JupyterLab itself says on a console, and not of anything here.
+USUAL = (
+    "Memory storage fallback enabled",
+    "Disabling terminals plugin",
+    "was preloaded using link preload but not used",
+    "uncaught: Session [0-9a-f-]+ not found",  # its poll asks for one that has just ended
+)
+
+
 class CellFailed(Exception):
     """Code in the kernel raised; the message is its traceback."""
 
@@ -53,22 +65,27 @@ class Notebooks:
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
+        self.path: str | None = None
         page.goto(url + "lab/index.html")
-        page.evaluate(READY)
+        self._do(READY)
 
     def open(self, path: str) -> None:
-        """Open a notebook and wait for its kernel."""
-        self.page.evaluate(OPEN, path)
+        """Open a notebook, in place of the one that is open, and wait for its kernel."""
+        if self.path is not None:
+            self.close()
+        self._do(OPEN, path)
+        self.path = path
 
     def run_all(self) -> list[dict[str, Any]]:
         """Run every cell of the open notebook; its cells, as the notebook format has them."""
-        content: dict[str, Any] = self.page.evaluate(RUN_ALL)
+        content: dict[str, Any] = self._do(RUN_ALL)
         cells: list[dict[str, Any]] = content["cells"]
         return cells
 
     def close(self) -> None:
         """Save and close the notebook and end its kernel."""
-        self.page.evaluate(CLOSE)
+        self._do(CLOSE)
+        self.path = None
 
     def execute(self, code: str) -> list[dict[str, Any]]:
         """Run `code` in the kernel as a cell of its own; its outputs.
@@ -76,8 +93,14 @@ class Notebooks:
         Raises:
             CellFailed: it raised.
         """
-        reply: dict[str, Any] = self.page.evaluate(EXECUTE, code)
+        reply: dict[str, Any] = self._do(EXECUTE, code)
         if reply["status"] != "ok":
             raise CellFailed("\n".join(line for o in reply["outputs"] for line in o.get("traceback", ())))
         outputs: list[dict[str, Any]] = reply["outputs"]
         return outputs
+
+    def _do(self, script: str, argument: str | None = None) -> Any:
+        """What an async function of the page answers, or an error after PATIENCE_S."""
+        late = f"setTimeout(() => no(new Error('more than {PATIENCE_S} s')), {1000 * PATIENCE_S})"
+        race = f"(argument) => Promise.race([({script})(argument), new Promise((_, no) => {late})])"
+        return self.page.evaluate(race, argument)

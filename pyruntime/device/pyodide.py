@@ -447,8 +447,9 @@ class WebGpuDevice:
 
 
 def _compile_message(source: str, info: JsObject, error: JsException) -> str:
-    """The compiler's message with the line it means and a caret under the column."""
+    """The compiler's message with the line it means, a caret under the column, and the source with its line numbers."""
     lines = source.splitlines()
+    numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(lines, 1))
     named = re.search(r"^// (\w+)$", source, re.M)
     name = named[1] if named else "shader"
     for message in info.messages:
@@ -456,5 +457,5 @@ def _compile_message(source: str, info: JsObject, error: JsException) -> str:
             number, column = int(message.lineNum), int(message.linePos)
             line = lines[number - 1] if 0 < number <= len(lines) else ""
             caret = " " * (column - 1) + "^"
-            return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{source}"
-    return f"{name}: the pipeline could not be made: {error.message}\n\n{source}"
+            return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{numbered}"
+    return f"{name}: the pipeline could not be made: {error.message}\n\n{numbered}"

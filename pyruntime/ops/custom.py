@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from textwrap import dedent
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
@@ -93,7 +94,7 @@ class CustomOp(Op):
         results = dict(zip(self.outputs, types, strict=False))
         kernel = Kernel(
             self.op_type,
-            self.wgsl,
+            dedent(self.wgsl).strip("\n"),
             bindings({n: t.dtype for n, (_, t) in given.items()}, {n: t.dtype for n, t in results.items()}),
         )
         declared = parse(self.wgsl)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from pyruntime.device.base import Device
-from pyruntime.errors import EPFail, InvalidArgument, RuntimeException
+from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
+from pyruntime.session.log import logger
 
 __all__ = ["CPU", "WEBGPU", "adapter", "adopt", "available_providers", "call_back", "device", "in_browser", "wait_for"]
 
@@ -80,6 +82,7 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
     Raises:
         RuntimeException: this browser, or this call from JavaScript, cannot switch stacks.
     """
+    __tracebackhide__ = True
     if in_browser:
         from pyruntime.device.pyodide import can_run_sync, run_sync
 
@@ -89,15 +92,35 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
                 "a synchronous call cannot wait here: the browser has no WebAssembly stack switching (JSPI), or Python "
                 f"was called synchronously from JavaScript; use `{awaitable}`"
             )
-        result: T = run_sync(work)
-        return result
+        # What the coroutine raises stays out of the promise that is waited for: Pyodide hands a rejected one to
+        # sys.excepthook, and IPython then fails the cell, also where the caller catches the exception.
+        outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
+        run_sync(_settled(work, outcome))
+        value, error = outcome[0]
+        if error is not None:
+            raise _short(error)
+        return value  # type: ignore[return-value]
     try:
         work.send(None)
     except StopIteration as done:
-        value: T = done.value
-        return value
+        result: T = done.value
+        return result
     work.close()
     raise RuntimeException(f"this call has to wait for something; use `{awaitable}`")
+
+
+async def _settled(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | tuple[None, BaseException]]) -> None:
+    """Append the result of `work`, or what it raised."""
+    try:
+        outcome.append((await work, None))
+    except BaseException as error:
+        outcome.append((None, error))
+
+
+def _short(error: BaseException) -> BaseException:
+    """An error meant for the user begins at the call; with verbose logging it keeps its frames."""
+    wanted = isinstance(error, OrtError) and not logger.isEnabledFor(logging.DEBUG)
+    return error.with_traceback(None) if wanted else error
 
 
 def call_back(work: Coroutine[Any, Any, Any], callback: Callable[[Any, Any, str], None], user_data: Any) -> Any:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from pyruntime.plan.plan import Assignment, Plan
-from pyruntime.session.markup import details, highlight, page, table, text_table
+from pyruntime.session.markup import counted, details, highlight, page, table, text_table
 from pyruntime.session.memory_plan import MemoryPlan
 
 __all__ = ["Explanation", "KernelUse", "kernels_of"]
@@ -68,9 +68,10 @@ class Explanation:
 
     def _headline(self) -> str:
         places = Counter(a.placement for a in self.nodes)
+        model, dispatches = counted(self.model_nodes, "node"), counted(self.dispatches, "dispatch", "es")
         return (
-            f"{self.title}: {self.model_nodes} nodes in the model; {places['gpu']} run on the GPU, {places['host']} on "
-            f"the host, {places['none']} cost nothing; {self.dispatches} dispatches of {len(self.kernels)} shaders"
+            f"{self.title}: {model} in the model; {places['gpu']} on the GPU, {places['host']} on the host, "
+            f"{places['none']} at no cost; {dispatches} of {counted(len(self.kernels), 'shader')}"
         )
 
     def _node_rows(self) -> list[tuple[str, str, str, str, str]]:
@@ -115,8 +116,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         kernels = "".join(
-            details(f"{k.name} · {k.count} dispatch{'es' if k.count != 1 else ''}", highlight(k.wgsl))
-            for k in self.kernels
+            details(f"{k.name} · {counted(k.count, 'dispatch', 'es')}", highlight(k.wgsl)) for k in self.kernels
         )
         nodes = table(("node", "operator", "runs on", "why", "kernels"), self._node_rows())
         fused = "<ul>" + "".join(f"<li>{escape(f)}</li>" for f in self.fusions) + "</ul>" if self.fusions else ""

@@ -120,6 +120,12 @@ class Insight(Session):
             groups[-1][1].append(AssignedNode(a.name, a.domain, a.op_type))
         return [AssignedSubgraph(provider, tuple(nodes)) for provider, nodes in groups]
 
+    def __repr__(self) -> str:
+        both = self.get_inputs(), self.get_outputs()
+        sides = (", ".join(f"{a.name} {a.type}{a.shape}" for a in side) for side in both)
+        name = self._model.metadata.graph_name or "model"
+        return f"<InferenceSession {name}: {' -> '.join(sides)}; {', '.join(self.get_providers())}>"
+
     def _repr_html_(self) -> str:
         args = [
             (kind, a.name, a.type, " × ".join("?" if d is None else str(d) for d in a.shape))

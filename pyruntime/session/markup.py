@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["bar", "bytes_text", "details", "highlight", "page", "table", "text_table"]
+__all__ = ["bar", "bytes_text", "counted", "details", "highlight", "page", "table", "text_table"]
 
 _STYLE = """<style>
 .pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;--key:#8250df;--num:#0550ae;--com:#59636e;
@@ -99,6 +99,11 @@ def bytes_text(nbytes: int) -> str:
             break
         size /= 1024
     return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """'1 node', '2 nodes'."""
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _text(value: object) -> str:

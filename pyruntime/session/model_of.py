@@ -11,6 +11,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import TensorType
 from pyruntime.onnx.attributes import signature
@@ -27,12 +29,12 @@ _IR_VERSION = 10
 def model_of(op: Op, *examples: Any) -> bytes:
     """A serialized ONNX model whose one node is `op`.
 
-    Inputs are called as the parameters of `op.infer` (or `evaluate`), outputs as in `op.outputs`; their types and shapes
+    Inputs are called as the parameters of `op.infer` (or `evaluate`), outputs as in `op.outputs`; types and shapes
     are those of the examples. The bytes are for `InferenceSession`, or for a file.
 
     Args:
         op: an operator with its attributes, such as `Swish2(beta=2.0)`, of a class made with `custom_op`.
-        examples: an array, list, number or `TensorType` for each input.
+        examples: an array, list, number or `TensorType` for each input; Python's floats stand for float32.
 
     Raises:
         InvalidArgument: `op` is no such operator, or an attribute or output is of a kind that has no place in a node.
@@ -61,6 +63,9 @@ def model_of(op: Op, *examples: Any) -> bytes:
 def _type_of(name: str, example: Any) -> TensorType:
     if isinstance(example, TensorType):
         return TensorType(example.dtype, example.shape)
+    if isinstance(example, list | tuple | float):
+        array = np.asarray(example)
+        example = array.astype(np.float32) if array.dtype == np.float64 else array
     array, dtype = array_of(example, None, name)
     return TensorType(dtype, array.shape)
 

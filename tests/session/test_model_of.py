@@ -77,6 +77,19 @@ def test_model_of__several_outputs_and_other_types__are_declared() -> None:
     assert low.tolist() == [[2, 4]] and number.tolist() == [0]
 
 
+def test_model_of__lists_and_types_as_examples__are_float32_and_themselves() -> None:
+    @ort.custom_op("my.domain", "Sum")
+    class Sum(ort.Op):
+        def evaluate(self, a: Any, b: Any) -> Any:
+            return (a + b,)
+
+    session = ort.InferenceSession(ort.model_of(Sum(), [[1.0, 2.0]], ort.TensorType(ort.DType.FLOAT, (2,))))
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
+        ("a", "tensor(float)", [1, 2]),
+        ("b", "tensor(float)", [2]),
+    ]
+
+
 @pytest.mark.parametrize("op", [ort.Op, 3, "Swish"])
 def test_model_of__no_operator_of_ones_own__says_what_is_expected(op: Any) -> None:
     with pytest.raises(ort.InvalidArgument, match="@custom_op"):

@@ -84,7 +84,7 @@ def plain_site(python: Path) -> Path:
         return folder
     say(f"installing the packages of {REQUIREMENTS.name} into {tools.relative_to(ROOT)}")
     check([python, "-m", "venv", "--clear", tools])
-    pip = [tools / "bin" / "python", "-m", "pip", "install", "--quiet", "--require-hashes"]
+    pip: list[str | Path] = [tools / "bin" / "python", "-m", "pip", "install", "--quiet", "--require-hashes"]
     check([*pip, "--requirement", REQUIREMENTS], env={"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     source = FOLDER / "lite"
     shutil.rmtree(source, ignore_errors=True)

@@ -1,0 +1,252 @@
+"""The notebook site in JupyterLite: its files, the notebooks as they are committed, porting, waiting, rich display."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+from playwright.sync_api import Browser
+
+from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.notebook import USUAL, CellFailed, Notebooks
+from tests.scripts.models import MODELS, write_models
+from tests.scripts.test_scripts import SCRIPTS, compare, run_script
+from tools.devkit.notebook_site import NOTEBOOKS, build_notebook_site
+from tools.devkit.server import Server
+from tools.devkit.shell import sha256
+from tools.notebooks import Cell, differences, outputs_of, read
+
+SCRIPT_FOLDER = Path(__file__).parent.parent / "tests" / "scripts"
+NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+
+# What cells that vary must show, by notebook and cell.
+SHOWN = {
+    ("first_steps", "session"): ("InferenceSession", "text/html", "WebGpuExecutionProvider", "parameters"),
+    ("look_inside_a_model", "explain"): ("text/html", "<svg", "softmax1", "@compute", "fusions"),
+    ("look_inside_a_model", "memory"): ("text/html", "<svg", "lower bound", "<title>"),
+    ("look_inside_a_model", "batches"): ("batch  1:", "batch 64:", "KiB"),
+    ("look_inside_a_model", "profile"): ("text/html", 'role="img"', "ms a run"),
+    ("write_your_own_operator", "generated"): ("exp(-beta * x)", "@compute"),
+    ("write_your_own_operator", "mistake"): ("WGSL line", "'expo'", "| fn main("),
+}
+
+
+@pytest.fixture(scope="module")
+def notebook_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(build_notebook_site(Path(sys.executable)), tmp_path_factory.mktemp("notebook") / "site")
+
+
+@pytest.fixture(scope="module")
+def watched_lab(browser: Browser, notebook_site: Path) -> Iterator[tuple[Notebooks, Guard]]:
+    """One JupyterLab for all tests, without the site's policy: it writes styles and compiles code."""
+    with Server({"/": notebook_site}, policy=None) as server, guarded_page(browser, server.url) as (page, guard):
+        expected(guard)
+        yield Notebooks(page, server.url), guard
+        expected(guard)
+
+
+@pytest.fixture
+def lab(watched_lab: tuple[Notebooks, Guard]) -> Iterator[Notebooks]:
+    lab, guard = watched_lab
+    expected(guard)
+    yield lab
+    guard.check()
+
+
+@pytest.fixture
+def kernel(lab: Notebooks) -> Notebooks:
+    """A notebook is open, whichever ran last."""
+    if lab.path is None:
+        lab.open(f"{NAMES[0]}.ipynb")
+    return lab
+
+
+def expected(guard: Guard) -> None:
+    for pattern in USUAL:
+        guard.allow(pattern)
+
+
+def text_of(outputs: list[dict[str, Any]]) -> str:
+    """What cells printed or showed as text."""
+    return "".join(o["text"] if o["output_type"] == "stream" else o["data"]["text/plain"] for o in outputs)
+
+
+def test_site__lock_file__every_entry_is_there_with_its_hash(notebook_site: Path) -> None:
+    folder = notebook_site / "static" / "pyodide"
+    lock = json.loads((folder / "pyodide-lock.json").read_text())
+    packages = lock["packages"]
+    assert {"numpy", "pyruntime", "ipython", "micropip", "pyodide-kernel", "comm", "sqlite3"} <= packages.keys()
+    for name, entry in packages.items():
+        assert sha256(folder / entry["file_name"]) == entry["sha256"], name
+        assert set(entry["depends"]) <= packages.keys(), name
+    wheels = {path.name for path in folder.glob("*.whl")}
+    assert wheels == {entry["file_name"] for entry in packages.values()}
+
+
+def test_site__contents__are_listed_as_they_are(notebook_site: Path) -> None:
+    listing = json.loads((notebook_site / "api" / "contents" / "all.json").read_text())["content"]
+    files = {path.name: path.stat().st_size for path in (notebook_site / "files").iterdir()}
+    assert {entry["path"]: entry["size"] for entry in listing} == files
+    assert {f"{name}.ipynb" for name in NAMES} | {"digits.onnx"} <= files.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook__all_cells_run__give_what_it_holds(name: str, lab: Notebooks) -> None:
+    stored = read(NOTEBOOKS / f"{name}.ipynb")
+    lab.open(f"{name}.ipynb")
+    fresh = lab.run_all()
+    found = list(differences(stored, fresh))
+    assert not found, "\n".join(found)
+    cells: dict[str, Cell] = {cell["id"]: cell for cell in fresh}
+    for (notebook, cell), words in SHOWN.items():
+        shown = json.dumps(outputs_of(cells[cell]), ensure_ascii=False) if notebook == name else ""
+        missing = [word for word in words if notebook == name and json.dumps(word)[1:-1] not in shown]
+        assert not missing, f"cell {cell!r} shows no {missing}"
+
+
+def test_notebooks__committed__hold_no_output_that_varies() -> None:
+    for name in NAMES:
+        for cell in read(NOTEBOOKS / f"{name}.ipynb"):
+            if cell["cell_type"] == "code":
+                assert bool(cell["outputs"]) <= ("varies" not in cell["metadata"].get("tags", ()))
+                assert not any(o["output_type"] == "error" for o in cell["outputs"])
+
+
+def test_differences__another_output_an_error_or_nothing__is_told() -> None:
+    def cell(*outputs: dict[str, Any], tags: tuple[str, ...] = ()) -> Cell:
+        return {"cell_type": "code", "id": "c", "source": "1", "metadata": {"tags": tags}, "outputs": list(outputs)}
+
+    def stream(text: str) -> dict[str, Any]:
+        return {"output_type": "stream", "name": "stdout", "text": text}
+
+    error = {"output_type": "error", "ename": "Fail", "evalue": "broken", "traceback": []}
+    assert not list(differences([cell(stream("ab"))], [cell(stream("a"), stream("b"))]))
+    assert not list(differences([cell(tags=("varies",))], [cell(stream("any"), tags=("varies",))]))
+    for ran in (cell(stream("ac")), cell(), cell(error)):
+        assert len(list(differences([cell(stream("ab"))], [ran]))) == 1
+    assert len(list(differences([cell(tags=("varies",))], [cell(tags=("varies",))]))) == 1
+    assert len(list(differences([cell(tags=("varies",))], [cell(error, tags=("varies",))]))) == 1
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script__in_the_notebook__same_results_as_onnxruntime(
+    name: str, kernel: Notebooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its one import changed; one of them with no change at all, behind `install_as_onnxruntime`."""
+    models = {n: base64.b64encode(make().SerializeToString()).decode() for n, make in MODELS.items()}
+    kernel.execute(
+        "import base64, os, pathlib, sys, pyruntime\n"
+        "folder = pathlib.Path('/tmp/scripts/models')\n"
+        "folder.mkdir(parents=True, exist_ok=True)\n"
+        f"for name, data in {models!r}.items():\n"
+        "    (folder / f'{name}.onnx').write_bytes(base64.b64decode(data))\n"
+        "os.chdir(folder.parent)"
+    )
+    source = (SCRIPT_FOLDER / f"{name}.py").read_text("utf-8")
+    if name == "io_binding":
+        kernel.execute("pyruntime.install_as_onnxruntime()")
+    else:
+        source = source.replace("import onnxruntime as ort", "import pyruntime as ort")
+    kernel.execute(source)
+    printed = kernel.execute(
+        "import pickle\nprint(session.get_providers()[0], base64.b64encode(pickle.dumps(results)).decode())"
+    )
+    provider, data = text_of(printed).split()
+    kernel.execute(
+        "os.chdir('/drive')\nfor n in [n for n in sys.modules if n.split('.')[0] == 'onnxruntime']: del sys.modules[n]"
+    )
+    assert provider == "WebGpuExecutionProvider"
+    write_models(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    compare(pickle.loads(base64.b64decode(data)), run_script(name, onnxruntime.__name__))
+
+
+SESSION = "import numpy as np, pyruntime as ort\nsession = ort.InferenceSession('digits.onnx')\n"
+
+
+def test_run__cell_function_comprehension_magic_and_await__give_the_same(kernel: Notebooks) -> None:
+    outputs = kernel.execute(
+        SESSION
+        + """feed = {"image": np.zeros((1, 1, 16, 16), np.float32)}
+def inside():
+    return session.run(None, feed)[0]
+class Shown:
+    def __repr__(self):
+        return str(session.run(None, feed)[0].shape)
+got = [session.run(None, feed)[0], inside(), *[session.run(None, feed)[0] for _ in range(2)]]
+print(len(got), all(np.array_equal(g, got[0]) for g in got))
+Shown()"""
+    )
+    assert text_of(outputs) == "4 True\n(1, 10)"
+    kernel.execute("%%time\ntimed = session.run(None, feed)[0]")
+    awaited = kernel.execute("np.array_equal((await session.run_async(None, feed))[0], timed)")
+    assert text_of(awaited) == "True"
+
+
+def test_run__where_the_stack_cannot_switch__names_the_awaitable_form(kernel: Notebooks) -> None:
+    outputs = kernel.execute(
+        SESSION
+        + """import js
+from pyodide.ffi import create_proxy
+def called(*_):
+    try:
+        session.run(None, {"image": np.zeros((1, 1, 16, 16), np.float32)})
+    except ort.RuntimeException as error:
+        return str(error)
+print(js.Array.of(1).map(create_proxy(called))[0])"""
+    )
+    assert "await session.run_async(...)" in text_of(outputs)
+
+
+def test_error__caught_in_a_cell__does_not_fail_it(kernel: Notebooks) -> None:
+    outputs = kernel.execute(
+        SESSION
+        + """try:
+    session.run(None, {"image": np.zeros((1, 1, 16, 15), np.float32)})
+except ort.InvalidArgument as error:
+    print("caught")"""
+    )
+    assert text_of(outputs) == "caught\n"
+
+
+def test_error__not_caught__has_a_short_traceback(kernel: Notebooks) -> None:
+    with pytest.raises(CellFailed) as failed:
+        kernel.execute(SESSION + "session.run(None, {'picture': np.zeros((1, 1, 16, 16), np.float32)})")
+    message = str(failed.value)
+    assert "MissingInput" in message and "picture" in message
+    assert "feeds.py" not in message, "frames of the inside"
+
+
+def test_custom_op__its_documentation_alone__is_enough(kernel: Notebooks) -> None:
+    """The README's operator, typed into a cell."""
+    outputs = kernel.execute(
+        """import numpy as np, pyruntime as ort
+from pyruntime.ops import custom
+text = custom.__doc__.split("\\n\\n")[1]
+exec(__import__("textwrap").dedent(text).replace("CustomOp", "ort.Op").replace("@custom_op", "@ort.custom_op"))
+x = np.linspace(-2, 2, 5, dtype=np.float32)
+session = ort.InferenceSession(ort.model_of(Swish2(beta=2.0), x))
+print(np.allclose(session.run(None, {"x": x})[0], x / (1 + np.exp(-2 * x)), atol=1e-5),
+      session.explain().nodes[0].placement)"""
+    )
+    assert text_of(outputs) == "True gpu\n"
+
+
+def test_guard__request_of_the_kernel_to_another_origin__is_noticed(
+    kernel: Notebooks, watched_lab: tuple[Notebooks, Guard]
+) -> None:
+    """The positive control: what the tests above did not see would have been seen."""
+    guard = watched_lab[1]
+    with pytest.raises(CellFailed):
+        kernel.execute("from pyodide.http import pyfetch\nawait pyfetch('https://elsewhere.invalid/')")
+    assert guard.foreign_requests == ["https://elsewhere.invalid/"]
+    guard.foreign_requests.clear()
+    guard.allow("ERR_FAILED|Failed to fetch|elsewhere")
