@@ -2,7 +2,7 @@
 
 from pyruntime.ir.constant import Constant, RawSource
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo, toposort
+from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.typed import TypedGraph
 from pyruntime.ir.types import Array, Element, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
@@ -35,5 +35,4 @@ __all__ = [
     "element_of",
     "known",
     "of_element",
-    "toposort",
 ]

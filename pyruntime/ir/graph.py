@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -151,20 +151,3 @@ def known_shape(declared: DeclaredType | None) -> TensorType | None:
         if len(dims) == len(declared.shape):
             return TensorType(declared.dtype, dims)
     return None
-
-
-def toposort(nodes: Iterable[Node], available: Iterable[str]) -> Iterator[Node]:
-    """Nodes in an order where every input is made before it is read; stable. Stops short on a cycle."""
-    have = set(available)
-    pending = list(nodes)
-    while pending:
-        waiting = []
-        for node in pending:
-            if all(name in have for name in node.inputs if name):
-                have.update(node.outputs)
-                yield node
-            else:
-                waiting.append(node)
-        if len(waiting) == len(pending):
-            return
-        pending = waiting

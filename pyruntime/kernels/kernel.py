@@ -49,20 +49,19 @@ class Kernel:
     def can_share(self, i: int, j: int) -> bool:
         """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
         a, b = self.bindings[i], self.bindings[j]
-        code = _code(self.body)
-        words = [storage.word_type(x.dtype, storage.is_grouped(x.name, code)) for x in (a, b)]
-        direct = any(re.search(rf"(?<![\w.]){x.name}\s*\[", code) for x in (a, b))
-        return words[0] == words[1] and not direct
+        words = [storage.word_type(x.dtype, storage.is_grouped(x.name, self.body)) for x in (a, b)]
+        return words[0] == words[1] and not any(_is_indexed(x.name, self.body) for x in (a, b))
 
     def wgsl(self, shared: tuple[int, ...] | None = None) -> str:
         """The whole shader. `shared[i]` is the binding whose array operand i uses (default: its own)."""
         return _render(self, shared or tuple(range(len(self.bindings))))
 
 
-@lru_cache(maxsize=1024)
-def _code(body: str) -> str:
-    """WGSL without its comments."""
-    return re.sub(r"//[^\n]*", "", body)
+@lru_cache(maxsize=4096)
+def _is_indexed(name: str, body: str) -> bool:
+    """True where the kernel reads or writes `name` past its accessors."""
+    lines = (line.partition("//")[0] for line in body.splitlines() if name in line)
+    return any(re.search(rf"(?<![\w.]){name}\s*\[", line) for line in lines)
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,7 @@ and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pyruntime.ir import DType
 
@@ -159,6 +160,9 @@ def accessors(name: str, var: str, dtype: DType, body: str) -> str:
     return "\n".join(made)
 
 
+@lru_cache(maxsize=4096)
 def is_grouped(name: str, body: str) -> bool:
     """True where the kernel reads or writes `name` four elements at a time."""
+    if f"load4_{name}" not in body and f"store4_{name}" not in body:
+        return False
     return re.search(rf"\b(?:load4|store4)_{name}\b", body) is not None
