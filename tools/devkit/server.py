@@ -35,7 +35,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
-    def __init__(self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool) -> None:
+    def __init__(
+        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool
+    ) -> None:
         self.mounts = mounts
         self.policy = policy
         self.caching = caching

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tools.devkit import pins
+from tools.devkit.integrity import write_integrity
 from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 from tools.devkit.snapshot import ensure_snapshot
@@ -15,7 +16,7 @@ from tools.devkit.snapshot import ensure_snapshot
 # Outside dist/, which holds the site and nothing else.
 STAMP = CACHE / "site.stamp"
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", "shaders")
-STATIC = ("index.html", "web", "models")
+STATIC = ("index.html", "web", "models", "package.json", "LICENSE", "NOTICE")
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
@@ -80,6 +81,7 @@ def build_site_alone(python: Path) -> Path:
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    write_integrity(staging)
     shutil.rmtree(DIST, ignore_errors=True)
     staging.rename(DIST)
     put_stamp(STAMP, value)

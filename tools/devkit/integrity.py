@@ -1,0 +1,23 @@
+"""`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+NAME = "integrity.json"
+
+
+def digest(path: Path) -> str:
+    """`sha384-...`, as Subresource Integrity writes it."""
+    with path.open("rb") as file:
+        return f"sha384-{base64.b64encode(hashlib.file_digest(file, 'sha384').digest()).decode()}"
+
+
+def write_integrity(folder: Path) -> None:
+    """Write the list of all files below `folder` into it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
+    hashes = {path.relative_to(folder).as_posix(): digest(path) for path in files}
+    (folder / NAME).write_text(json.dumps(hashes, indent=1) + "\n")
