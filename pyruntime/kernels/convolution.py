@@ -99,11 +99,18 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     window = conv.window
     flat = window.input[0] == window.kernel[0] == 1 and window.begin[0] == 0
     dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2 and window.kernel[2] <= DEPTHWISE_TAPS
-    if conv.channels == 1 and flat and dense and conv.x_zero_point is None and conv.w_zero_point is None:
+    plain = conv.x_zero_point is None and conv.w_zero_point is None
+    if conv.channels == 1 and flat and dense and plain and target.allows("conv_depthwise"):
         return _depthwise(target, conv)
-    if conv.rows <= DIRECT_ROWS or target.is_software:
+    if _is_direct(target, conv):
         return _direct(target, conv)
     return _gemm(target, conv)
+
+
+def _is_direct(target: Target, conv: Convolution) -> bool:
+    """True where every result is made on its own, without workgroup memory."""
+    few = conv.rows <= DIRECT_ROWS and target.allows("conv_direct")
+    return few or target.is_software or not target.allows("conv_gemm")
 
 
 def _taps(window: Window) -> dict[str, int]:
@@ -138,7 +145,7 @@ def _tiled(
     slices = 4 if depth >= 256 else 2 if depth >= 128 else 1
     splits = 1
     least = max(8 * STEP * slices, DEEP * tiles + 1)
-    while splits < 8 and tiles * splits < FILLING and depth >= least * splits:
+    while target.allows("conv_split") and splits < 8 and tiles * splits < FILLING and depth >= least * splits:
         splits *= 2
     part = conv
     if splits > 1:
@@ -219,7 +226,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     gaps = [d // g for d, g in zip(window.dilations, common, strict=True)]
     grid = tuple(-(-o // s) for o, s in zip(window.output, window.strides, strict=True))
     phases = math.prod(window.strides)
-    if conv.rows <= DIRECT_ROWS or target.is_software:
+    if _is_direct(target, conv):
         return _transposed_direct(target, conv, grid, phases)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
     values = {

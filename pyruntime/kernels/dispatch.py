@@ -51,10 +51,10 @@ class Target:
     @property
     def is_software(self) -> bool:
         """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
-        return self.vendor == "google"
+        return self.vendor == "google" and self.allows("software")
 
     def allows(self, variant: str) -> bool:
-        """True unless the kernel variant was switched off."""
+        """True unless the kernel variant (`kernels.variants`) was switched off."""
         return variant not in self.disabled
 
     def grid(self, invocations: int, workgroup: int = WORKGROUP) -> tuple[int, int, int]:

@@ -14,7 +14,7 @@ of M came later: as fast by estimate, a dispatch less.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
@@ -128,16 +128,24 @@ SMALL = Tiling(32, 4, 1)
 MEDIUM = Tiling(64, 8, 1)
 LARGE = Tiling(128, 8, 2)
 
+MANY = 200
+"""Tiles of L that keep a GPU busy."""
+
 UNITS = 132
 """Workgroups of M with four slices that run at once on the GPU the rule was fitted to."""
 
 
-def select(product: Product, limits: Limits, slices: bool = True) -> Tiling:
-    """The configuration for a product on a device; `slices`: M may have slices."""
+def select(product: Product, limits: Limits, disabled: Set[str] = frozenset()) -> Tiling:
+    """The configuration for a product on a device, without the variants switched off."""
+    tiling = _best(product, limits, disabled)
+    return replace(tiling, splits=1) if "matmul_split" in disabled else tiling
+
+
+def _best(product: Product, limits: Limits, disabled: Set[str]) -> Tiling:
     m, n, k = product.m, product.n, product.k
     narrow = min(m, n) <= 32
     filled = m * n * product.batches / max(1, LARGE.tiles(product) * LARGE.tile**2)
-    if LARGE.tiles(product) >= 200 and filled >= 0.6 and not narrow:
+    if LARGE.tiles(product) >= MANY and filled >= 0.6 and not narrow and "matmul_large" not in disabled:
         return LARGE
     if narrow or product.flops < 110e6:
         tiles = SMALL.tiles(product)
@@ -150,7 +158,7 @@ def select(product: Product, limits: Limits, slices: bool = True) -> Tiling:
         while splits < 8 and tiles * splits * 2 <= room and k // (TILE_K * shares * splits) >= least:
             splits *= 2
         return replace(SMALL, slices=shares, splits=splits)
-    sliced = _sliced(product, limits) if slices else None
+    sliced = _sliced(product, limits) if "matmul_slices" not in disabled else None
     if sliced is not None:
         return sliced
     splits = 8
@@ -206,16 +214,19 @@ def matmul(
         return ()
     if y.type.dtype.is_wide:
         return (_wide(target, y, a, b, product),)
-    zeros = a_zero is not None or b_zero is not None
+    chosen = tiling is not None or a_zero is not None or b_zero is not None
+    few = target.allows("matmul_few_rows")
     made: tuple[Dispatch, ...]
-    if tiling is None and product.n == 1 and product.m > 1 and not zeros:
+    if not chosen and product.n == 1 and product.m > 1 and few:
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
-    elif tiling is None and target.is_software and not zeros and product.n > 1:
+    elif not chosen and target.is_software and product.n > 1:
         made = (_direct(target, y, a, b, product),)
-    elif tiling is None and product.m <= FEW_ROWS and not zeros:
+    elif not chosen and product.m <= FEW_ROWS and few:
         made = (_few_rows(target, y, a, b, product),)
+    elif not chosen and not target.allows("matmul_tiled"):
+        made = (_direct(target, y, a, b, product),)
     else:
-        tiling = tiling or select(product, target.limits, target.allows("matmul_slices"))
+        tiling = tiling or select(product, target.limits, target.disabled)
         made = _tiled(target, y, a, b, product, tiling, a_zero, b_zero, first_scratch)
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
 

@@ -101,7 +101,8 @@ def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes:
     """
     if count <= SHORT:
         return Strategy(1, 1)
-    if target.is_software:
+    two_passes = two_passes and target.allows("reduce_split")
+    if target.is_software or not target.allows("reduce_lanes"):
         return Strategy(1, max(1, min(WORKGROUP // outputs, count // 4096)) if two_passes else 1)
     if not adjacent and outputs >= WORKGROUP:
         most = min(FILL // outputs, count // (2 * SHORT)) if two_passes else 1

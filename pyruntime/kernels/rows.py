@@ -39,7 +39,9 @@ class Rows:
 
         Many rows get one for eight elements or more, few rows all they can use.
         """
-        if self.length <= ALONE or target.is_software or (self.inner >= ALONE and self.count >= 1024):
+        if self.length <= ALONE or target.is_software or not target.allows("row_lanes"):
+            return 1
+        if self.inner >= ALONE and self.count >= 1024:
             return 1
         most = min(256 if self.count >= 256 else 1024, target.limits.invocations, target.limits.workgroup_x)
         share = self.length // (8 if self.count >= 1024 else 4)

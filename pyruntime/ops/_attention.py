@@ -340,7 +340,8 @@ def lower_attention(
         return tuple(made.made)
     bias = made.bias()
     types = {x.operand.type.dtype for x in (queries, k, v)}
-    if op.wants(3) or op.softcap > 0 or max(h.size, h.v_size) > WIDEST_HEAD or len(types) > 1 or not h.total:
+    parts = op.wants(3) or op.softcap > 0 or max(h.size, h.v_size) > WIDEST_HEAD or len(types) > 1 or not h.total
+    if parts or not target.allows("attention_flash"):
         made.composed(
             made.in_heads(queries, h.q_heads, h.queries, h.size, _Q),
             made.in_heads(k, h.kv_heads, h.total, h.size, _K),

@@ -44,7 +44,8 @@ class Transpose(Op):
         (y,) = self.infer(x)
         strides = contiguous(x.shape)
         view = [strides[p] for p in self.permutation(x.rank)]
-        tiled = tiled_transpose(target, out(0, y), inp(0, x), view)
+        allowed = target.allows("transpose_tiled")
+        tiled = tiled_transpose(target, out(0, y), inp(0, x), view) if allowed else None
         return (tiled or strided_copy(target, "transpose", out(0, y), inp(0, x), 0, view),)
 
 

@@ -32,6 +32,8 @@ class _Scores:
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one."""
+    if not target.allows("attention_flash"):
+        return False
     match = Matcher(graph)
     replaced: dict[int, Node] = {}
     for node in graph.nodes:

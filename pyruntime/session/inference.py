@@ -29,6 +29,7 @@ from pyruntime.session.profiling import Recorder, Trace
 from pyruntime.session.program import AnyValue, Program
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.report import summarize
+from pyruntime.session.switches import disabled_names
 
 __all__ = ["InferenceSession"]
 
@@ -146,7 +147,7 @@ class InferenceSession(BoundRuns, Insight):
             self._warnings.append(f"{error}; the model runs on {CPU}")
             self._providers = [p for p in self._providers if p != WEBGPU]
             return
-        disabled = frozenset(filter(None, config("pyruntime.disable").split(",")))
+        disabled = disabled_names(config("pyruntime.disable"))
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
 

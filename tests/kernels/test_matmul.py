@@ -32,7 +32,7 @@ def test_select__less_workgroup_memory__fewer_slices() -> None:
     product = Product(128, 3072, 768)
     assert select(product, replace(NVIDIA, workgroup_bytes=32768)) == replace(MEDIUM, slices=2)
     assert select(product, Limits()) == replace(MEDIUM, splits=4)
-    assert select(product, NVIDIA, slices=False) == replace(MEDIUM, splits=4)
+    assert select(product, NVIDIA, frozenset({"matmul_slices"})) == replace(MEDIUM, splits=4)
 
 
 def test_matmul__slices_switched_off__splits_again() -> None:

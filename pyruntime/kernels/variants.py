@@ -1,0 +1,36 @@
+"""Names of kernel variants, which a session config entry `pyruntime.disable` can switch off one by one.
+
+Results stay equal up to rounding. `Target.allows(name)` is where a choice asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["VARIANTS"]
+
+VARIANTS: Mapping[str, str] = MappingProxyType(
+    {
+        "software": "kernels for adapters that run on a processor; without: those for GPUs",
+        "attention_flash": "attention as one kernel; without: products around a softmax",
+        "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
+        "attention_split": "keys of tiled attention dealt out over workgroups; without: a workgroup walks over all",
+        "matmul_tiled": "products through workgroup memory; without: from where the operands are",
+        "matmul_few_rows": "products of at most eight rows read the weights once; without: as any product",
+        "matmul_large": "tiles of 128 x 128; without: of 64 x 64",
+        "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
+        "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
+        "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",
+        "conv_depthwise": "depthwise convolution sharing what neighbours read; without: as any grouped one",
+        "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",
+        "conv_gemm": "implicit GEMM through workgroup memory; without: each result on its own",
+        "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
+        "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
+        "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",
+        "reduce_lanes": "invocations that share a reduction; without: one invocation a result",
+        "reduce_split": "long reductions in two passes; without: in one",
+        "transpose_tiled": "transposes through workgroup memory; without: element by element",
+    }
+)
+"""Name, what it is, and what runs without it."""

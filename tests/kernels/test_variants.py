@@ -1,0 +1,46 @@
+"""Every kernel variant can be switched off: it is in no dispatch then. e2e/ops/test_variants.py compares results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pyruntime
+from pyruntime.errors import InvalidArgument
+from pyruntime.kernels import Target
+from pyruntime.kernels.variants import VARIANTS
+from pyruntime.passes.pipeline import PASSES
+from pyruntime.session.switches import disabled_names
+from tests.harness import typed
+from tests.kernels.variant_cases import CASES, lowered, target_of
+
+
+def test_cases__every_variant__has_one() -> None:
+    assert CASES.keys() == VARIANTS.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variant__switched_off__is_in_no_dispatch(name: str) -> None:
+    case = CASES[name]
+    types = [typed(x) for x in case.inputs()]
+    assert case.uses(lowered(target_of(Target(), case), case, types))
+    without = lowered(target_of(Target(), case, name), case, types)
+    assert without
+    assert not case.uses(without)
+
+
+def test_disabled_names__list__passes_and_variants() -> None:
+    assert disabled_names("") == frozenset()
+    assert disabled_names("fuse_tail, matmul_split,") == {"fuse_tail", "matmul_split"}
+
+
+def test_disabled_names__unknown__says_what_there_is() -> None:
+    with pytest.raises(InvalidArgument, match=r"matmul_spilt is no pass and no kernel variant.*matmul_split"):
+        disabled_names("matmul_spilt")
+
+
+def test_document__passes_and_variants__names_all() -> None:
+    text = (Path(pyruntime.__file__).parent.parent / "docs" / "SWITCHES.md").read_text()
+    missing = [n for n in (*VARIANTS, *dict(PASSES)) if f"`{n}`" not in text]
+    assert not missing

@@ -1,0 +1,96 @@
+"""An operator for each kernel variant, with inputs: how a variant's absence is seen, natively and on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops.attention import Attention
+from pyruntime.ops.base import Op
+from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.registry import newest
+from pyruntime.ops.with_norm import WithNorm
+from pyruntime.ops.with_tail import WithTail
+
+__all__ = ["CASES", "Case", "lowered", "target_of"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator and the shapes of its inputs.
+
+    Attributes:
+        kernel: what a dispatch's name begins with only while the variant is on, or a test of the dispatches.
+        software: seen on adapters that run on a processor alone.
+        tolerance: of the outputs with the variant against those without.
+    """
+
+    op: Op
+    shapes: tuple[tuple[int, ...], ...]
+    kernel: str | Callable[[list[Dispatch]], bool]
+    software: bool = False
+    tolerance: float = 1e-4
+
+    def inputs(self) -> list[Array | None]:
+        """Small random numbers."""
+        rng = np.random.default_rng(11)
+        return [(rng.standard_normal(s) / 4).astype(np.float32) for s in self.shapes]
+
+    def uses(self, dispatches: list[Dispatch]) -> bool:
+        """True where the variant is among the dispatches."""
+        if callable(self.kernel):
+            return self.kernel(dispatches)
+        return any(d.kernel.name.startswith(self.kernel) for d in dispatches)
+
+
+def target_of(target: Target, case: Case, *disabled: str) -> Target:
+    """`target` as a GPU with 32 KiB of workgroup memory, or a processor, without the variants named."""
+    limits = replace(target.limits, storage_buffers=10, workgroup_bytes=32768)
+    return replace(target, vendor="google" if case.software else "", limits=limits, disabled=frozenset(disabled))
+
+
+def lowered(target: Target, case: Case, types: list[Any]) -> list[Dispatch]:
+    """The operator's dispatches."""
+    return list(case.op.lower(target, *types))
+
+
+def _has(text: str) -> Callable[[list[Dispatch]], bool]:
+    return lambda dispatches: any(text in d.kernel.name for d in dispatches)
+
+
+def _norm_behind_product() -> Op:
+    add: Any = newest("Add")
+    chain = FusedElementwise(steps=(Step(add, (0, 1)),))
+    base = WithTail(base=newest("MatMul"), count=2, chain=chain)
+    return WithNorm(base=base, count=3, norm=newest("RMSNormalization"), present=(True, True))
+
+
+_MATMUL = newest("MatMul")
+
+CASES = {
+    "software": Case(_MATMUL, ((16, 32), (32, 24)), "matmul_direct", software=True),
+    "attention_flash": Case(Attention(), ((1, 2, 5, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
+    "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
+    "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 512, 8), (1, 64, 512, 8)), "attention_merge"),
+    "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
+    "matmul_few_rows": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_few_rows"),
+    "matmul_large": Case(_MATMUL, ((1792, 16), (16, 1920)), "matmul_l"),
+    "matmul_slices": Case(_MATMUL, ((256, 384), (384, 1536)), "matmul_m2"),
+    "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
+    "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
+    "conv_depthwise": Case(newest("Conv", group=8), ((1, 8, 12, 12), (8, 1, 3, 3)), "conv_depthwise"),
+    "conv_direct": Case(newest("Conv", group=2), ((2, 6, 9, 9), (4, 3, 3, 3)), "conv_direct"),
+    "conv_gemm": Case(newest("Conv"), ((1, 16, 10, 10), (24, 16, 3, 3)), "conv_implicit_gemm"),
+    "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),
+    "normalize_split": Case(newest("InstanceNormalization"), ((1, 2, 128, 80), (2,), (2,)), "normalize_moments"),
+    "row_lanes": Case(newest("Softmax"), ((4, 256),), _has("shared1")),
+    "reduce_lanes": Case(newest("ReduceSum"), ((3, 300),), _has("rows")),
+    "reduce_split": Case(newest("ReduceSum"), ((64, 1024),), _has("_rest")),
+    "transpose_tiled": Case(newest("Transpose"), ((40, 52),), "transpose_tiled"),
+}
+"""By the variant's name."""
