@@ -23,7 +23,7 @@ def build() -> int:
 
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
-    with Server({"/": DIST}, port=port) as server:
+    with Server({"/": DIST}, port=port, shared=True) as server:  # pages of other origins may use it, too
         say(f"serving {server.url} (Ctrl+C ends)")
         server.wait()
     return 0
@@ -73,12 +73,14 @@ def lint(*, fix: bool) -> int:
     if fix:
         run([bin_folder / "ruff", "check", "--fix", "--quiet"])
         run([bin_folder / "ruff", "format", "--quiet"])
+        run([python(), "-m", "tools.api_docs"])
     checks: list[tuple[str, list[str | Path]]] = [
         ("ruff check", [bin_folder / "ruff", "check", "--quiet"]),
         ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
         ("mypy --strict", [bin_folder / "mypy"]),
         ("import-linter", [bin_folder / "lint-imports"]),
         ("tsc", tsc()),
+        ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
     ]
     failed = []
     for name, command in checks:
