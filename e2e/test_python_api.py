@@ -268,6 +268,8 @@ def test_profiling__in_the_browser__has_every_kernel(python_in_browser: BrowserP
     assert {r["where"] for r in got["profile"]["rows"]} == {"gpu"}
     assert {r["name"] for r in got["profile"]["rows"]} == {e["name"] for e in kernels}
     assert got["profile"]["clock"] in ("gpu", "host") and 'role="img"' in got["html"]
+    assert got["profile"]["ceilings"]["flops"] > 1e8 and got["profile"]["ceilings"]["bandwidth"] > 1e8
+    assert all(0 <= r["of_peak"] <= 1 for r in got["profile"]["rows"] if r["ms"])
     assert got["memory"]["peak"] >= got["memory"]["lower_bound"] > 0
     assert "WebGpuExecutionProvider" in got["session"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyruntime.errors import Fail
 from pyruntime.session.base import Session
+from pyruntime.session.ceilings import ceilings
 from pyruntime.session.environment import CPU, WEBGPU, wait_for
 from pyruntime.session.explanation import Explanation, kernels_of
 from pyruntime.session.markup import bytes_text, page, table
@@ -88,7 +89,8 @@ class Insight(Session):
                 measured.append(recorder.timings)
         finally:
             self._trace = trace
-        return Profile.of(measured, wall)
+        peak = await ceilings(self._program.device) if self._program is not None else None
+        return Profile.of(measured, wall, peak)
 
     def end_profiling(self) -> str:
         """Write the Chrome trace and stop; returns the file's name, '' where profiling was not enabled."""

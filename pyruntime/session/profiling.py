@@ -29,6 +29,7 @@ class Timing:
         kernel: name of the GPU kernel; empty on the host.
         begin, duration: seconds; `begin` as `time.perf_counter` counts.
         clock: 'gpu' for timestamps of the GPU, 'host' for wall time.
+        flops: floating-point operations. nbytes: of all tensors the kernel binds, each once.
     """
 
     node: str
@@ -39,6 +40,8 @@ class Timing:
     clock: str
     outputs: tuple[ValueType | None, ...] = ()
     index: int = 0
+    flops: int = 0
+    nbytes: int = 0
 
     @property
     def provider(self) -> str:
@@ -64,9 +67,8 @@ class Recorder:
         for command, (begin, duration) in zip(step.commands, measured.spans, strict=True):
             owner: Assignment = plan.assignments[command.node]
             at, took = began + begin * 1e-9, duration * 1e-9
-            self.timings.append(
-                Timing(owner.name, owner.op_type, command.kernel, at, took, measured.clock, owner.outputs, command.node)
-            )
+            shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, owner.outputs, command.node)
+            self.timings.append(Timing(*shown, command.flops, sum(r.nbytes for r in command.regions)))
 
     def node(self, node: Node, outputs: Sequence[ValueType | None], seconds: float) -> None:
         """`RunContext.on_node`."""

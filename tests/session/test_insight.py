@@ -14,7 +14,11 @@ import pytest
 
 import pyruntime
 from pyruntime.device.null import NullDevice
+from pyruntime.ir import DType, TensorType
+from pyruntime.session.ceilings import Ceilings, ceilings
 from pyruntime.session.markup import bytes_text, highlight, text_table
+from pyruntime.session.profile import Profile
+from pyruntime.session.profiling import Timing
 from tests.session.doubles import on_device
 from tests.session.models import staged
 
@@ -107,6 +111,27 @@ def test_profile__device__names_kernels() -> None:
     profile = asyncio.run(session.profile_async({"image": X}, runs=1))
     assert {r.name for r in profile.rows} == {k.name for k in session.explain().kernels}
     assert sum(r.calls for r in profile.rows) == session.explain().dispatches
+
+
+def test_profile__rows__tell_work_and_fraction_of_the_peak() -> None:
+    shown = (("conv", "Conv", "conv_gemm", 0.0, 2e-3, "gpu", (TensorType(DType.FLOAT, (1, 8, 4, 4)),), 0, 4000, 1000),)
+    again = (*shown, ("conv2", "Conv", "conv_gemm", 0.0, 1e-3, "gpu", (TensorType(DType.FLOAT, (2, 2)),), 1, 10, 8000))
+    timings = [[Timing(*t) for t in run] for run in (again, again)]
+    profile = Profile.of(timings, [5e-3], Ceilings(4e6, 16e6))
+    first, second = profile.rows
+    assert (first.shape, first.flops, first.nbytes, first.calls) == ("1x8x4x4", 4000, 1000, 1)
+    assert first.of_peak == pytest.approx(0.5), "4000 operations take 1 ms at best, and 2 ms were taken"
+    assert second.of_peak == pytest.approx(0.5), "8000 bytes take 0.5 ms at best"
+    row = profile.to_dict()["rows"][0]
+    assert row["share"] == pytest.approx(2 / 3) and row["of_peak"] == pytest.approx(0.5)
+    assert "50%" in str(profile) and "1x8x4x4" in str(profile)
+    Balance(profile._repr_html_())
+
+
+def test_ceilings__clock_that_shows_nothing__are_unknown() -> None:
+    device = NullDevice()
+    assert asyncio.run(ceilings(device)) is None
+    assert device.ledger.total == 0
 
 
 def test_profile__stages__include_the_node_between_them() -> None:
