@@ -9,10 +9,12 @@
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
 // not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation. UNROLL: the
 // inner loops are written out, on an H200 12% faster than loops of constant length, but slow to compile for a processor.
-// ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b.
-//#tensors a, b, a_zero, b_zero -> y
+// ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b. BIAS: added to a row, where rows are
+// output channels of a convolution.
+//#tensors a, b, a_zero, b_zero, bias -> y
 //#type T = y
 //#variants VEC_A=1,VEC_B=1,VEC_Y=1 | SLICES=4,SLICED=1,GUARD_K=1 | SPLIT=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants BIAS=1,TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1
 //#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
 //#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
@@ -54,8 +56,8 @@ struct Params {
   b_strides: vec4<u32>,
   a_zero_stride: u32,
   b_zero_stride: u32,
+  channels: u32,
   pad0: u32,
-  pad1: u32,
 }
 
 //#if STAGED
@@ -355,7 +357,11 @@ fn put(plane: u32, batch: u32, row: u32, col: u32, sum: vec4<T>) {
   let v = sum;
 //#else
   let at = (batch * params.m + row) * params.n + col;
+//#if BIAS
+  let v = finish(sum + vec4<T>(T(load_bias((batch * params.m + row) % params.channels))), batch * params.m + row, col);
+//#else
   let v = finish(sum, batch * params.m + row, col);
+//#endif
 //#endif
 //#if VEC_Y
   store4_y(at >> 2u, v[0], v[1], v[2], v[3]);

@@ -10,12 +10,14 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array, DType
+from pyruntime.kernels import matmul
+from pyruntime.kernels.matmul import MEDIUM
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Step
 from pyruntime.ops.registry import newest
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
-from tests.harness import run_op
+from tests.harness import run_op, typed
 
 RNG = np.random.default_rng(3)
 
@@ -83,6 +85,23 @@ def test_tail__convolution_of_any_kind__equals_the_chain(
     (y,) = run_op(base, list(inputs))
     bias = normal(1, w[0], *(1,) * (len(x) - 2))
     check(gpu, base, inputs, bias, normal(*y.shape))
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "group"),
+    [((2, 10, 5, 7), (20, 5, 1, 1), 2), ((1, 12, 8, 9), (70, 12, 1, 1), 1), ((3, 9, 4), (9, 9, 1), 1)],
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_tail__convolution_as_a_product__equals_the_chain(
+    gpu: Gpu, x: tuple[int, ...], w: tuple[int, ...], group: int, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matmul, "select", lambda *_: MEDIUM)
+    base = newest("Conv", group=group)
+    inputs = [normal(*x), normal(*w), *([normal(w[0])] if biased else [])]
+    made = base.lower(replace(gpu.target, vendor=""), *map(typed, inputs))
+    assert [d.kernel.name for d in made] == ["conv_matmul_m1_nn"]
+    bias = normal(1, w[0], *(1,) * (len(x) - 2))
+    check(gpu, base, inputs, bias, normal(x[0], w[0], *x[2:]))
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 3, 4), (1, 4, 5, 7), (1, 4, 48, 52), (2, 6, 45, 67)])

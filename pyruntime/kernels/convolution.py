@@ -1,5 +1,6 @@
 """Convolution on the GPU: which kernel, which tile, and its dispatches.
 
+- matrix product: large pointwise ones
 - implicit GEMM: tiles of 32 x 32; where they are few, k is split and the workgroups are as many times more
 - direct: four pixels of one output channel or of four an invocation, for groups of few and for SwiftShader
 - depthwise: the same, sharing what neighbours in a row read
@@ -13,7 +14,9 @@ from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
+from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.window import Window
 
@@ -104,7 +107,25 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         return _depthwise(target, conv)
     if _is_direct(target, conv):
         return _direct(target, conv)
-    return _gemm(target, conv)
+    return _pointwise(target, conv) or _gemm(target, conv)
+
+
+def _pointwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...] | None:
+    """w @ x, where its tiles may be larger than those of the implicit GEMM."""
+    floats = all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
+    zeros = conv.x_zero_point is not None or conv.w_zero_point is not None
+    if not conv.window.is_pointwise or not floats or zeros or not target.allows("conv_matmul"):
+        return None
+    images, pixels = conv.x.type.shape[0], conv.window.pixels
+    plane, matrix = conv.channels * pixels, conv.rows * conv.channels
+    dims, (w_step, x_step) = collapse((images, conv.group), (0, matrix), (conv.group * plane, plane))
+    product = Product(conv.rows, pixels, conv.channels, dims, w_step, x_step)
+    flat = (images, conv.group * conv.rows, pixels)
+    y = replace(conv.y, type=conv.y.type.with_shape(*flat))
+    made = row_product(target, y, conv.w, conv.x, product, conv.bias)
+    if made is None:
+        return None
+    return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 
 def _is_direct(target: Target, conv: Convolution) -> bool:

@@ -13,18 +13,17 @@ of M came later: as fast by estimate, a dispatch less.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
-from pyruntime.kernels.indexing import broadcast_strides, collapse
+from pyruntime.kernels.product import Product, product_of
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Product", "Tiling", "matmul", "product_of", "select"]
+__all__ = ["Product", "Tiling", "matmul", "product_of", "row_product", "select"]
 
 TILE_K = 16
 FEW_ROWS = 8
@@ -32,62 +31,6 @@ FEW_ROWS = 8
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """y[b] = a[b] @ b[b] for b in `batch`: [m, k] @ [k, n].
-
-    Attributes:
-        batch: batch dimensions, merged.
-        a_strides, b_strides: elements from one batch entry to the next, 0 where broadcast.
-        trans_a, trans_b: a is stored [k, m]; b is stored [n, k].
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: tuple[int, ...] = (1,)
-    a_strides: tuple[int, ...] = (0,)
-    b_strides: tuple[int, ...] = (0,)
-    trans_a: bool = False
-    trans_b: bool = False
-
-    @property
-    def batches(self) -> int:
-        """How many products."""
-        return math.prod(self.batch)
-
-    @property
-    def flops(self) -> int:
-        """A multiplication and an addition for every m, n, k."""
-        return 2 * self.batches * self.m * self.n * self.k
-
-
-def product_of(a: Sequence[int], b: Sequence[int], trans_a: bool = False, trans_b: bool = False) -> Product:
-    """The product of stacks of matrices of shapes `a` and `b`, whose batch dimensions broadcast.
-
-    Raises:
-        ValueError: they do not.
-    """
-    m, k = (a[-1], a[-2]) if trans_a else (a[-2], a[-1])
-    n = b[-2] if trans_b else b[-1]
-    rank = max(len(a), len(b)) - 2
-    batch = [1] * rank
-    for shape in (a[:-2], b[:-2]):
-        for d, dim in enumerate(shape, rank - len(shape)):
-            if dim != 1:
-                if batch[d] not in (1, dim):
-                    raise ValueError(f"batch dimensions {list(a[:-2])} and {list(b[:-2])} do not broadcast")
-                batch[d] = dim
-    matrix_a, matrix_b = a[-2] * a[-1], b[-2] * b[-1]
-    a_strides = [s * matrix_a for s in broadcast_strides(a[:-2], batch)]
-    b_strides = [s * matrix_b for s in broadcast_strides(b[:-2], batch)]
-    dims, (a_view, b_view) = collapse(batch, a_strides, b_strides)
-    if not trans_a and b_view == (0,) and len(dims) == 1 and (a_view == (matrix_a,) or dims == (1,)):
-        # One right matrix for all: the rows of all left ones are one tall matrix.
-        return Product(m * dims[0], n, k, trans_b=trans_b)
-    return Product(m, n, k, dims, a_view, b_view, trans_a, trans_b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +174,20 @@ def matmul(
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
 
 
+def row_product(
+    target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None
+) -> Dispatch | None:
+    """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles of 64 or 128.
+
+    None where these are not the best configuration.
+    """
+    tiling = select(product, target.limits, target.disabled)
+    if tiling.tile == SMALL.tile or tiling.splits > 1 or len(product.batch) > MAX_BATCH_RANK:
+        return None
+    (made,) = _tiled(target, y, a, b, product, tiling, None, None, 0, bias)
+    return made
+
+
 def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
     """64-bit integers: every result on its own."""
     a_row, a_step = (1, p.m) if p.trans_a else (p.k, 1)
@@ -333,8 +290,9 @@ def _tiled(
     a_zero: tuple[Operand, int] | None,
     b_zero: tuple[Operand, int] | None,
     first_scratch: int,
+    bias: Operand | None = None,
 ) -> tuple[Dispatch, ...]:
-    """`shaders/matmul_tiled.wgsl`, and the sum of its splits."""
+    """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`."""
     vec_a, vec_b, vec_y = _vectors(p)
     split = tiling.splits > 1
     steps = tiling.steps(p.k)
@@ -352,10 +310,13 @@ def _tiled(
         "UNROLL": not target.is_software,
         "ZERO_A": a_zero is not None,
         "ZERO_B": b_zero is not None,
+        "BIAS": bias is not None,
     }
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
     target_y = scratch(first_scratch, sums, tiling.splits, p.batches, p.m, p.n) if split else y
     zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
+    if bias is not None:
+        zeros["bias"] = (bias, 1)
     kernel = template(
         "matmul_tiled",
         {
@@ -385,8 +346,8 @@ def _tiled(
         groups=groups,
         a_zero_stride=a_zero[1] if a_zero else 0,
         b_zero_stride=b_zero[1] if b_zero else 0,
+        channels=bias.type.size if bias is not None else 1,
         pad0=0,
-        pad1=0,
         **_batch(p),
     )
     operands = (a, b, *(zero[0] for zero in zeros.values()), target_y)

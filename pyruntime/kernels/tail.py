@@ -3,7 +3,8 @@
 Kernels offer one of two hooks, which do nothing until a tail is attached:
 
     fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T>      four results of a row, counted over all batches, from
-                                                                  column `col` on: a multiple of four where columns are
+                                                                  column `col` on: a multiple of four where columns are;
+                                                                  of convolutions, rows are channels, columns pixels
     fn finish(value: ACC, channel: u32, index: u32) -> ACC        the result at `index`, in output channel `channel`
 """
 
@@ -71,7 +72,7 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
     """`dispatch` with `tail` applied to every result; None where the kernel has no hook for it."""
     body = dispatch.kernel.body
     accesses = {access for _, access in tail.operands.values()}
-    if _ROWS.search(body) and Access.CHANNEL not in accesses:
+    if _ROWS.search(body) and not {Access.CHANNEL, Access.MINOR} <= accesses:
         hook, made = _ROWS, _rows(dispatch, tail)
     elif _ELEMENT.search(body) and Access.MINOR not in accesses:
         hook, made = _ELEMENT, _element(tail)
@@ -81,6 +82,8 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
     scalars = dict(tail.scalars)
     if hook is _ROWS and _reads_full(tail):
         scalars["tail_columns"] = _columns(dispatch)
+    if hook is _ROWS and Access.CHANNEL in accesses:
+        scalars["tail_channels"] = _result(dispatch).shape[-2]
     fields: Fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in scalars.items())
     params = dispatch.params
     if fields:
@@ -121,9 +124,13 @@ def _chain(tail: Tail) -> str:
     return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> f32 {{\n  {locals_}{tail.code}\n}}\n\n"
 
 
+def _result(dispatch: Dispatch) -> TensorType:
+    return next(o for o, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True) if b.write).type
+
+
 def _columns(dispatch: Dispatch) -> int:
     """Columns of the result: its last dimension."""
-    return next(o for o, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True) if b.write).type.shape[-1]
+    return _result(dispatch).shape[-1]
 
 
 def _reads_full(tail: Tail) -> bool:
@@ -142,9 +149,10 @@ def _rows(dispatch: Dispatch, tail: Tail) -> str:
     lines = ["let at = row * u32(params.tail_columns) + col;"] if _reads_full(tail) else []
     lanes: list[Sequence[str]] = []
     for name, (operand, access) in tail.operands.items():
-        start = {Access.FULL: "at", Access.MINOR: "col", Access.SCALAR: ""}[access]
-        if access is Access.SCALAR:
-            lines.append(f"let {name} = load_{name}(0u);")
+        start = {Access.FULL: "at", Access.MINOR: "col"}.get(access, "")
+        if not start:
+            index = "0u" if access is Access.SCALAR else "row % u32(params.tail_channels)"
+            lines.append(f"let {name} = load_{name}({index});")
             lanes.append([name] * 4)
         elif whole and operand.type.dtype.bits in (8, 16, 32):
             # A name of its own: `in0[` would say that the array is indexed directly.
