@@ -13,6 +13,7 @@ from pyruntime.passes import (
     dead_code,
     fuse_attention,
     fuse_elementwise,
+    fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
     fuse_tail,
@@ -293,3 +294,40 @@ def test_fuse_product_norm__scale_that_is_computed__stays() -> None:
     graph = graph_of(nodes, {"x": (4, 3), "z": (4, 8), "t": (8,)}, ["y"], PRODUCT_NORM)
     assert apply(fuse_tail.run, graph)
     assert not apply(fuse_product_norm.run, graph)
+
+
+def group_norm() -> tuple[list[Node], dict[str, np.ndarray]]:
+    nodes = [
+        node("Reshape", ["x", "grouped"], ["g"]),
+        node("InstanceNormalization", ["g", "ones", "zeros"], ["n"]),
+        node("Reshape", ["n", "whole"], ["r"]),
+        node("Mul", ["r", "w"], ["m"]),
+        node("Add", ["m", "b"], ["y"]),
+    ]
+    constants = {
+        "grouped": np.array([2, 3, -1]),
+        "whole": np.array([2, 6, 4, 5]),
+        "ones": np.ones(3, np.float32),
+        "zeros": np.zeros(3, np.float32),
+        "w": weights(6, 1, 1),
+        "b": weights(6, 1, 1),
+    }
+    return nodes, constants
+
+
+@pytest.mark.parametrize("steps", [4, 5])
+def test_fuse_group_norm__as_torch_writes_it__becomes_one_operator(steps: int) -> None:
+    nodes, constants = group_norm()
+    graph = graph_of(nodes[:steps], {"x": (2, 6, 4, 5)}, ["m" if steps == 4 else "y"], constants)
+    assert apply(fuse_group_norm.run, graph)
+    assert apply(dead_code.run, graph)
+    assert op_types(graph) == ["GroupNormalization"]
+
+
+def test_fuse_group_norm__weights_in_the_instance_norm_or_a_value_read_elsewhere__stays() -> None:
+    nodes, constants = group_norm()
+    other = constants | {"ones": np.full(3, 2, np.float32)}
+    assert not apply(fuse_group_norm.run, graph_of(nodes, {"x": (2, 6, 4, 5)}, ["y"], other))
+    assert not apply(fuse_group_norm.run, graph_of(nodes, {"x": (2, 6, 4, 5)}, ["y", "r"], constants))
+    rows = constants | {"w": weights(5)}
+    assert not apply(fuse_group_norm.run, graph_of(nodes, {"x": (2, 6, 4, 5)}, ["y"], rows))
