@@ -46,7 +46,6 @@ def script(shared_script: Script) -> Iterator[Script]:
 @pytest.fixture
 def watched(script: Script) -> Iterator[Script]:
     """A script whose GPU memory is counted: nothing is left after the test."""
-    script("await adapterInfo()")
     script.watch()
     yield script
     script("await adapterInfo()")  # what was asked of the worker before has been done then

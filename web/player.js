@@ -94,6 +94,16 @@ function queue(device, commands, writes, reads) {
   let pieces = [];
   const scopes = guarded(device, () => {
     pieces = stage(device, reads);
+    try {
+      encodeAndSubmit();
+    } catch (error) {
+      for (const { staging } of pieces) staging.destroy();
+      throw error;
+    }
+  });
+  return { pieces, scopes };
+
+  function encodeAndSubmit() {
     for (const write of writes) uploadNow(device, write);
     for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
       const encoder = device.createCommandEncoder();
@@ -106,8 +116,7 @@ function queue(device, commands, writes, reads) {
       copy(encoder, pieces.slice(first, first + COPIES));
       device.queue.submit([encoder.finish()]);
     }
-  });
-  return { pieces, scopes };
+  }
 }
 
 /**

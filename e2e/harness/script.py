@@ -39,8 +39,10 @@ class Script:
         return next(w for w in self.page.workers if w.url.endswith("/worker.js"))
 
     def watch(self) -> None:
-        """Count GPU buffers in the worker from now on."""
-        self.worker.evaluate("() => import('/e2e/watch.js').then(() => null)")
+        """Have the tools of e2e/pages/watch.js and faults.js in the worker, from its next GPU device on."""
+        self("await preload()")
+        for module in ("watch", "faults"):
+            self.worker.evaluate(f"() => import('/e2e/{module}.js').then(() => null)")
 
     def gpu_bytes(self) -> dict[str, int]:
         """What is on the GPU by label, without the staging buffers that web/player.js keeps; needs `watch`."""

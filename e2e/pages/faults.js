@@ -1,4 +1,5 @@
-// WebGPU calls that fail on purpose: `injectFault(name)` replaces a method until `restoreFaults()`.
+// WebGPU calls that fail on purpose: `injectFault(name)` replaces a method until `restoreFaults()`, `injectFault(name, 1)`
+// fails once.
 const refuse = () => { throw new DOMException('injected'); };
 const reject = () => Promise.reject(new DOMException('injected'));
 
@@ -39,10 +40,15 @@ function real(type, method) {
 
 globalThis.faultNames = Object.keys(faults);
 
-globalThis.injectFault = (name) => {
+globalThis.injectFault = (name, times = Infinity) => {
   const [type, method, replacement] = faults[name];
-  originals.set(type.name + method, type.prototype[method]);
-  type.prototype[method] = replacement;
+  const original = type.prototype[method];
+  originals.set(type.name + method, original);
+  let left = times;
+  type.prototype[method] = function faulty(...args) {
+    left -= 1;
+    return (left >= 0 ? replacement : original).apply(this, args);
+  };
 };
 
 globalThis.restoreFaults = () => {

@@ -2,7 +2,28 @@
 // destroyed, by label.
 const live = new Map();
 
+/** Devices in the order in which they were opened. */
+globalThis.gpuDevices = [];
+
+/** Submits of this realm, and how many of them WebAssembly had no part in. */
+globalThis.submits = { all: 0, withoutPython: 0 };
+
 if (globalThis.GPUDevice) {
+  const { requestDevice } = GPUAdapter.prototype;
+  const { submit } = GPUQueue.prototype;
+  GPUAdapter.prototype.requestDevice = async function noted(...descriptor) {
+    const device = await requestDevice.apply(this, descriptor);
+    gpuDevices.push(device);
+    return device;
+  };
+  GPUQueue.prototype.submit = function counted(commands) {
+    submits.all += 1;
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 100;
+    if (!new Error().stack.includes('wasm')) submits.withoutPython += 1;
+    Error.stackTraceLimit = stackTraceLimit;
+    return submit.call(this, commands);
+  };
   const { createBuffer, destroy: destroyDevice } = GPUDevice.prototype;
   const { destroy } = GPUBuffer.prototype;
   GPUDevice.prototype.createBuffer = function counted(descriptor) {

@@ -125,12 +125,30 @@ class WebGpuDevice:
         self._pipelines: dict[str, asyncio.Future[JsObject]] = {}
         self._layouts: dict[tuple[int, bool], tuple[JsObject, JsObject]] = {}
         self._recordings: dict[int, JsObject] = {}
+        self._unchecked: dict[int, asyncio.Future[JsObject]] = {}
         self._watch = create_proxy(self._on_lost)
         device.lost.then(self._watch)
+        self._errors = create_proxy(self._on_uncaptured)
+        device.onuncapturederror = self._errors
 
     def _on_lost(self, info: JsObject) -> None:
-        self.lost = f"{info.reason}: {info.message}"
+        self.lost = self.lost or f"{info.reason}: {info.message}"
+        self.device.onuncapturederror = None
+        self._errors.destroy()
         self._watch.destroy()
+
+    def _on_uncaptured(self, event: JsObject) -> None:
+        """What no error scope caught, a write that was refused say: memory may not be what it should, so it goes."""
+        event.preventDefault()
+        if self.lost is None:
+            self.lost = f"given up after an error outside of any run: {event.error.message}"
+        self.device.destroy()
+
+    def _scope(self) -> asyncio.Future[JsObject]:
+        """What the validation scope that ends here has caught, for who asks later."""
+        caught: asyncio.Future[JsObject] = asyncio.ensure_future(self.device.popErrorScope())
+        caught.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return caught
 
     def _check(self) -> None:
         if self.lost is not None:
@@ -319,7 +337,11 @@ class WebGpuDevice:
         module = None
         try:
             _, layout = self._layout(storage, "var<uniform>" in source)
-            module = self.device.createShaderModule(js_object({"code": source}))
+            self.device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
+            try:
+                module = self.device.createShaderModule(js_object({"code": source}))
+            finally:
+                self._scope()
             descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
             pipeline = await self.device.createComputePipelineAsync(descriptor)
         except JsException as error:
@@ -347,6 +369,7 @@ class WebGpuDevice:
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
         self._check()
+        self.device.pushErrorScope("validation")
         try:
             made = [
                 {"pipeline": self._pipelines[c.source].result(), "group": self._group(c), "grid": list(c.grid)}
@@ -354,7 +377,10 @@ class WebGpuDevice:
             ]
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
+        finally:
+            scope = self._scope()
         number = next(self._numbers)
+        self._unchecked[number] = scope
         self._recordings[number] = js_object(made) if self._player is not None else made
         return number
 
@@ -378,6 +404,8 @@ class WebGpuDevice:
         ]
         commands = self._recordings[recording]
         try:
+            if (scope := self._unchecked.pop(recording, None)) is not None and (refused := await scope):
+                raise EngineError(f"it could not bind the model's buffers: {refused.message}")
             if self._player is not None:
                 answers = await self._player.play(self.device, commands, js_object(uploads), js_object(sources))
             else:
@@ -434,11 +462,13 @@ class WebGpuDevice:
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""
         self._recordings.pop(recording, None)
+        self._unchecked.pop(recording, None)
 
     def close(self) -> None:
         """See `Device.close`."""
         self.free(list(self._buffers))
         self._recordings.clear()
+        self._unchecked.clear()
         self._pipelines.clear()
         self._layouts.clear()
         self.device.destroy()
