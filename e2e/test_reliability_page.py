@@ -185,7 +185,7 @@ def test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat(script: Scri
     before = heaps.measure(), script.gpu_bytes()
     assert script(source, runs=runs) == {"right": runs + runs // 5}
     after = heaps.measure(), script.gpu_bytes()
-    heaps.detach()
+    heaps.detach(); print(before, after)
     script("await session.release()")
     assert after[1] == before[1]
     for name, held in before[0].items():

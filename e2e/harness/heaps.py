@@ -7,8 +7,6 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-WASM = "WebAssembly memory of the worker"
-
 
 class Heaps:
     """Measures after a forced collection: JavaScript objects of page and worker, WebAssembly memory of the worker."""
@@ -30,24 +28,17 @@ class Heaps:
         for _ in range(3):
             self._cdp.send("HeapProfiler.collectGarbage")
             self._ask("HeapProfiler.collectGarbage")
-        page = self._cdp.send("Runtime.getHeapUsage")["usedSize"]
-        worker = self._ask("Runtime.getHeapUsage")["usedSize"]
-        return {"objects of the page": int(page), "objects of the worker": int(worker), WASM: self._wasm()}
+        held = {}
+        for realm, usage in (
+            ("page", self._cdp.send("Runtime.getHeapUsage")),
+            ("worker", self._ask("Runtime.getHeapUsage")),
+        ):
+            held[f"objects of the {realm}"] = int(usage["usedSize"])
+            held[f"array buffers of the {realm}"] = int(usage["backingStorageSize"])
+        return held
 
     def detach(self) -> None:
         self._cdp.detach()
-
-    def _wasm(self) -> int:
-        prototype = self._ask("Runtime.evaluate", expression="WebAssembly.Memory.prototype")["result"]["objectId"]
-        memories = self._ask("Runtime.queryObjects", prototypeObjectId=prototype)["objects"]["objectId"]
-        source = "function () { return this.reduce((sum, { buffer }) => sum + buffer.byteLength, 0); }"
-        found = self._ask("Runtime.callFunctionOn", objectId=memories, functionDeclaration=source, returnByValue=True)[
-            "result"
-        ]["value"]
-        for made in (prototype, memories):
-            self._ask("Runtime.releaseObject", objectId=made)
-        assert found > 1 << 20, "Python's memory was not found"
-        return int(found)
 
     def _attached(self, event: dict[str, Any]) -> None:
         if event["targetInfo"]["type"] == "worker":
