@@ -18,10 +18,11 @@ import js
 from pyodide.ffi import jsnull, to_js
 
 from pyruntime import wire
+from pyruntime.device.executable import Executable
 from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import DeclaredTensor, HostTensor
+from pyruntime.ir import DeclaredTensor
 from pyruntime.ops import registry
 from pyruntime.session import (
     GraphOptimizationLevel,
@@ -73,6 +74,8 @@ _OPTIMIZATION = {
 
 _sessions: dict[int, InferenceSession] = {}
 _handles = itertools.count(1)
+_replays: dict[Executable, JsObject] = {}
+"""What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
 _under_way: dict[int, Callable[[], None]] = {}
 """What ends each load and run that has not ended, by the request's id."""
 
@@ -186,15 +189,19 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
 def _replay(session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str]) -> JsObject | None:
     """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
     program = session._program
-    if session._trace is not None or not all(isinstance(value, HostTensor) for value in feeds.values()):
-        return None
     executable = program.replayable(feeds, outputs) if program else None
-    replay = executable.replay() if executable else None
-    if program is None or executable is None or replay is None or not isinstance(program.device, WebGpuDevice):
+    if executable is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
-    made = program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name))
-    if made is not None:
-        executable.on_release.append(lambda: setattr(made, "live", False))
+    known = executable in _replays
+    if known and _replays[executable].live:
+        return _replays[executable]
+    replay = executable.replay()
+    made = program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name)) if replay else None
+    if made is None:
+        return None
+    _replays[executable] = made
+    if not known:
+        executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
     return made
 
 

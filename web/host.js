@@ -118,7 +118,10 @@ async function run({ session, feeds, fetches, kept, options }, request) {
     if (value?.data instanceof Incoming) value.data = await value.data.whole();
   }
   const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, kept, options);
-  if (known && replay) known.replays = [replay, ...known.replays.filter(({ live }) => live)].slice(0, REPLAYS);
+  if (known && replay) {
+    const others = known.replays.filter((other) => other.live && other !== replay);
+    known.replays = [replay, ...others].slice(0, REPLAYS);
+  }
   return outputs;
 }
 
