@@ -2,10 +2,10 @@
 //
 // Convolution as an implicit matrix product over NCHW. Rows m are the output channels of a group, columns the output
 // pixels of all images, k the input channels of the group times the kernel taps, taps innermost, as ONNX stores w.
-// A workgroup makes a 32 x 32 tile, an invocation 4 x 4 of it in registers. k is walked in steps of 16 through
-// workgroup memory while the next step's operands are fetched into registers. SLICES sets of 64 invocations take turns
-// at the steps and are added up at the end; `splits` workgroups share a tile's k where tiles are few (conv_split_sum
-// then adds and finishes).
+// A workgroup makes a 32 x 32 tile, an invocation 4 x 4 of it in registers, or, with SIDE = 16 and TALL = 2, a 64 x 64
+// tile, 8 x 4 an invocation. k is walked in steps of 16 through workgroup memory while the next step's operands are
+// fetched into registers. SLICES sets of THREADS invocations take turns at the steps and are added up at the end (small
+// tiles only); `splits` workgroups share a tile's k where tiles are few (conv_split_sum then adds and finishes).
 //
 // TRANSPOSED: y[n, m, o] = finish(sum over c, k, i with i * stride - pad + k * dilation = o of w[c, m, k] * x[n, c, i]).
 // Outputs whose o + pad leave the same remainder by the stride meet the same taps: each such phase is a product of its
@@ -17,13 +17,19 @@
 //#type ACC = y
 //#variants SLICES=1 | SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | SLICES=4,SLICED=1,POINTWISE=1,QUAD=1,BIAS=1 | VOLUME=1,KD=3,KH=3,KW=3
 //#variants QUAD=1,KH=5,KW=5 x=float16 w=float16 y=float16 | KH=7,KW=7 x=bfloat16 w=bfloat16 y=bfloat16
+//#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1 | SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
 //#variants TRANSPOSED=1,KH=2,KW=2,BIAS=1 | TRANSPOSED=1,VOLUME=1,KD=2,KH=2,KW=2,SLICES=2,SLICED=1 x=float16 w=float16
 //#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=uint8 w=int8 x_zero_point=uint8 w_zero_point=int8 y=int32
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;
 const SLICES: u32 = 1u;
+const SIDE: u32 = 8u;     // vec4s of a tile's rows, and of its columns
+const TALL: u32 = 1u;     // vec4s of rows of an invocation
 
+const HIGH: u32 = SIDE / TALL;
+const THREADS: u32 = SIDE * HIGH;
+const STAGED: u32 = SIDE * 16u;
 const TAPS: u32 = KD * KH * KW;
 const MANY: u32 = 0x10000000u;
 
@@ -64,8 +70,8 @@ struct Quad {
 //#endif
 }
 
-// Per slice, 16 rows of eight vec4: w's tile, rotated by k to keep banks apart, then x's.
-var<workgroup> tile: array<vec4<ACC>, SLICES * 256u>;
+// Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
+var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
@@ -231,7 +237,7 @@ fn zeros4(row: u32, group: u32) -> vec4<ACC> {
 //#endif
 }
 
-@compute @workgroup_size(64u * SLICES)
+@compute @workgroup_size(THREADS * SLICES)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -250,14 +256,14 @@ fn main(
   if (phase > 0u) { return; }
 //#endif
 
-  let slice = lane / 64u;
-  let base = slice * 256u;
-  let column = (lane % 8u);
-  let row = (lane / 8u) % 8u;
-  let quad = columns4(column_tile * 32u + column * 4u, group, phase);
+  let slice = lane / THREADS;
+  let base = slice * 2u * STAGED;
+  let column = lane % SIDE;
+  let row = (lane / SIDE) % HIGH;
+  let quad = columns4((column_tile * SIDE + column) * 4u, group, phase);
   let w_k = lane % 16u;
-  let w_row = (lane / 16u) % 4u;
-  let first = row_tile * 32u;
+  let w_row = (lane / 16u) % (SIDE / 2u);
+  let first = row_tile * SIDE * 4u;
 //#if ZERO_X
   let x_zero = ACC(load_x_zero_point(0u));
 //#else
@@ -267,31 +273,31 @@ fn main(
   var k = (split * params.steps * SLICES + slice) * 16u;
   var w_next: array<vec4<ACC>, 2>;
   var x_next: array<vec4<ACC>, 2>;
-  var sum0 = vec4<ACC>(0);
-  var sum1 = vec4<ACC>(0);
-  var sum2 = vec4<ACC>(0);
-  var sum3 = vec4<ACC>(0);
+  var sums: array<vec4<ACC>, 4u * TALL>;
   for (var step = 0u; step < MANY; step++) {
     // Operands of this step are on their way while the last one's are multiplied.
     for (var half = 0u; half < 2u; half++) {
-      w_next[half] = weight4(quad, first + (w_row + half * 4u) * 4u, k + w_k, group);
+      w_next[half] = weight4(quad, first + (w_row + half * (SIDE / 2u)) * 4u, k + w_k, group);
       x_next[half] = input4(quad, k + row + half * 8u, x_zero);
     }
     if (step > 0u) {
       for (var i = 0u; i < 16u; i++) {
-        let a = tile[base + i * 8u + (row + i) % 8u];
-        let b = tile[base + 128u + i * 8u + column];
-        sum0 += a.x * b;
-        sum1 += a.y * b;
-        sum2 += a.z * b;
-        sum3 += a.w * b;
+        let b = tile[base + STAGED + i * SIDE + column];
+        //#unroll
+        for (var t = 0u; t < TALL; t++) {
+          let a = tile[base + i * SIDE + (row + t * HIGH + i) % SIDE];
+          sums[4u * t + 0u] += a.x * b;
+          sums[4u * t + 1u] += a.y * b;
+          sums[4u * t + 2u] += a.z * b;
+          sums[4u * t + 3u] += a.w * b;
+        }
       }
     }
     if (step >= params.steps) { break; }
     workgroupBarrier();
     for (var half = 0u; half < 2u; half++) {
-      tile[base + w_k * 8u + (w_row + half * 4u + w_k) % 8u] = w_next[half];
-      tile[base + 128u + (row + half * 8u) * 8u + column] = x_next[half];
+      tile[base + w_k * SIDE + (w_row + half * (SIDE / 2u) + w_k) % SIDE] = w_next[half];
+      tile[base + STAGED + (row + half * 8u) * SIDE + column] = x_next[half];
     }
     workgroupBarrier();
     k += 16u * SLICES;
@@ -300,21 +306,23 @@ fn main(
 //#if SLICED
   // The last step's operands have been read by all of the slice.
   workgroupBarrier();
-  let mine = base + (lane % 64u) * 4u;
-  tile[mine] = sum0;
-  tile[mine + 1u] = sum1;
-  tile[mine + 2u] = sum2;
-  tile[mine + 3u] = sum3;
+  let mine = base + (lane % THREADS) * 4u;
+  //#unroll
+  for (var r = 0u; r < 4u; r++) {
+    tile[mine + r] = sums[r];
+  }
   workgroupBarrier();
   if (slice != 0u) { return; }
   for (var s = 1u; s < SLICES; s++) {
-    sum0 += tile[s * 256u + mine];
-    sum1 += tile[s * 256u + mine + 1u];
-    sum2 += tile[s * 256u + mine + 2u];
-    sum3 += tile[s * 256u + mine + 3u];
+    //#unroll
+    for (var r = 0u; r < 4u; r++) {
+      sums[r] += tile[s * 2u * STAGED + mine + r];
+    }
   }
 //#endif
   let start = split * params.size;
-  let sums = array<vec4<ACC>, 4>(sum0, sum1, sum2, sum3);
-  for (var r = 0u; r < 4u; r++) { emit(sums[r], first + row * 4u + r, group, quad, start); }
+  //#unroll
+  for (var r = 0u; r < 4u * TALL; r++) {
+    emit(sums[r], first + (row + r / 4u * HIGH) * 4u + r % 4u, group, quad, start);
+  }
 }

@@ -12,7 +12,8 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.kernels import Limits, Target
+from pyruntime.kernels import Limits, Target, convolution
+from pyruntime.ops.registry import newest
 from tests.harness import carrier, check_case, make_op, node_tests, run_op, single_node, typed
 from tests.ops.conv_cases import conv_cases, conv_transpose_cases, deform_cases, integer_cases
 from tests.oracle import check_against_ort, node_of
@@ -164,3 +165,26 @@ def test_col2im__64_bits__carried(gpu: Gpu) -> None:
     x = np.full((1, 2, 3), 2**62 - 1, np.int64)
     y = _as_host(gpu, "Col2Im", [x, np.array([4]), np.array([2])])
     assert y[0, 0, 1] == 2**63 - 2
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "w", "attributes"),
+    [
+        ("Conv", (2, 5, 9, 11), (60, 5, 3, 3), {}),
+        ("Conv", (1, 8, 10, 12), (120, 4, 3, 3), {"group": 2, "pads": (1, 1, 1, 1)}),
+        ("ConvTranspose", (1, 5, 8, 8), (5, 50, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ],
+)
+def test_convolution__tiles_of_64__as_host(
+    gpu: Gpu, name: str, x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(convolution, "MANY", 1)
+    rng = np.random.default_rng(3)
+    channels = w[0] if name == "Conv" else w[1]
+    inputs = [rng.standard_normal(s).astype(np.float32) for s in (x, w, (channels,))]
+    op = newest(name, **attributes)
+    target = replace(gpu.target, vendor="")
+    assert all("side16" in d.kernel.name for d in op.lower(target, *map(typed, inputs)))
+    (expected,) = run_op(op, list(inputs))
+    (got,) = run_op(op, list(inputs), gpu)
+    np.testing.assert_allclose(got, expected, 1e-4, 1e-4)

@@ -1,7 +1,8 @@
 """Convolution on the GPU: which kernel, which tile, and its dispatches.
 
 - matrix product: large pointwise ones
-- implicit GEMM: tiles of 32 x 32; where they are few, k is split and the workgroups are as many times more
+- implicit GEMM: tiles of 64 x 64 where these are many, else 32 x 32; where they are few, k is split and the workgroups
+  are as many times more
 - direct: four pixels of one output channel or of four an invocation, for groups of few and for SwiftShader
 - depthwise: the same, sharing what neighbours in a row read
 - transposed: implicit GEMM over the outputs that meet the same taps, or one output an invocation
@@ -22,7 +23,9 @@ from pyruntime.kernels.window import Window
 
 __all__ = ["Convolution", "convolve", "convolve_transposed"]
 
-TILE = 32
+TILE, LARGE = 32, 64
+MANY = 256
+"""Tiles of 64 x 64 that keep a GPU busy."""
 STEP = 16
 DIRECT_ROWS = 8
 """Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
@@ -161,9 +164,15 @@ def _tiled(
     """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
     y = conv.y
     count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
-    row_tiles, column_tiles = -(-conv.rows // TILE), -(-count // TILE)
+    large = -(-conv.rows // LARGE) * -(-count // LARGE) * conv.group * phases
+    filled = conv.rows * count * conv.group * phases / (max(large, 1) * LARGE**2)
+    if large >= MANY and filled >= 0.7 and target.allows("conv_large"):
+        tile, slices = LARGE, 1
+        flags = {**flags, "SIDE": LARGE // 4, "TALL": 2}
+    else:
+        tile, slices = TILE, 4 if depth >= 256 else 2 if depth >= 128 else 1
+    row_tiles, column_tiles = -(-conv.rows // tile), -(-count // tile)
     tiles = row_tiles * column_tiles * conv.group * phases
-    slices = 4 if depth >= 256 else 2 if depth >= 128 else 1
     splits = 1
     least = max(8 * STEP * slices, DEEP * tiles + 1)
     while target.allows("conv_split") and splits < 8 and tiles * splits < FILLING and depth >= least * splits:

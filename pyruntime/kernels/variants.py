@@ -26,6 +26,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",
         "conv_gemm": "implicit GEMM through workgroup memory; without: each result on its own",
         "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
+        "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
         "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
         "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
         "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",

@@ -1,6 +1,6 @@
 """GroupNormalization as torch exports it becomes one operator.
 
-    Reshape [N, G, -1], InstanceNormalization with scale 1 and bias 0, Reshape back, Mul by [C, 1, ..], Add of [C, 1, ..]
+    Reshape [N, G, -1], InstanceNormalization with scale 1 and bias 0, Reshape back, Mul by [C, 1, ..], Add [C, 1, ..]
 
 Source: Wu and He, 2018. requires: types. ensures: no such pattern whose intermediate values nobody else reads.
 """

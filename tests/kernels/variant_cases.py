@@ -87,6 +87,7 @@ CASES = {
     "conv_direct": Case(newest("Conv", group=2), ((2, 6, 9, 9), (4, 3, 3, 3)), "conv_direct"),
     "conv_gemm": Case(newest("Conv"), ((1, 16, 10, 10), (24, 16, 3, 3)), "conv_implicit_gemm"),
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
+    "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),
     "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),
     "normalize_split": Case(newest("InstanceNormalization"), ((1, 2, 128, 80), (2,), (2,)), "normalize_moments"),
     "row_lanes": Case(newest("Softmax"), ((4, 256),), _has("shared1")),
