@@ -195,6 +195,27 @@ def test_dispose__then_feed__says_so_and_the_session_goes_on(script: Mode) -> No
     assert found["data"] == [4]
 
 
+def test_forgotten_tensors__when_garbage_is_collected__give_their_memory_back(script: Mode) -> None:
+    script(
+        """
+        globalThis.session = await load(model, gpu);
+        globalThis.held = (await session.run({ x: floats(1, 2) })).y;
+        const x = floats(...Array(1000).fill(1));
+        for (let i = 0; i < 20; i++) await session.run({ x });
+        """,
+        model=DOUBLE,
+    )
+    cdp = script.page.context.new_cdp_session(script.page)
+    cdp.send("HeapProfiler.collectGarbage")
+    script.page.wait_for_timeout(300)
+    left = script("""
+        const { client } = await import('/web/client.js');
+        return client().call('call', { function: 'kept_tensors', arguments: [] });
+        """)
+    assert left <= 2
+    assert script("const data = await held.getData(); await session.release(); return [...data]") == [2, 4]
+
+
 @IN_WORKER
 def test_gpu_buffer__in_the_worker__names_the_way(script: Mode) -> None:
     found = script(

@@ -45,6 +45,7 @@ __all__ = [
     "end_profiling",
     "explain",
     "gpu_device",
+    "kept_tensors",
     "operators",
     "release",
     "run",
@@ -250,6 +251,11 @@ async def dispose(number: int) -> None:
     wire.dispose(number)
 
 
+async def kept_tensors() -> int:
+    """How many tensors on the GPU JavaScript holds."""
+    return wire.kept()
+
+
 async def use_device(gpu_device: JsObject) -> None:
     """Let sessions compute on this GPUDevice. Raises InvalidArgument where they have another one."""
     await adopt(gpu_device)
@@ -285,6 +291,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         end_profiling,
         download,
         dispose,
+        kept_tensors,
         use_device,
         gpu_device,
         set_log_level,

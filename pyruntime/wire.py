@@ -28,7 +28,7 @@ from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType,
 from pyruntime.ir.values import of_element
 from pyruntime.session.feeds import to_user
 
-__all__ = ["dispose", "from_wire", "held", "js_name", "kept_to_wire", "to_wire", "write_buffer"]
+__all__ = ["dispose", "from_wire", "held", "js_name", "kept", "kept_to_wire", "to_wire", "write_buffer"]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
@@ -56,6 +56,11 @@ def held(number: int) -> DeviceTensor:
         return _tensors[number]
     except KeyError:
         raise InvalidArgument("a tensor on the GPU is disposed already; run the model that made it again") from None
+
+
+def kept() -> int:
+    """How many tensors JavaScript holds."""
+    return len(_tensors)
 
 
 def dispose(number: int) -> None:

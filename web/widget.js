@@ -299,12 +299,14 @@ export class PyruntimeModel extends Base {
         this.load().then(() => this.#focus(), () => {});
       });
       this.#show(again);
+      this.shadowRoot?.querySelector('[part="base"]')?.classList.add('failed');
     }
     this.#tell('error', { error });
   }
 
   /** @param {string} message */
   #say(message) {
+    this.shadowRoot?.querySelector('[part="base"]')?.classList.remove('failed');
     if (this.#parts) this.#parts.message.textContent = message;
     this.#parts?.message.toggleAttribute('hidden', !message);
   }

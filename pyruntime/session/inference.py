@@ -221,13 +221,6 @@ class InferenceSession(BoundRuns, Insight):
         values = await self._run_values(input_feed, names, run_options)
         return [to_user(_at_host(values[n])) for n in names]
 
-    async def _run_buffers(
-        self, feeds: Mapping[str, HostTensor], outputs: Sequence[str] | None = None, options: RunOptions | None = None
-    ) -> dict[str, HostValue]:
-        """`run` on raw buffers, for the JavaScript API."""
-        values = await self._run_values(feeds, self._output_names(outputs), options)
-        return {n: _at_host(v) for n, v in values.items()}
-
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
         every = [v.name for v in self._model.graph.outputs]
         names = list(wanted) if wanted else every

@@ -171,7 +171,6 @@ function json({ inputs, give, fail }) {
   const area = make('textarea', { id: 'json', spellcheck: 'false', part: 'json', autocomplete: 'off' });
   area.value = template(inputs);
   const button = make('button', { type: 'button', part: 'run' }, 'Run');
-  const names = inputs.map(({ name, type, shape }) => `${name}: ${type} [${shape.map((dim) => dim || '?').join(', ')}]`);
   const run = () => {
     try {
       const value = JSON.parse(area.value);
@@ -189,11 +188,21 @@ function json({ inputs, give, fail }) {
   });
   return [
     make('label', { for: 'json' }, 'Input as JSON'),
-    make('span', { class: 'soft' }, names.join('; ')),
+    make('span', { class: 'soft' }, described(inputs)),
     area,
     make('div', { class: 'row' }, button, make('span', { class: 'soft' }, 'or Ctrl+Enter')),
   ];
 }
 
+/** The page gives the inputs: say which. @param {Context} context */
+function none({ inputs }) {
+  return [make('span', { class: 'soft' }, `Ready for ${described(inputs)}`)];
+}
+
+/** Names, types and dimensions. @param {readonly ValueMetadata[]} inputs */
+function described(inputs) {
+  return inputs.map(({ name, type, shape }) => `${name}: ${type} [${shape.map((dim) => dim || '?').join(', ')}]`).join('; ');
+}
+
 /** @type {Record<string, (context: Context) => HTMLElement[]>} */
-export const INPUTS = { draw, image, json, none: () => [] };
+export const INPUTS = { draw, image, json, none };

@@ -183,6 +183,7 @@ textarea {
 [part="bar"].best .fill { background: var(--accent); }
 .name { overflow: hidden; text-overflow: ellipsis; }
 pre { overflow-x: auto; font: 0.875rem/1.6 ui-monospace, "SF Mono", Menlo, Consolas, monospace; white-space: pre-wrap; }
+.failed [part="message"] { order: -1; }
 [part="message"] { color: var(--bad); overflow-wrap: anywhere; }
 @container (max-width: 26rem) { .ready.two { grid-template-columns: minmax(0, 1fr); } }
 [part="base"] > .frame { container-type: inline-size; min-width: 0; }
