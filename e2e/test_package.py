@@ -110,29 +110,31 @@ def test_package__imported_by_node__has_its_names(project: Path, name: str) -> N
     assert set(done.stdout.strip().split(",")) >= set(("PyruntimeModel" if "widget" in name else api).split(","))
 
 
-def check_types(project: Path, source: str, *, webgpu: bool) -> str:
-    """What tsc --strict says of `source` in the project."""
-    (project / "consumer.ts").write_text(source)
+def check_types(project: Path, *, webgpu: bool) -> dict[str, str]:
+    """What tsc --strict says of the two files, by file."""
+    (project / "consumer.ts").write_text(CONSUMER)
+    (project / "wrong.ts").write_text(WRONG)
     compiler = fetch.npm_package(pins.TYPESCRIPT) / "lib" / "tsc.js"
     types = [str(fetch.npm_package(pins.WEBGPU_TYPES) / "dist" / "index.d.ts")] if webgpu else []
     options = {"strict": True, "noEmit": True, "target": "es2022", "module": "es2022", "moduleResolution": "bundler"}
-    libraries = {"lib": ["es2023", "dom", "dom.iterable"], "types": []}
-    config = {"compilerOptions": {**options, **libraries}, "files": ["consumer.ts", *types]}
+    libraries = {"lib": ["es2023", "dom", "dom.iterable"], "types": [], "skipDefaultLibCheck": True}
+    config = {"compilerOptions": {**options, **libraries}, "files": ["consumer.ts", "wrong.ts", *types]}
     (project / "tsconfig.json").write_text(json.dumps(config))
     command = ["node", str(compiler), "--project", "tsconfig.json", "--pretty", "false"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
-    return done.stdout
+    complaints: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        name = line.split("(")[0]
+        complaints[name] = complaints.get(name, "") + line
+    return complaints
 
 
 @pytest.mark.parametrize("webgpu", [True, False], ids=["with WebGPU's types", "without"])
-def test_types__of_a_strict_project__hold(project: Path, webgpu: bool) -> None:
-    assert check_types(project, CONSUMER, webgpu=webgpu) == ""
-
-
-def test_types__of_wrong_code__complain(project: Path) -> None:
-    complaints = check_types(project, WRONG, webgpu=True)
-    assert "float31" in complaints
-    assert "most" in complaints
+def test_types__of_a_strict_project__hold_and_complain_of_wrong_code(project: Path, webgpu: bool) -> None:
+    complaints = check_types(project, webgpu=webgpu)
+    assert complaints.keys() == {"wrong.ts"}, complaints
+    assert "float31" in complaints["wrong.ts"]
+    assert "most" in complaints["wrong.ts"]
 
 
 def test_integrity__of_the_built_site__is_that_of_every_file(site: Path) -> None:
