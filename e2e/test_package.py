@@ -123,8 +123,9 @@ def check_types(project: Path, *, webgpu: bool) -> dict[str, str]:
     command = ["node", str(compiler), "--project", "tsconfig.json", "--pretty", "false"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
     complaints: dict[str, str] = {}
+    name = ""
     for line in done.stdout.splitlines():
-        name = line.split("(")[0]
+        name = name if line.startswith(" ") else line.split("(")[0]
         complaints[name] = complaints.get(name, "") + line
     return complaints
 
