@@ -346,7 +346,7 @@ def _session_options(plain: Mapping[str, Any], external: Sequence[tuple[str, JsO
         options.add_session_config_entry(key, value)
     if external:
         paths, buffers = zip(*external, strict=True)
-        lengths = [int(buffer.byteLength) for buffer in buffers]
+        lengths = [int(getattr(buffer, "size", None) or buffer.byteLength) for buffer in buffers]
         options.add_external_initializers_from_files_in_memory(list(paths), list(buffers), lengths)
     return options
 

@@ -1,9 +1,10 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
+import { fetchFile, inPlace } from './files.js';
 import { Incoming } from './pieces.js';
 import * as player from './player.js';
-import { fetchBytes, startPython, timed } from './runtime.js';
+import { startPython, timed } from './runtime.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
 const REPLAYS = 8;
@@ -27,12 +28,12 @@ const underWay = new Map();
  * @param {string | Blob | ArrayBuffer} source
  * @param {Report} report
  * @param {AbortSignal} signal
- * @returns {Promise<ArrayBuffer>}
+ * @returns {Promise<ArrayBuffer | Blob>}
  */
 async function bytes(source, report, signal) {
   if (source instanceof ArrayBuffer) return source;
-  if (source instanceof Blob) return source.arrayBuffer();
-  return fetchBytes(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
+  if (source instanceof Blob) return inPlace(source);
+  return fetchFile(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
 }
 
 /**

@@ -95,3 +95,49 @@ export class Incoming {
     return bytes.buffer;
   }
 }
+
+/** Bytes of a Blob read at once. */
+const BLOCK = 16 << 20;
+
+/** Reads a Blob from front to back, a block ahead. */
+export class BlobReader {
+  /** @type {{at: number, bytes: Promise<ArrayBuffer>}[]} */
+  #blocks = [];
+
+  /** @param {Blob} blob */
+  constructor(blob) {
+    this.blob = blob;
+  }
+
+  /** @param {number} at */
+  #block(at) {
+    const found = this.#blocks.find((block) => block.at === at);
+    if (found) return found;
+    const block = { at, bytes: this.blob.slice(at, at + BLOCK).arrayBuffer() };
+    block.bytes.catch(() => {}); // heard by who waits for it
+    this.#blocks = [...this.#blocks.slice(-1), block];
+    return block;
+  }
+
+  /**
+   * `length` bytes at `at`.
+   * @param {number} at
+   * @param {number} length
+   */
+  async part(at, length) {
+    const first = at - at % BLOCK;
+    const last = first + BLOCK >= this.blob.size ? first : first + BLOCK;
+    if (at + length <= first + BLOCK) {
+      const { bytes } = this.#block(first);
+      this.#block(last);
+      return new Uint8Array(await bytes, at - first, length);
+    }
+    const whole = new Uint8Array(length);
+    for (let done = 0; done < length;) {
+      const step = Math.min(length - done, BLOCK - (at + done) % BLOCK);
+      whole.set(await this.part(at + done, step), done);
+      done += step;
+    }
+    return whole;
+  }
+}

@@ -29,13 +29,12 @@ class NoSuchFile extends Error {
 }
 
 /**
- * The response's bytes.
+ * What is at `url`, and its length where that is known before it is there.
  * @param {string} url
- * @param {(loaded: number, total: number | undefined) => void} [onProgress]
+ * @param {(loaded: number, total: number | undefined) => void} onProgress
  * @param {AbortSignal} [signal]
- * @returns {Promise<ArrayBuffer>}
  */
-export async function fetchBytes(url, onProgress, signal) {
+export async function fetchResponse(url, onProgress, signal) {
   const response = await fetch(url, { signal }).catch((error) => {
     signal?.throwIfAborted();
     throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);
@@ -43,7 +42,6 @@ export async function fetchBytes(url, onProgress, signal) {
   if (!response.ok || !response.body) {
     throw new NoSuchFile(`${url} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
   }
-  if (!onProgress) return response.arrayBuffer();
   // A compressed response's Content-Length counts other bytes than those that arrive.
   const length = response.headers.has('Content-Encoding') ? null : response.headers.get('Content-Length');
   const total = length ? Number(length) : undefined;
@@ -55,7 +53,7 @@ export async function fetchBytes(url, onProgress, signal) {
       controller.enqueue(chunk);
     },
   }));
-  return new Response(counted).arrayBuffer();
+  return { response: new Response(counted), total };
 }
 
 /**
@@ -107,8 +105,9 @@ function loadingPyodide(report, folders, load) {
 
 /** An archive as the phase 'wheel'. @param {Report} report @param {string} url */
 function fetchWheel(report, url) {
-  const archive = timed(report, 'wheel', () => (
-    fetchBytes(url, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total }))));
+  const archive = timed(report, 'wheel', async () => (
+    (await fetchResponse(url, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total })))
+      .response.arrayBuffer()));
   archive.catch(() => {}); // awaited when Pyodide is there
   return archive;
 }

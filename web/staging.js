@@ -4,13 +4,13 @@
  * more than filling it, since its memory is new to three processes.
  */
 
-import { LARGE, pieceSize } from './pieces.js';
+import { BlobReader, LARGE, pieceSize } from './pieces.js';
 
 /**
  * @typedef {object} Write
  * @property {GPUBuffer} buffer
  * @property {number} offset
- * @property {ArrayBuffer | Uint8Array | import('./pieces.js').Incoming | PythonBytes} data
+ * @property {ArrayBuffer | Uint8Array | Blob | BlobReader | import('./pieces.js').Incoming | PythonBytes} data
  * @property {number} dataOffset
  * @property {number} nbytes
  *
@@ -197,7 +197,8 @@ export function isLarge({ data, nbytes }) {
 async function fill({ data, dataOffset }, at, target) {
   if (data instanceof ArrayBuffer) target.set(new Uint8Array(data, dataOffset + at, target.length));
   else if (data instanceof Uint8Array) target.set(data.subarray(dataOffset + at, dataOffset + at + target.length));
-  else if ('part' in data) target.set(await data.part(at, target.length));
+  else if (data instanceof Blob) target.set(await new BlobReader(data).part(dataOffset + at, target.length));
+  else if ('part' in data) target.set(await data.part(dataOffset + at, target.length));
   else {
     const view = data.getBuffer('u8');
     target.set(view.data.subarray(dataOffset + at, dataOffset + at + target.length));
@@ -213,6 +214,12 @@ async function fill({ data, dataOffset }, at, target) {
  */
 async function uploadInPieces(device, write, scopes) {
   const { writes } = stateOf(device);
+  if (write.nbytes < LARGE) {
+    const bytes = new Uint8Array(write.nbytes);
+    await fill(write, 0, bytes);
+    scopes.push(...guarded(device, () => uploadNow(device, { ...write, data: bytes, dataOffset: 0 })));
+    return;
+  }
   const size = pieceSize(write.nbytes);
   for (let at = 0; at < write.nbytes; at += size) {
     const length = Math.min(size, write.nbytes - at);
@@ -253,11 +260,28 @@ export function inTurn(device, writes, scopes, next) {
 }
 
 /**
+ * The writes in the order of what they take from Blobs, which are read from front to back.
+ * @param {Write[]} writes
+ * @returns {Write[]}
+ */
+function inOrder(writes) {
+  /** @type {Map<Blob, BlobReader>} */
+  const readers = new Map();
+  for (const { data } of writes) if (data instanceof Blob) readers.set(data, new BlobReader(data));
+  if (!readers.size) return writes;
+  const from = [...readers.keys()];
+  const place = (/** @type {Write} */ { data }) => (data instanceof Blob ? from.indexOf(data) : -1);
+  return [...writes].sort((a, b) => place(a) - place(b) || a.dataOffset - b.dataOffset)
+    .map((write) => (write.data instanceof Blob ? { ...write, data: /** @type {BlobReader} */ (readers.get(write.data)) } : write));
+}
+
+/**
  * Write all of these, large ones through staging buffers; resolved when everything is queued.
  * @param {GPUDevice} device
  * @param {Write[]} writes
  */
 export async function upload(device, writes) {
+  writes = inOrder(writes);
   const scopes = guarded(device, () => {
     for (const write of writes) if (!isLarge(write)) uploadNow(device, write);
   });

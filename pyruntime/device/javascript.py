@@ -8,12 +8,15 @@ from typing import Any, TypeAlias
 import js
 from pyodide.ffi import JsException, to_js
 
-from pyruntime.errors import NoSuchFile
+from pyruntime.errors import Fail, NoSuchFile
 from pyruntime.onnx.source import ByteSource
 
-__all__ = ["JsBytes", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
+__all__ = ["JsBlob", "JsBytes", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
 
 JsObject: TypeAlias = Any
+
+_BIG = 32 << 20
+"""Bytes from which on a file stays a Blob where Python is in a worker."""
 
 
 class JsBytes(ByteSource):
@@ -29,12 +32,33 @@ class JsBytes(ByteSource):
         return data
 
 
-def read_bytes(value: JsObject) -> JsBytes | None:
-    """A JavaScript ArrayBuffer or typed array as bytes; None for anything else."""
+class JsBlob(ByteSource):
+    """Bytes of a Blob, which the browser keeps in memory or on disk: parts are read when they are needed."""
+
+    def __init__(self, blob: JsObject) -> None:
+        super().__init__(int(blob.size))
+        self.blob = blob
+        self._reader = js.FileReaderSync.new()
+
+    def fetch(self, offset: int, length: int) -> memoryview:
+        try:
+            buffer = self._reader.readAsArrayBuffer(self.blob.slice(offset, offset + length))
+        except JsException as error:
+            raise Fail(f"the browser no longer gives the model's {self.size:,} bytes: {error.message}") from None
+        data: memoryview = js.Uint8Array.new(buffer).to_py()
+        return data
+
+
+def read_bytes(value: JsObject) -> JsBytes | JsBlob | None:
+    """A JavaScript ArrayBuffer, typed array or (in a worker) Blob as bytes; None for anything else."""
     if js.ArrayBuffer.isView(value):
         return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
     if str(js.Object.prototype.toString.call(value)) in ("[object ArrayBuffer]", "[object SharedArrayBuffer]"):
         return JsBytes(value)
+    if str(js.Object.prototype.toString.call(value)) in ("[object Blob]", "[object File]") and hasattr(
+        js, "FileReaderSync"
+    ):
+        return JsBlob(value)
     return None
 
 
@@ -43,7 +67,7 @@ def js_object(value: object) -> JsObject:
     return to_js(value, dict_converter=js.Object.fromEntries)
 
 
-async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes:
+async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes | JsBlob:
     """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
 
     Raises:
@@ -61,4 +85,7 @@ async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes:
         parts.push(step.value)
         loaded += int(step.value.byteLength)
         report(loaded, total)
-    return JsBytes(await js.Blob.new(parts).arrayBuffer())
+    blob = js.Blob.new(parts)
+    if loaded >= _BIG and hasattr(js, "FileReaderSync"):
+        return JsBlob(blob)
+    return JsBytes(await blob.arrayBuffer())

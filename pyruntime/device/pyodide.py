@@ -18,7 +18,7 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
-from pyruntime.device.javascript import JsBytes, JsObject, fetch_bytes, js_object, read_bytes
+from pyruntime.device.javascript import JsBlob, JsBytes, JsObject, fetch_bytes, js_object, read_bytes
 from pyruntime.device.timing import timed
 from pyruntime.device.unaided import play
 from pyruntime.errors import DeviceLost, EngineError, EPFail, InvalidArgument, OutOfMemory
@@ -242,6 +242,8 @@ class WebGpuDevice:
         target, offset = write.target, write.offset
         if isinstance(write.data, JsBytes):
             data, offset = write.data.buffer, offset + write.data.offset
+        elif isinstance(write.data, JsBlob) and proxies is not None and self._player is not None:
+            data = write.data.blob
         else:
             if isinstance(write.data, bytes | memoryview):
                 raw = memoryview(write.data).cast("B")[offset : offset + target.nbytes]
