@@ -69,8 +69,9 @@ class Explanation:
     def _headline(self) -> str:
         places = Counter(a.placement for a in self.nodes)
         model, dispatches = counted(self.model_nodes, "node"), counted(self.dispatches, "dispatch", "es")
+        after = "" if len(self.nodes) == self.model_nodes else f", {len(self.nodes):,} after fusion"
         return (
-            f"{self.title}: {model} in the model; {places['gpu']} on the GPU, {places['host']} on the host, "
+            f"{self.title}: {model} in the model{after}: {places['gpu']} on the GPU, {places['host']} on the host, "
             f"{places['none']} at no cost; {dispatches} of {counted(len(self.kernels), 'shader')}"
         )
 

@@ -17,18 +17,24 @@ _STYLE = """<style>
 --key:#d2a8ff;--num:#79c0ff;--com:#9198a1;--typ:#7ee787}
 [data-jp-theme-light="true"] .pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;
 --key:#8250df;--num:#0550ae;--com:#59636e;--typ:#116329}
-.pyrt table{border-collapse:collapse;margin:.3em 0;font:inherit;color:inherit}
-.pyrt td:last-child{overflow-wrap:anywhere}
-.pyrt th,.pyrt td{padding:.15em .7em;text-align:left;
-border-bottom:1px solid var(--line);color:inherit;background:none;vertical-align:top}
-.pyrt th{font-weight:600;color:var(--dim)}.pyrt td.n{text-align:right;font-variant-numeric:tabular-nums}
+.pyrt .wide{overflow-x:auto;max-width:100%}
+.pyrt.pyrt table{border-collapse:collapse;margin:.3em 0;font:inherit;color:inherit;width:auto}
+.pyrt.pyrt.pyrt th,.pyrt.pyrt.pyrt td{padding:.15em .7em;text-align:left;white-space:nowrap;max-width:none;
+border:0;border-bottom:1px solid var(--line);color:inherit;background:none;vertical-align:top}
+.pyrt.pyrt.pyrt th{font-weight:600;color:var(--dim)}
+.pyrt.pyrt.pyrt .n{text-align:right;font-variant-numeric:tabular-nums}
+.pyrt.pyrt.pyrt td.l{white-space:normal;min-width:18em;overflow-wrap:anywhere}
 .pyrt summary{cursor:pointer;font-weight:600;padding:.2em 0}.pyrt pre{margin:.3em 0;padding:.6em;overflow:auto;
 max-height:26em;border:1px solid var(--line);border-radius:6px;font:12px/1.45 ui-monospace,monospace;color:var(--ink);
 background:none}.pyrt .k{color:var(--key)}.pyrt .t{color:var(--typ)}.pyrt .d{color:var(--num)}.pyrt .c{color:var(--com)}
 .pyrt .track{display:inline-block;width:14em;height:.8em;border-radius:2px;background:var(--line)}
+.pyrt svg{max-width:100%;min-width:36em;height:auto}
 .pyrt .track span{display:block;height:100%;border-radius:2px;background:var(--bar)}
-.pyrt .track.host span{background:var(--host)}.pyrt svg{max-width:100%;height:auto}.pyrt .dim{color:var(--dim)}
+.pyrt .track.host span{background:var(--host)}.pyrt .dim{color:var(--dim)}
 </style>"""
+
+_LONG = 44
+"""Characters from which a cell's text is wrapped."""
 
 _TOKENS = re.compile(
     r"(?P<c>//[^\n]*)|(?P<k>@\w+|\b(?:fn|let|var|const|struct|return|if|else|for|while|loop|break|continue|switch|case|"
@@ -53,16 +59,19 @@ def highlight(wgsl: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], raw: Iterable[int] = ()) -> str:
-    """An HTML table; numbers are right-aligned; columns `raw` hold HTML."""
+    """An HTML table; numbers are right-aligned, long texts wrapped; columns `raw` hold HTML."""
     plain = set(raw)
 
     def cell(i: int, value: object) -> str:
-        number = ' class="n"' if isinstance(value, int | float) else ""
-        return f"<td{number}>{value if i in plain else escape(_text(value))}</td>"
+        kind = ' class="n"' if _is_number(value) else ' class="l"' if i not in plain and len(str(value)) > _LONG else ""
+        return f"<td{kind}>{value if i in plain else escape(_text(value))}</td>"
 
-    heads = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
+    rows = list(rows)
+    numbers = {i for row in rows for i, v in enumerate(row) if _is_number(v)}
+    kinds = [' class="n"' if i in numbers else "" for i in range(len(head))]
+    heads = "".join(f'<th scope="col"{kind}>{escape(h)}</th>' for kind, h in zip(kinds, head, strict=True))
     body = "".join(f"<tr>{''.join(cell(i, v) for i, v in enumerate(row))}</tr>" for row in rows)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def details(title: str, content: str, is_open: bool = False) -> str:
@@ -104,6 +113,10 @@ def bytes_text(nbytes: int) -> str:
 def counted(number: int, noun: str, plural: str = "s") -> str:
     """'1 node', '2 nodes'."""
     return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and bool(re.fullmatch(r"[\d.,]+%?", value)))
 
 
 def _text(value: object) -> str:

@@ -8,11 +8,13 @@ from html import escape
 from typing import Any
 
 from pyruntime.plan.memory import MemoryReport, Storage
-from pyruntime.session.markup import bytes_text, page, table, text_table
+from pyruntime.session.markup import bytes_text, details, page, table, text_table
 
 __all__ = ["MemoryPlan"]
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 720, 260, 70, 16
+_LETTER = 6.3, 14  # about the size of a letter
+_BOUND = "lower bound"
 _HUES = (210, 150, 30, 280, 340, 95, 185, 55)
 
 
@@ -93,7 +95,8 @@ class MemoryPlan:
     def html(self) -> str:
         """Chart and table, without the style."""
         rows = table(("tensor", "size", "offset", "first step", "last step"), self._rows())
-        return f"<p>{escape(self._headline())}</p>{self.svg()}<details><summary>as a table</summary>{rows}</details>"
+        chart = f'<div class="wide">{self.svg()}</div>'
+        return f"<p>{escape(self._headline())}</p>{chart}{details('as a table', rows)}"
 
     def _repr_html_(self) -> str:
         return page(self.html())
@@ -119,21 +122,43 @@ def _chart(report: MemoryReport) -> str:
         at = bases[s.arena] + s.offset
         top, height = y(at + s.nbytes), y(at) - y(at + s.nbytes)
         title = f"{', '.join(s.names)}: {bytes_text(s.nbytes)}, steps {s.first} to {s.last}"
+        width, height = max(2.0, x(s.last + 1) - x(s.first)), max(2.0, height)
         parts.append(
-            f'<rect x="{x(s.first):.1f}" y="{top:.1f}" width="{max(1.0, x(s.last + 1) - x(s.first)):.1f}" '
-            f'height="{max(1.0, height):.1f}" fill="hsl({_HUES[number % len(_HUES)]} 60% 52%)" fill-opacity=".75" '
+            f'<rect x="{x(s.first):.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" '
+            f'fill="hsl({_HUES[number % len(_HUES)]} 60% 52%)" fill-opacity=".6" '
             f'stroke="currentColor" stroke-width=".4"><title>{escape(title)}</title></rect>'
         )
-    for label, at, dash in (("peak", report.peak, ""), ("lower bound", report.lower_bound, ' stroke-dasharray="5 4"')):
+        if height >= _LETTER[1] and (shown := _fitting(s.names[-1], width)):
+            middle = f'x="{x(s.first) + width / 2:.1f}" y="{top + height / 2 + 4:.1f}"'
+            parts.append(f'<text {middle} text-anchor="middle" pointer-events="none">{escape(shown)}</text>')
+    for label, at, dash in _lines(report):
         parts.append(
             f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y(at):.1f}" y2="{y(at):.1f}" stroke="currentColor"{dash}/>'
-            f'<text x="{_WIDTH - 12}" y="{y(at) + (12 if dash else -4):.1f}" text-anchor="end">'
+            f'<text x="{_WIDTH - 12}" y="{y(at) + (12 if label == _BOUND else -4):.1f}" text-anchor="end">'
             f"{label} {bytes_text(at)}</text>"
         )
-    parts.append(f'<text x="{_LEFT - 6}" y="{y(0):.1f}" text-anchor="end">0</text>')
+    for at in (0, report.peak // 2, report.peak):
+        place = f'x="{_LEFT - 6}" y="{y(at) + 4:.1f}" text-anchor="end" opacity=".7"'
+        parts.append(f"<text {place}>{bytes_text(at) if at else 0}</text>")
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 8}">step 0</text>')
     parts.append(f'<text x="{_WIDTH - 10}" y="{_HEIGHT - 8}" text-anchor="end">step {steps}</text></svg>')
     return "".join(parts)
+
+
+def _lines(report: MemoryReport) -> list[tuple[str, int, str]]:
+    """Label, height in bytes and dashes of the lines; one where peak and lower bound are the same."""
+    dashes = ' stroke-dasharray="5 4"'
+    if report.peak == report.lower_bound:
+        return [("peak = lower bound", report.peak, dashes)]
+    return [("peak", report.peak, ""), (_BOUND, report.lower_bound, dashes)]
+
+
+def _fitting(name: str, width: float) -> str:
+    """As much of a name as a bar has room for; nothing where that is next to nothing."""
+    room = int((width - 6) / _LETTER[0])
+    if len(name) <= room:
+        return name
+    return f"{name[: room - 1]}…" if room >= 5 else ""
 
 
 def _bases(storages: Sequence[Storage]) -> dict[int, int]:

@@ -114,8 +114,8 @@ class Profile:
 
     def _repr_html_(self) -> str:
         most = max((r.ms for r in self.rows), default=0) or 1
-        rows = [(*self._cells(r), bar(r.ms / most, r.where == "host")) for r in self.rows]
-        return page(f"<p>{escape(self._headline())}</p>", table((*_HEAD, "time"), rows, raw=(len(_HEAD),)))
+        rows = [(*self._cells(r), bar(r.ms / most, r.where == "host"), ", ".join(r.nodes)) for r in self.rows]
+        return page(f"<p>{escape(self._headline())}</p>", table((*_HEAD, "time", "for"), rows, raw=(len(_HEAD),)))
 
 
 def _shape(timing: Timing) -> str:

@@ -63,6 +63,14 @@ WEBGPU_TYPES = NpmPackage(
     members=("package.json", "dist/*.d.ts"),
 )
 
+# For the test of the PyScript recipe in docs/notebooks.md.
+PYSCRIPT = NpmPackage(
+    name="@pyscript/core",
+    version="0.7.31",
+    integrity="sha512-GqM1aonc1N4RTkNZ1zJ8jJk8+i2cqeztZslPsAiQtn+wHHkUX9Z1FgIg4HjCvhBylB68UKmbTVTzOobpgPIMVQ==",
+    members=("dist/*.js", "dist/core.css"),
+)
+
 # The peer that bench/ measures against.
 ONNXRUNTIME_WEB = NpmPackage(
     name="onnxruntime-web",
