@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,15 +14,17 @@ from typing import Any
 
 import onnxruntime
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.notebook import USUAL, CellFailed, Notebooks
 from tests.scripts.models import MODELS, write_models
 from tests.scripts.test_scripts import SCRIPTS, compare, run_script
+from tools.devkit.fetch import npm_package
 from tools.devkit.notebook_site import NOTEBOOKS, build_notebook_site
+from tools.devkit.pins import PYSCRIPT
 from tools.devkit.server import Server
-from tools.devkit.shell import sha256
+from tools.devkit.shell import ROOT, sha256
 from tools.notebooks import Cell, differences, outputs_of, read
 
 SCRIPT_FOLDER = Path(__file__).parent.parent / "tests" / "scripts"
@@ -238,6 +241,25 @@ print(np.allclose(session.run(None, {"x": x})[0], x / (1 + np.exp(-2 * x)), atol
       session.explain().nodes[0].placement)"""
     )
     assert text_of(outputs) == "True gpu\n"
+
+
+def test_pyscript__recipe_of_the_documentation__runs_on_the_gpu(
+    browser: Browser, notebook_site: Path, tmp_path: Path
+) -> None:
+    """The page of docs/notebooks.md as it stands there."""
+    recipe = re.search(r"```html\n(.*?)```", (ROOT / "docs" / "notebooks.md").read_text("utf-8"), re.S)
+    assert recipe
+    (tmp_path / "index.html").write_text(recipe[1], "utf-8")
+    folders = {
+        "/": tmp_path,
+        "/pyscript/": npm_package(PYSCRIPT) / "dist",
+        "/pyodide/": notebook_site / "static" / "pyodide",
+        "/models/": notebook_site / "files",
+    }
+    with Server(folders, policy=None) as server, guarded_page(browser, server.url) as (page, _):
+        page.goto(server.url)
+        answer = page.locator("#answer")
+        expect(answer).to_have_text("WebGpuExecutionProvider: 10 probabilities", timeout=180_000)
 
 
 def test_guard__request_of_the_kernel_to_another_origin__is_noticed(

@@ -24,7 +24,8 @@ border:0;border-bottom:1px solid var(--line);color:inherit;background:none;verti
 .pyrt.pyrt.pyrt th{font-weight:600;color:var(--dim)}
 .pyrt.pyrt.pyrt .n{text-align:right;font-variant-numeric:tabular-nums}
 .pyrt.pyrt.pyrt td.l{white-space:normal;min-width:18em;overflow-wrap:anywhere}
-.pyrt summary{cursor:pointer;font-weight:600;padding:.2em 0}.pyrt pre{margin:.3em 0;padding:.6em;overflow:auto;
+.pyrt summary{cursor:pointer;font-weight:600;padding:.2em 0}.pyrt details details{margin-left:1em}
+.pyrt.pyrt.pyrt pre{margin:.3em 0;padding:.6em;overflow:auto;
 max-height:26em;border:1px solid var(--line);border-radius:6px;font:12px/1.45 ui-monospace,monospace;color:var(--ink);
 background:none}.pyrt .k{color:var(--key)}.pyrt .t{color:var(--typ)}.pyrt .d{color:var(--num)}.pyrt .c{color:var(--com)}
 .pyrt .track{display:inline-block;width:14em;height:.8em;border-radius:2px;background:var(--line)}
