@@ -2,8 +2,8 @@
 
 Values are placed offline, since all lifetimes are known: a storage gets the lowest gap among the storages alive with it
 that fits best (offset assignment as dynamic storage allocation; greedy by size as in Pisarchyk and Lee, 2020). Several
-orders are tried and the smallest arena is kept; where that is not close to the lower bound, orders with random weights
-(of a fixed seed) follow.
+orders are tried and the smallest arena is kept. Where that is not close to the lower bound, the best order is climbed
+from: what lies at the top of the arena changes places with what is alive at the same time, while nothing gets worse.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ ALIGNMENT = 256
 """Bytes: WebGPU's strictest minStorageBufferOffsetAlignment."""
 
 
-SHAKES = 32
-"""Orders by size with random weights that are tried where the first ones stay away from the lower bound."""
+CLIMBS = 400
+"""Orders that are tried where the first ones stay away from the lower bound."""
+
+CLIMBED = 60_000
+"""Storages that are placed in these orders at most: planning must not take long."""
 
 CLOSE = 1.02
 """Arena over lower bound that is good enough."""
@@ -87,21 +90,23 @@ def pack(storages: Sequence[Storage], capacity: int) -> list[int]:
         capacity: largest size of one arena; a storage alone may exceed it (the caller refuses that with numbers).
     """
     bound = lower_bound(storages)
-    best: tuple[int, list[int], list[tuple[int, int]]] | None = None
+    best: _Placement | None = None
     for ordered in _orders(storages):
-        best = _better(best, storages, ordered, capacity)
-        if best[0] <= bound:
+        placement = _Placement.of(ordered, capacity)
+        if best is None or placement.total < best.total:
+            best = placement
+        if best.total <= bound:
             break
     assert best is not None
-    shake = Random(0)
-    for _ in range(SHAKES):
-        if best[0] <= bound * CLOSE:
+    chance = Random(0)
+    for _ in range(min(CLIMBS, CLIMBED // len(storages))):
+        if best.total <= bound * CLOSE:
             break
-        weight = {id(s): 1 + shake.random() * shake.choice((0.3, 1, 3)) for s in storages}
-        shaken = sorted(storages, key=lambda s: (-s.nbytes * weight[id(s)], s.first))
-        best = _better(best, storages, shaken, capacity)
-    _assign(storages, best[2])
-    return best[1]
+        placement = _Placement.of(_neighbour(best, chance), capacity)
+        if placement.height() <= best.height():
+            best = placement
+    best.assign()
+    return best.sizes
 
 
 def _orders(storages: Sequence[Storage]) -> Iterator[list[Storage]]:
@@ -124,23 +129,49 @@ def _by_breadth(storages: Sequence[Storage]) -> list[Storage]:
     return sorted(storages, key=lambda s: (widest[id(s)], -s.nbytes))
 
 
-def _better(
-    best: tuple[int, list[int], list[tuple[int, int]]] | None,
-    storages: Sequence[Storage],
-    ordered: Sequence[Storage],
-    capacity: int,
-) -> tuple[int, list[int], list[tuple[int, int]]]:
-    """The placement in this order if it is smaller than `best`, else `best`."""
-    sizes = _place(ordered, capacity)
-    total = sum(sizes)
-    if best is not None and total >= best[0]:
-        return best
-    return total, sizes, [(s.arena, s.offset) for s in storages]
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """Where storages are when they are placed in this order."""
+
+    ordered: list[Storage]
+    sizes: list[int]
+    places: list[tuple[int, int]]
+
+    @staticmethod
+    def of(ordered: list[Storage], capacity: int) -> _Placement:
+        sizes = _place(ordered, capacity)
+        return _Placement(ordered, sizes, [(s.arena, s.offset) for s in ordered])
+
+    @property
+    def total(self) -> int:
+        return sum(self.sizes)
+
+    def highest(self) -> list[int]:
+        """Which storages of the order lie at the top of their arena."""
+        top = self.sizes
+        return [i for i, (arena, offset) in enumerate(self.places) if offset + self.ordered[i].nbytes == top[arena]]
+
+    def height(self) -> tuple[int, int]:
+        """What climbing brings down: the total, and how many storages it is due to."""
+        return self.total, len(self.highest())
+
+    def assign(self) -> None:
+        for storage, (arena, offset) in zip(self.ordered, self.places, strict=True):
+            storage.arena, storage.offset = arena, offset
 
 
-def _assign(storages: Sequence[Storage], places: Sequence[tuple[int, int]]) -> None:
-    for storage, (arena, offset) in zip(storages, places, strict=True):
-        storage.arena, storage.offset = arena, offset
+def _neighbour(placement: _Placement, chance: Random) -> list[Storage]:
+    """The order with a storage at the top of its arena moved before, or exchanged with, one alive at the same time."""
+    ordered = placement.ordered
+    top = chance.choice(placement.highest())
+    first, last = ordered[top].first, ordered[top].last
+    other = chance.choice([i for i, s in enumerate(ordered) if s.first <= last and s.last >= first])
+    changed = list(ordered)
+    if chance.random() < 0.5:
+        changed.insert(min(top, other), changed.pop(max(top, other)))
+    else:
+        changed[top], changed[other] = changed[other], changed[top]
+    return changed
 
 
 def _place(ordered: Sequence[Storage], capacity: int) -> list[int]:
