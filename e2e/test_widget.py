@@ -6,7 +6,7 @@ import io
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.page import DRAWN, READY_MS, has_sideways_scroll, small_model
 from tests.session import models
+from tools.devkit import fetch, pins
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 
@@ -257,6 +258,38 @@ def test_names__for_who_does_not_see__are_there(widgets: Page) -> None:
     canvas = widgets.get_by_role("application", name="Drawing area").first
     assert canvas.get_attribute("tabindex") == "0"
     widgets.locator("#picture").get_by_label("Choose").wait_for(state="attached")
+
+
+AXE = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ['violations'] });
+    return violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .flatMap(({ help, nodes }) => nodes.map(({ target, failureSummary }) => (
+            `${help}: ${JSON.stringify(target)}: ${failureSummary}`)));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe__widgets_in_every_state__finds_nothing_serious(widgets: Page, scheme: Literal["light", "dark"]) -> None:
+    widgets.evaluate("""() => {
+        const element = document.createElement('pyruntime-model');
+        Object.assign(element, { id: 'failing', src: 'small/broken.onnx', loading: 'eager', input: 'none' });
+        const coloured = document.createElement('pyruntime-model');
+        Object.assign(coloured, { id: 'coloured', src: 'small/double.onnx', poster: '../web/app/icon.svg' });
+        coloured.style.setProperty('--pyruntime-accent', '#b03060');
+        document.querySelector('main').append(element, coloured);
+    }""")
+    widgets.locator("#failing").get_by_role("button", name="Try again").wait_for(timeout=READY_MS)
+    draw(widgets, widgets.locator("#digits"), 2)
+    expect(widgets.locator("#digits .best")).to_have_count(1)
+    widgets.evaluate((fetch.npm_package(pins.AXE) / "axe.min.js").read_text() + "; undefined")
+    widgets.emulate_media(color_scheme=scheme)
+    for width in (390, 1280):
+        widgets.set_viewport_size({"width": width, "height": 844})
+        found = widgets.evaluate(AXE)
+        assert not found, f"{width} wide:\n" + "\n".join(found)
+    widgets.evaluate("document.body.append(Object.assign(document.createElement('button'), { id: 'nameless' }))")
+    assert any("nameless" in line for line in widgets.evaluate(AXE)), "axe finds what is wrong"
+    widgets.evaluate("for (const id of ['nameless', 'failing', 'coloured']) document.getElementById(id).remove()")
 
 
 BARE = """<!doctype html>

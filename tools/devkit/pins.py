@@ -63,6 +63,14 @@ WEBGPU_TYPES = NpmPackage(
     members=("package.json", "dist/*.d.ts"),
 )
 
+# Looks for what keeps people with a keyboard or a screen reader out (e2e/test_page_access.py).
+AXE = NpmPackage(
+    name="axe-core",
+    version="4.14.1",
+    integrity="sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+    members=("package.json", "LICENSE", "axe.min.js"),
+)
+
 # For the test of the PyScript recipe in docs/notebooks.md.
 PYSCRIPT = NpmPackage(
     name="@pyscript/core",

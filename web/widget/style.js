@@ -4,7 +4,7 @@
 const TEXT = `
 :host {
   --accent: var(--pyruntime-accent, light-dark(#2742c4, #9db0ff));
-  --on-accent: var(--pyruntime-on-accent, light-dark(#fff, #0f1430));
+  --on-accent: var(--pyruntime-on-accent, oklch(from var(--accent) clamp(0.1, (0.66 - l) * 1000, 1) 0 h));
   --background: var(--pyruntime-background, light-dark(#fff, #161b1e));
   --ink: var(--pyruntime-color, light-dark(#14191c, #e8edef));
   --soft: var(--pyruntime-muted, light-dark(#566066, #9aa6ac));
