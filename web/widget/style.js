@@ -84,7 +84,7 @@ button.quiet { border-color: var(--rule); background: none; color: var(--ink); }
 .ready { display: grid; gap: 1rem; }
 .ready.two { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); align-items: start; }
 [part="input"] { display: grid; gap: 0.6rem; min-width: 0; }
-[part="input"]:empty { display: none; }
+[part="input"]:empty, [part="output"]:empty { display: none; }
 [part="output"] { display: grid; gap: 0.75rem; min-width: 0; align-content: start; }
 .pad {
   position: relative;
