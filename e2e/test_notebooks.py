@@ -50,7 +50,10 @@ def notebook_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def watched_lab(browser: Browser, notebook_site: Path) -> Iterator[tuple[Notebooks, Guard]]:
     """One JupyterLab for all tests, without the site's policy: it writes styles and compiles code."""
-    with Server({"/": notebook_site}, policy=None) as server, guarded_page(browser, server.url) as (page, guard):
+    with (
+        Server({"/": notebook_site}, policy=None) as server,
+        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
+    ):
         expected(guard)
         yield Notebooks(page, server.url), guard
         expected(guard)

@@ -159,11 +159,12 @@ def test_keyboard__tab__reaches_everything_with_a_visible_focus(ready_page: Page
     ready_page.locator(".mark").focus()
     ready_page.keyboard.press("Shift+Tab")
     reached: list[str] = []
-    for _ in range(40):
+    for _ in range(50):
         name, outline = ready_page.evaluate(
             """() => {
                 const element = document.activeElement;
-                const shown = element.id === 'file' ? document.querySelector('label[for=file]') : element;
+                const shown = element.type === 'file' ? document.querySelector(`label[for=${element.id}]`)
+                    : element.id === 'split' ? document.querySelector('#stage') : element;
                 const text = element.getAttribute('aria-label') ?? element.textContent.trim();
                 return [text || element.id, getComputedStyle(shown).outlineStyle];
             }"""
@@ -173,7 +174,8 @@ def test_keyboard__tab__reaches_everything_with_a_visible_focus(ready_page: Page
         if name == "Copy: In a web page":
             break
         ready_page.keyboard.press("Tab")
-    wanted = ["Skip to the demo", "Digits", "Test image of a 0", "Test image of a 9", "file", "Look inside digits.onnx"]
+    wanted = ["Skip to the demo", "Digits", "Test image of a 0", "Test image of a 9", "picture-file", "Camera", "Cat"]
+    wanted += ["file", "Look inside digits.onnx"]
     assert [name for name in reached if name in wanted] == wanted
 
 

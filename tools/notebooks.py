@@ -114,7 +114,7 @@ def main(argv: Sequence[str]) -> int:
         Server({"/": SITE}, policy=None) as server,
         sync_playwright() as playwright,
         launch(playwright, executable) as browser,
-        guarded_page(browser, server.url) as (page, guard),
+        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
     ):
         for pattern in USUAL:
             guard.allow(pattern)

@@ -147,6 +147,12 @@ const methods = {
     await bridge;
   },
 
+  /** The URLs of what Python was started from: scripts, archives, WebAssembly. */
+  async resources() {
+    await bridge;
+    return [globalThis.location.href, ...performance.getEntriesByType('resource').map(({ name }) => name)];
+  },
+
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options }, report, request) {
     const sources = [model, ...externalData.map(({ data }) => data)];

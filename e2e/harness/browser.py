@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Playwright, Route
 
@@ -62,14 +63,22 @@ class Guard:
             route.abort()
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") and BLOCKED not in message.text:
             self.complaints.append(f"{message.type}: {message.text}")
 
 
+BLOCKED = "Service Worker registration blocked by Playwright"
+
+
 @contextmanager
-def guarded_page(browser: Browser, origin: str) -> Iterator[tuple[Page, Guard]]:
-    """A page in a context of its own; at the end the guard has its last word."""
-    context = browser.new_context()
+def guarded_page(
+    browser: Browser, origin: str, *, service_workers: Literal["allow", "block"] = "block"
+) -> Iterator[tuple[Page, Guard]]:
+    """A page in a context of its own; at the end the guard has its last word.
+
+    A service worker answers for the site before the guard sees a request, so only its own tests allow it.
+    """
+    context = browser.new_context(service_workers=service_workers)
     guard = Guard(origin)
     guard.watch(context)
     try:

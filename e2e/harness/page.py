@@ -55,19 +55,19 @@ def answer(page: Page) -> int:
     return int(page.locator(".bar.best .bar-digit").inner_text())
 
 
-def drop(page: Page, name: str, content: bytes) -> None:
-    """Drops a file on the page as a hand would, by its events."""
+def drop(page: Page, name: str, content: bytes, kind: str = "") -> None:
+    """Drops a file of MIME type `kind` on the page as a hand would, by its events."""
     page.evaluate(
-        """([name, content]) => {
+        """([name, content, type]) => {
             const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
             const dataTransfer = new DataTransfer();
-            dataTransfer.items.add(new File([bytes], name));
-            for (const type of ['dragenter', 'dragover', 'drop']) {
+            dataTransfer.items.add(new File([bytes], name, { type }));
+            for (const event of ['dragenter', 'dragover', 'drop']) {
                 document.querySelector('#model').dispatchEvent(
-                    new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+                    new DragEvent(event, { dataTransfer, bubbles: true, cancelable: true }));
             }
         }""",
-        [name, base64.b64encode(content).decode()],
+        [name, base64.b64encode(content).decode(), kind],
     )
 
 

@@ -4,9 +4,12 @@ import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
 import { byId, h } from './dom.js';
 import { explain, whyNoWebGpu } from './errors.js';
 import { formatBytes, formatTime } from './format.js';
-import { Inspector, listenForModels } from './inspector.js';
+import { Inspector } from './model/inspector.js';
+import { listen } from './model/listen.js';
 import { PhaseList } from './phases.js';
+import { PictureDemo } from './picture/picture.js';
 import { showSnippets } from './snippets.js';
+import { Storage } from './storage.js';
 
 /** Adapters that are no hardware. */
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
@@ -70,25 +73,23 @@ async function startDigits() {
   }
 }
 
-function startInspector() {
-  const inspector = new Inspector();
-  listenForModels((source) => inspector.open(source));
+/** @param {Promise<void>} digits when these are ready: nothing takes their time before */
+function startPicture(digits) {
+  const isSoftware = digits.then(adapterInfo).then((adapter) => !adapter || SOFTWARE.test(Object.values(adapter).join(' ')), () => true);
+  return new PictureDemo(isSoftware);
+}
+
+/** @param {PictureDemo} picture */
+function startInspector(picture) {
+  const storage = new Storage();
+  const inspector = new Inspector({ onKept: () => storage.show() });
   byId('try-digits').addEventListener('click', () => inspector.open({ name: 'digits.onnx', data: DIGITS_MODEL }));
-  const named = new URLSearchParams(window.location.search).get('url');
-  if (!named) return;
-  byId('model').scrollIntoView();
-  const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
-  if (url?.origin === window.location.origin) {
-    inspector.open({ name: url.pathname.split('/').pop() || url.href, data: url });
-    return;
-  }
-  byId('model-error').replaceChildren(explain(new RangeError(`?url=${named}`), {
-    title: 'This page fetches models only from its own site.',
-    next: 'Download the model and drop it here, or use a path on this site, such as ?url=models/digits.onnx.',
-  }));
+  listen(inspector, (file) => picture.open(file, file.name));
+  return storage;
 }
 
 showSnippets();
-startDigits();
-startInspector();
+const digits = startDigits();
+const storage = startInspector(startPicture(digits));
+digits.then(() => storage.start());
 showAdapter().catch(() => read('adapter', 'unknown'));

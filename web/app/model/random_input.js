@@ -1,7 +1,7 @@
 // @ts-check
-import { Tensor } from '../pyruntime.js';
+import { Tensor } from '../../pyruntime.js';
 
-/** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
+/** @typedef {import('../../pyruntime.js').ValueMetadata} ValueMetadata */
 
 /** What random inputs are, in words; `randomTensor` keeps to it. */
 export const RANDOM_INPUT = 'floats uniform in [0, 1), integers 0 or 1, attention masks all 1; the same every time';

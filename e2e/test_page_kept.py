@@ -1,0 +1,160 @@
+"""What is kept on the visitor's computer: a second visit needs no network, and the visitor sees and clears it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.page import READY_MS, open_page
+from tools.devkit.server import Handler, Server
+
+KEPT = "the page and Python"
+
+# Addresses of what the service worker keeps.
+KEYS = "caches.open('pyruntime-site').then((cache) => cache.keys()).then((keys) => keys.map(({ url }) => url))"
+
+
+class Counting:
+    """Paths that a server was asked for; while it is `down`, it hangs up on whoever asks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: list[str] = []
+        self.down = False
+        original = Handler.do_GET
+
+        def do_get(handler: Handler) -> None:
+            self.paths.append(handler.path)
+            if self.down:
+                handler.close_connection = True
+            else:
+                original(handler)
+
+        monkeypatch.setattr(Handler, "do_GET", do_get)
+
+    def drain(self) -> list[str]:
+        paths, self.paths = self.paths, []
+        return paths
+
+
+@pytest.fixture
+def visited(browser: Browser, site: Path) -> Iterator[tuple[Page, Guard, Server]]:
+    """The page at its first visit, on a server of its own, with its service worker; what it keeps is kept."""
+    with (
+        Server({"/": site}) as server,
+        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
+    ):
+        open_page(page, server.url)
+        expect(page.locator("#storage-text")).to_contain_text(KEPT, timeout=READY_MS)
+        yield page, guard, server
+
+
+def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
+    visited: tuple[Page, Guard, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, guard, server = visited
+    expect(page.locator("#storage-text")).to_contain_text(" MB", timeout=READY_MS)
+    counting = Counting(monkeypatch)
+    open_page(page, server.url)
+    asked = [path for path in counting.drain() if path not in ("/integrity.json", "/service-worker.js")]
+    assert asked == [], "the second visit asks for the list of files and nothing else"
+
+    counting.down = True
+    guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")
+    open_page(page, server.url)
+    assert {*counting.drain()} <= {"/integrity.json", "/service-worker.js"}
+
+    page.locator("#storage-clear").click()
+    expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+    assert page.evaluate("caches.keys()") == []
+    assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
+
+
+def test_build__newer_one__replaces_what_was_kept(browser: Browser, site: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(site, tmp_path / "site")
+    with Server({"/": copy}) as server, guarded_page(browser, server.url, service_workers="allow") as (page, guard):
+        guard.allow("404")  # the icon of a page that has none
+        page.goto(f"{server.url}service-worker.js")  # a small page of the origin
+        page.evaluate(
+            """() => new Promise((resolve) => {
+                navigator.serviceWorker.addEventListener('controllerchange', resolve);
+                navigator.serviceWorker.register('service-worker.js');
+            })"""
+        )
+        fetched = "fetch('web/app/page.css').then((response) => response.text())"
+        old = page.evaluate(fetched)
+        for _ in range(50):
+            if any("page.css" in key for key in page.evaluate(KEYS)):
+                break
+            page.wait_for_timeout(100)
+        (copy / "web" / "app" / "page.css").write_text("/* new */")
+        assert page.evaluate(fetched) == old
+        manifest = json.loads((copy / "integrity.json").read_text())
+        manifest["web/app/page.css"] = "sha384-" + "f" * 64
+        (copy / "integrity.json").write_text(json.dumps(manifest))
+        page.goto(f"{server.url}service-worker.js?again")
+        assert page.evaluate(fetched) == "/* new */"
+        keys = page.evaluate(KEYS)
+        assert not [key for key in keys if "page.css" in key], "what is not what the list says is not kept"
+
+
+def test_keeping__switched_off__nothing_is_kept_at_the_next_visit(browser: Browser, site_url: str) -> None:
+    with guarded_page(browser, site_url, service_workers="allow") as (page, _):
+        page.add_init_script("localStorage.setItem('pyruntime-keep', 'off')")
+        open_page(page, site_url)
+        expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+        expect(page.locator("#storage-keep")).not_to_be_checked()
+        assert page.evaluate("caches.keys()") == []
+
+
+def test_models__downloaded_once__come_from_this_computer(ready_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = Counting(monkeypatch)
+    script = """async () => {
+        const { download } = await import('./web/app/model/download.js');
+        const { usage, clear, find } = await import('./web/app/model/store.js');
+        await clear();
+        const url = new URL('models/enlarge3.onnx', document.baseURI);
+        const { signal } = new AbortController();
+        const [first, second] = [await download(url, { signal }), await download(url, { signal })];
+        const kept = await usage();
+        const offline = await find(url.href, null);
+        const changed = await find(url.href, { etag: '', modified: 'later', size: first.blob.size });
+        await clear();
+        return { first: first.kept, second: second.kept, size: first.blob.size, kept, after: await usage(),
+            offline: offline?.size, changed };
+    }"""
+    found = ready_page.evaluate(script)
+    assert (found["first"], found["second"]) == (False, True)
+    assert found["kept"] == {"disk": found["size"], "memory": 0}
+    assert found["offline"] == found["size"]
+    assert found["changed"] is None
+    assert found["after"] == {"disk": 0, "memory": 0}
+    assert counting.drain().count("/models/enlarge3.onnx") == 1
+
+
+def test_models__no_room__stay_in_memory_and_the_page_says_so(ready_page: Page) -> None:
+    script = """async () => {
+        const { download } = await import('./web/app/model/download.js');
+        const { usage, clear } = await import('./web/app/model/store.js');
+        await clear();
+        const { put } = Cache.prototype;
+        Cache.prototype.put = async () => { throw new DOMException('full', 'QuotaExceededError'); };
+        const url = new URL('models/enlarge3.onnx', document.baseURI);
+        const { signal } = new AbortController();
+        try {
+            const [first, second] = [await download(url, { signal }), await download(url, { signal })];
+            return { second: second.kept, size: first.blob.size, kept: await usage() };
+        } finally {
+            Cache.prototype.put = put;
+        }
+    }"""
+    found = ready_page.evaluate(script)
+    assert found["second"] is True
+    assert found["kept"] == {"disk": 0, "memory": found["size"]}
+    ready_page.locator("#storage-clear").click(force=True)
+    ready_page.evaluate("import('./web/app/model/store.js').then(({ clear }) => clear())")

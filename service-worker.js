@@ -1,0 +1,110 @@
+// @ts-check
+/**
+ * Keeps the site's files, each under the hash that `integrity.json` gives it, so that a later visit needs no network. Only the
+ * page registers it, and only while the visitor wants files to be kept. What the build did not list is not touched.
+ */
+
+const CACHE = 'pyruntime-site';
+const MANIFEST = 'integrity.json';
+const worker = /** @type {any} */ (globalThis);
+
+/** Hashes by path, as Subresource Integrity writes them. @typedef {Record<string, string>} Files */
+
+/** @type {Promise<Files> | undefined} */
+let files;
+
+/** The visitor cleared what was kept; the page goes on without. */
+let isCleared = false;
+
+/** The build's list: from the network, or as it was at the last visit. @returns {Promise<Files>} */
+async function readManifest() {
+  const cache = await caches.open(CACHE);
+  const url = new URL(MANIFEST, worker.registration.scope).href;
+  try {
+    const response = await fetch(url, { cache: 'no-cache' });
+    if (!response.ok) throw new Error(`HTTP status ${response.status}`);
+    const found = await response.clone().json();
+    await cache.put(url, response).catch(() => {});
+    await forgetOthers(cache, found, url);
+    return found;
+  } catch {
+    return (await cache.match(url))?.json() ?? {};
+  }
+}
+
+/** @param {Cache} cache @param {Files} found @param {string} manifest */
+async function forgetOthers(cache, found, manifest) {
+  const wanted = new Set(Object.keys(found).map((path) => keyOf(path, found[path])));
+  for (const { url } of await cache.keys()) {
+    if (url !== manifest && !wanted.has(url)) await cache.delete(url);
+  }
+}
+
+/** @param {string} path @param {string} hash */
+function keyOf(path, hash) {
+  return new URL(`${path}?${hash}`, worker.registration.scope).href;
+}
+
+/** The path that the build's list has for a URL; null for others. @param {string} url */
+function pathOf(url) {
+  const { scope } = worker.registration;
+  const plain = url.split(/[?#]/)[0];
+  if (!plain.startsWith(scope)) return null;
+  const path = decodeURI(plain.slice(scope.length));
+  return path === '' || path.endsWith('/') ? `${path}index.html` : path;
+}
+
+/** Store a response if it is what the list says, and there is room. @param {string} key @param {string} hash @param {Response} response */
+async function keep(key, hash, response) {
+  const bytes = await response.arrayBuffer();
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-384', bytes));
+  if (`sha384-${btoa(String.fromCharCode(...digest))}` !== hash) return;
+  const headers = new Headers(response.headers);
+  headers.set('Content-Length', String(bytes.byteLength));
+  headers.delete('Content-Encoding');
+  const cache = await caches.open(CACHE);
+  await cache.put(key, new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
+}
+
+/** @param {Request} request @param {(work: Promise<unknown>) => void} later @returns {Promise<Response>} */
+async function answer(request, later) {
+  if (request.mode === 'navigate') files = readManifest();
+  files ??= readManifest();
+  const path = pathOf(request.url);
+  const hash = path === null ? undefined : (await files)[path];
+  if (!hash) return fetch(request);
+  const key = keyOf(/** @type {string} */ (path), hash);
+  const known = await (await caches.open(CACHE)).match(key);
+  if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
+  const response = await fetch(request);
+  if (!isCleared && request.method === 'GET' && response.status === 200) later(keep(key, hash, response.clone()));
+  return response;
+}
+
+/** Fetch and keep these files, those that the list has. @param {string[]} urls */
+async function keepAll(urls) {
+  files ??= readManifest();
+  const known = await files;
+  const cache = await caches.open(CACHE);
+  for (const url of urls) {
+    const path = pathOf(url);
+    const hash = path === null ? undefined : known[path];
+    if (!hash || await cache.match(keyOf(/** @type {string} */ (path), hash))) continue;
+    const response = await fetch(url).catch(() => null);
+    if (response?.ok) await keep(keyOf(/** @type {string} */ (path), hash), hash, response);
+  }
+  for (const client of await worker.clients.matchAll({ includeUncontrolled: true })) client.postMessage({ kept: urls.length });
+}
+
+worker.addEventListener('install', () => worker.skipWaiting());
+worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
+worker.addEventListener('message', (/** @type {any} */ event) => {
+  isCleared = Boolean(event.data?.cleared);
+  if (Array.isArray(event.data?.keep)) event.waitUntil(keepAll(event.data.keep));
+});
+worker.addEventListener('fetch', (/** @type {any} */ event) => {
+  const { request } = event;
+  if (!['GET', 'HEAD'].includes(request.method) || pathOf(request.url) === null || request.headers.has('Range')) return;
+  if (pathOf(request.url) === MANIFEST) return;
+  event.respondWith(answer(request, (work) => event.waitUntil(work)));
+});

@@ -1,0 +1,80 @@
+// @ts-check
+/** Files from this site, kept for the next visit, with progress as they come. */
+
+import * as store from './store.js';
+
+/** Speed is taken over this much of the past. */
+const WINDOW_MS = 4000;
+
+/** @typedef {{loaded: number, total: number, bytesPerSecond: number, secondsLeft: number | null}} Progress */
+
+class NotThere extends Error {
+  name = 'NoSuchFile';
+}
+
+/** How fast bytes come and how long the rest takes. */
+export class Pace {
+  constructor(now = performance.now()) {
+    this.marks = [{ at: now, loaded: 0 }];
+  }
+
+  /** @param {number} loaded @param {number} total 0 where nobody knows @param {number} [now] @returns {Progress} */
+  mark(loaded, total, now = performance.now()) {
+    this.marks.push({ at: now, loaded });
+    while (this.marks.length > 2 && now - this.marks[1].at > WINDOW_MS) this.marks.shift();
+    const [first] = this.marks;
+    const seconds = (now - first.at) / 1000;
+    const bytesPerSecond = seconds > 0 ? (loaded - first.loaded) / seconds : 0;
+    const left = total && bytesPerSecond > 0 ? (total - loaded) / bytesPerSecond : null;
+    return { loaded, total, bytesPerSecond, secondsLeft: left };
+  }
+}
+
+/** What the server says of a file; null where it does not answer. @param {URL} url @param {AbortSignal} signal */
+async function ask(url, signal) {
+  try {
+    const response = await fetch(url, { method: 'HEAD', cache: 'no-cache', signal });
+    return response.ok ? store.stampOf(response) : null;
+  } catch (error) {
+    signal.throwIfAborted();
+    return null;
+  }
+}
+
+/**
+ * The file at `url`, from this computer where it is kept and unchanged.
+ * @param {URL} url
+ * @param {object} options
+ * @param {AbortSignal} options.signal
+ * @param {(progress: Progress) => void} [options.onProgress]
+ * @param {(chunk: Uint8Array, loaded: number, total: number) => Promise<void> | void} [options.onChunk] the next bytes wait for it
+ * @returns {Promise<{blob: Blob, kept: boolean}>}
+ */
+export async function download(url, { signal, onProgress, onChunk }) {
+  const known = await store.find(url.href, await ask(url, signal));
+  if (known) return { blob: known, kept: true };
+  const response = await fetch(url, { signal }).catch((error) => {
+    signal.throwIfAborted();
+    throw new NotThere(`${url.href} cannot be fetched: ${error.message}`);
+  });
+  if (!response.ok || !response.body) {
+    throw new NotThere(`${url.href} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
+  }
+  // A compressed response's Content-Length counts other bytes than those that arrive.
+  const total = response.headers.has('Content-Encoding') ? 0 : Number(response.headers.get('Content-Length') ?? 0);
+  const reader = response.body.getReader();
+  const [pace, parts] = [new Pace(), /** @type {Blob[]} */ ([])];
+  let loaded = 0;
+  for (let step = await reader.read(); !step.done; step = await reader.read()) {
+    parts.push(new Blob([step.value]));
+    loaded += step.value.length;
+    onProgress?.(pace.mark(loaded, total));
+    const before = performance.now();
+    await onChunk?.(step.value, loaded, total);
+    if (performance.now() - before > WINDOW_MS) Object.assign(pace, new Pace());
+    signal.throwIfAborted();
+  }
+  const blob = new Blob(parts);
+  await store.add(url.href, store.stampOf(response), blob);
+  return { blob, kept: false };
+}

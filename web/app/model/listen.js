@@ -1,0 +1,77 @@
+// @ts-check
+/** The ways by which a visitor names a model: a drop anywhere, the file picker, `?url=` and `#model=` of the address. */
+
+import { byId } from '../dom.js';
+import { explain } from '../errors.js';
+
+/** @typedef {import('./inspector.js').Inspector} Inspector */
+
+/**
+ * The model and the other files among files that were dropped or chosen together.
+ * @param {readonly File[]} files
+ * @returns {import('./opening.js').Source | null} null where there is nothing
+ */
+export function toSource(files) {
+  const model = files.find(({ name }) => name.toLowerCase().endsWith('.onnx')) ?? files[0];
+  return model ? { name: model.name, data: model, files: files.filter((file) => file !== model) } : null;
+}
+
+/** @param {Inspector} inspector @param {(picture: File) => void} openPicture */
+export function listen(inspector, openPicture) {
+  const take = (/** @type {readonly File[]} */ files) => {
+    const isModel = files.some(({ name }) => name.toLowerCase().endsWith('.onnx'));
+    if (!isModel && files.length === 1 && files[0].type.startsWith('image/')) {
+      byId('picture').scrollIntoView({ block: 'start' });
+      openPicture(files[0]);
+      return;
+    }
+    byId('drop').scrollIntoView({ block: 'start' });
+    if (!isModel && files.length && inspector.add(files)) return;
+    const source = toSource(files);
+    if (source) inspector.open(source);
+  };
+  listenForDrops(take);
+  const input = /** @type {HTMLInputElement} */ (byId('file'));
+  input.addEventListener('change', () => {
+    take([...input.files ?? []]);
+    input.value = '';
+  });
+  window.addEventListener('hashchange', () => openNamed(inspector));
+  openNamed(inspector);
+}
+
+/** @param {(files: File[]) => void} take */
+function listenForDrops(take) {
+  let depth = 0;
+  const holdsFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes('Files') ?? false;
+  const highlight = (/** @type {number} */ change) => {
+    depth = Math.max(0, depth + change);
+    document.body.classList.toggle('dragging', depth > 0);
+  };
+  document.addEventListener('dragenter', (event) => holdsFiles(event) && highlight(1));
+  document.addEventListener('dragleave', (event) => holdsFiles(event) && highlight(-1));
+  document.addEventListener('dragover', (event) => holdsFiles(event) && event.preventDefault());
+  document.addEventListener('drop', (event) => {
+    if (!holdsFiles(event)) return;
+    event.preventDefault();
+    highlight(-depth);
+    take([...event.dataTransfer?.files ?? []]);
+  });
+}
+
+/** The model that the address names, if it does. @param {Inspector} inspector */
+function openNamed(inspector) {
+  const inHash = /^#model=(.+)$/.exec(window.location.hash)?.[1];
+  const named = inHash ? decodeURIComponent(inHash) : new URLSearchParams(window.location.search).get('url');
+  if (!named) return;
+  byId('model').scrollIntoView();
+  const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
+  if (url?.origin === window.location.origin) {
+    inspector.open({ name: url.pathname.split('/').pop() || url.href, data: url });
+    return;
+  }
+  byId('model-error').replaceChildren(explain(new RangeError(named), {
+    title: 'This page fetches models only from its own site.',
+    next: 'Download the model and drop it here, or name a path on this site, such as #model=models/digits.onnx.',
+  }));
+}

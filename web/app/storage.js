@@ -1,0 +1,79 @@
+// @ts-check
+/** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
+
+import { client } from '../client.js';
+import { byId } from './dom.js';
+import { formatBytes } from './format.js';
+import * as models from './model/store.js';
+
+const SITE = 'pyruntime-site';
+const WORKER = new URL('../../service-worker.js', import.meta.url);
+
+export class Storage {
+  constructor() {
+    this.text = byId('storage-text');
+    this.keep = /** @type {HTMLInputElement} */ (byId('storage-keep'));
+    this.clearButton = /** @type {HTMLButtonElement} */ (byId('storage-clear'));
+    this.keep.checked = models.isKeeping();
+    this.keep.addEventListener('change', () => this.#switch());
+    this.clearButton.addEventListener('click', () => this.#clear());
+    navigator.serviceWorker?.addEventListener('message', ({ data }) => {
+      if (data?.kept !== undefined) this.show();
+    });
+  }
+
+  /** Python is there: keep what it took to get it. */
+  async start() {
+    if (models.isKeeping()) await this.#keepSite();
+    await this.show();
+  }
+
+  async show() {
+    const [site, { disk, memory }] = await Promise.all([siteBytes(), models.usage()]);
+    const parts = [site ? `the page and Python, ${formatBytes(site)}` : '', disk ? `models, ${formatBytes(disk)}` : ''].filter(Boolean);
+    const held = memory ? ` There was no room for ${formatBytes(memory)} of models: they stay until this tab is closed.` : '';
+    this.text.textContent = `${parts.length ? `Kept: ${parts.join('; ')}.` : 'Nothing is kept.'}${held}`;
+    this.clearButton.disabled = !site && !disk && !memory;
+  }
+
+  async #switch() {
+    models.setKeeping(this.keep.checked);
+    if (this.keep.checked) await this.#keepSite();
+    else await this.#clear();
+    await this.show();
+  }
+
+  /** Let the service worker keep the files that this page and its worker have loaded. */
+  async #keepSite() {
+    try {
+      if (!navigator.serviceWorker) return;
+      const registration = await navigator.serviceWorker.register(WORKER);
+      await navigator.serviceWorker.ready;
+      const own = performance.getEntriesByType('resource').map(({ name }) => name);
+      const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
+      registration.active?.postMessage({ keep: [...new Set(urls)] });
+    } catch (error) {
+      console.info(`pyruntime: nothing is kept for the next visit: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+
+  async #clear() {
+    this.clearButton.disabled = true;
+    for (const registration of await navigator.serviceWorker?.getRegistrations() ?? []) {
+      if (registration.active?.scriptURL !== WORKER.href) continue;
+      registration.active.postMessage({ cleared: true });
+      await registration.unregister();
+    }
+    if ('caches' in globalThis) await caches.delete(SITE);
+    await models.clear();
+    await this.show();
+  }
+}
+
+async function siteBytes() {
+  if (!('caches' in globalThis) || !await caches.has(SITE)) return 0;
+  const cache = await caches.open(SITE);
+  let bytes = 0;
+  for (const request of await cache.keys()) bytes += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
+  return bytes;
+}
