@@ -1,5 +1,6 @@
 // @ts-check
 import { adapterInfo } from '../pyruntime.js';
+import { describeAdapter, isEmulated } from './adapter.js';
 import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
 import { byId, h } from './dom.js';
 import { explain, whyNoWebGpu } from './errors.js';
@@ -10,9 +11,6 @@ import { PhaseList } from './phases.js';
 import { PictureDemo } from './picture/picture.js';
 import { showSnippets } from './snippets.js';
 import { Storage } from './storage.js';
-
-/** Adapters that are no hardware. */
-const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
 
 /**
  * Sets one of the readings.
@@ -25,20 +23,6 @@ function read(id, text, detail) {
   const element = byId(id);
   element.replaceChildren(text, ...(detail ? [' ', h('span', { class: 'soft' }, detail)] : []));
   element.classList.remove('pending');
-}
-
-/**
- * The adapter's name, and the rest of what the browser tells about it.
- *
- * @param {Awaited<ReturnType<typeof adapterInfo>>} adapter
- * @returns {[string, string]}
- */
-function describeAdapter(adapter) {
-  if (!adapter) return ['CPU', 'NumPy'];
-  const { vendor, architecture, description } = adapter;
-  const maker = [vendor, architecture].filter(Boolean).join(' ');
-  const how = SOFTWARE.test(`${maker} ${description}`) ? 'WebGPU, emulated on the CPU' : 'WebGPU';
-  return description ? [description, `${how}, ${maker}`] : [maker || 'GPU', how];
 }
 
 async function showAdapter() {
@@ -75,7 +59,7 @@ async function startDigits() {
 
 /** @param {Promise<void>} digits when these are ready: nothing takes their time before */
 function startPicture(digits) {
-  const isSoftware = digits.then(adapterInfo).then((adapter) => !adapter || SOFTWARE.test(Object.values(adapter).join(' ')), () => true);
+  const isSoftware = digits.then(adapterInfo).then((adapter) => !adapter || isEmulated(adapter), () => true);
   return new PictureDemo(isSoftware);
 }
 

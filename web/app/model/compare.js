@@ -1,5 +1,6 @@
 // @ts-check
 import { InferenceSession, Tensor } from '../../pyruntime.js';
+import { isEmulated } from '../adapter.js';
 import { h } from '../dom.js';
 import { formatCount, formatTime, formatValue, median } from '../format.js';
 import { table } from './table.js';
@@ -34,7 +35,8 @@ export async function compare(gpu, opened, feeds, signal, say) {
       say(`Run ${run + 1} of up to ${RUNS}, GPU and CPU by turns`);
       for (const side of sides) side.times.push((await timed(() => side.session.run(feeds, { signal })))[1]);
     }
-    return view(sides, difference(sides[0].outputs, sides[1].outputs));
+    const { adapter } = await gpu.summary();
+    return view(sides, difference(sides[0].outputs, sides[1].outputs), adapter);
   } finally {
     await cpu.release();
   }
@@ -62,14 +64,20 @@ function difference(a, b) {
   return largest < 0 ? null : largest;
 }
 
-/** @param {{title: string, first: number, times: number[]}[]} sides @param {number | null} most */
-function view(sides, most) {
+/**
+ * @param {{title: string, first: number, times: number[]}[]} sides
+ * @param {number | null} most
+ * @param {import('../../pyruntime.js').AdapterInfo | null} adapter
+ */
+function view(sides, most, adapter) {
   const [gpu, cpu] = sides.map(({ times }) => median(times));
   const ratio = gpu < cpu ? `The GPU is ${(cpu / gpu).toPrecision(2)} times as fast here.` : `The CPU is ${(gpu / cpu).toPrecision(2)} times as fast here.`;
   const rows = sides.map(({ title, first, times }) => h('tr', {}, h('th', { scope: 'row' }, title === 'GPU' ? 'GPU, WebGPU' : 'CPU, NumPy in WebAssembly'),
     h('td', { class: 'number' }, formatTime(median(times))), h('td', { class: 'number' }, formatTime(Math.min(...times))),
     h('td', { class: 'number' }, formatTime(Math.max(...times))), h('td', { class: 'number' }, formatTime(first)), h('td', { class: 'number' }, times.length)));
   return h('div', {},
+    !adapter && h('p', { class: 'notice' }, 'There is no GPU for this page: both rows are NumPy.'),
+    adapter && isEmulated(adapter) && h('p', { class: 'notice' }, 'This GPU is emulated on the CPU: it says nothing about how fast a real one is.'),
     h('p', {}, h('b', {}, ratio), most === null ? '' : ` Results differ by at most ${formatValue(most)}.`),
     table('GPU and CPU', ['Runs on', 'Median', 'Fastest', 'Slowest', 'First run', 'Runs'], rows),
     h('p', { class: 'note' }, `Round trips as a page sees them, from input array to output array, by turns on the same input; ${formatCount(1, 'thread')} of `

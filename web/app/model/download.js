@@ -30,11 +30,14 @@ export class Pace {
   }
 }
 
+/** What no file is known by: a server that does not tell is asked for the file itself. */
+const UNTOLD = { etag: '', modified: '', size: -1 };
+
 /** What the server says of a file; null where it does not answer. @param {URL} url @param {AbortSignal} signal */
 async function ask(url, signal) {
   try {
     const response = await fetch(url, { method: 'HEAD', cache: 'no-cache', signal });
-    return response.ok ? store.stampOf(response) : null;
+    return response.ok ? store.stampOf(response) : UNTOLD;
   } catch (error) {
     signal.throwIfAborted();
     return null;

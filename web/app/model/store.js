@@ -25,7 +25,11 @@ export function isKeeping() {
 
 /** @param {boolean} on */
 export function setKeeping(on) {
-  localStorage.setItem(SETTING, on ? 'on' : 'off');
+  try {
+    localStorage.setItem(SETTING, on ? 'on' : 'off');
+  } catch {
+    // without storage nothing is kept anyway
+  }
 }
 
 /** @returns {Promise<Cache | null>} null where there is no storage, or none wanted */
