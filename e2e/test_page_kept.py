@@ -158,3 +158,23 @@ def test_models__no_room__stay_in_memory_and_the_page_says_so(ready_page: Page) 
     assert found["kept"] == {"disk": 0, "memory": found["size"]}
     ready_page.locator("#storage-clear").click(force=True)
     ready_page.evaluate("import('./web/app/model/store.js').then(({ clear }) => clear())")
+
+
+def test_models__server_that_tells_nothing_of_a_file__is_asked_for_it_anew(ready_page: Page) -> None:
+    script = """async () => {
+        const { download } = await import('./web/app/model/download.js');
+        const { clear } = await import('./web/app/model/store.js');
+        const url = new URL('models/enlarge3.onnx', document.baseURI);
+        const { signal } = new AbortController();
+        const { fetch } = globalThis;
+        globalThis.fetch = (url, options) => (
+            options.method === 'HEAD' ? Promise.resolve(new Response(null, { status: 405 })) : fetch(url, options));
+        try {
+            await download(url, { signal });
+            return (await download(url, { signal })).kept;
+        } finally {
+            globalThis.fetch = fetch;
+            await clear();
+        }
+    }"""
+    assert ready_page.evaluate(script) is False
