@@ -13,6 +13,11 @@ async function invalid() {
   return new GPUValidationError('injected');
 }
 
+// A real error of the GPU process, told to nobody who is waiting: WebGPU refuses the write, and what was there stays.
+function nowhere(buffer, offset, ...data) {
+  return real(GPUQueue, 'writeBuffer').call(this, buffer, buffer.size, ...data);
+}
+
 const faults = self.GPUDevice ? {
   'map rejects': [GPUBuffer, 'mapAsync', reject],
   'mapped range throws': [GPUBuffer, 'getMappedRange', refuse],
@@ -25,6 +30,7 @@ const faults = self.GPUDevice ? {
   'out of memory': [GPUDevice, 'popErrorScope', outOfMemory],
   'not valid': [GPUDevice, 'popErrorScope', invalid],
   'scope rejects': [GPUDevice, 'popErrorScope', reject],
+  'write goes nowhere': [GPUQueue, 'writeBuffer', nowhere],
   'queue takes no bytes': [GPUQueue, 'writeBuffer', refuse],
   'queue takes no commands': [GPUQueue, 'submit', refuse],
   'no pass': [GPUCommandEncoder, 'beginComputePass', refuse],
@@ -38,7 +44,7 @@ function real(type, method) {
   return originals.get(type.name + method) ?? type.prototype[method];
 }
 
-globalThis.faultNames = Object.keys(faults);
+globalThis.faultNames = Object.keys(faults).filter((name) => name !== 'write goes nowhere');
 
 globalThis.injectFault = (name, times = Infinity) => {
   const [type, method, replacement] = faults[name];

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-__all__ = ["branching", "double", "segmented", "staged"]
+__all__ = ["branching", "counted", "double", "segmented", "staged"]
 
 _F = TensorProto.FLOAT
 
@@ -62,6 +62,25 @@ def segmented() -> bytes:
         helper.make_node("Relu", ["t"], ["y"]),
     ]
     return _model(nodes, {"y": _F}, [], ["rows", 2, 2])
+
+
+def counted() -> bytes:
+    """y = Σ of 2 over as many elements as `rows` says, a running sum between them, which the GPU has to hold."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["rows"], ["c"], value=numpy_helper.from_array(np.ones(1, np.float32))),
+        helper.make_node("CumSum", ["c", "axis"], ["s"]),
+        helper.make_node("ReduceMax", ["s"], ["m"], keepdims=0),
+        helper.make_node("Add", ["m", "m"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("rows", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("y", _F, None)],
+        [numpy_helper.from_array(np.array(0, np.int64), "axis")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
 
 
 def branching(trips: int = 2**62) -> bytes:
