@@ -44,21 +44,22 @@ def differential(*, minutes: float, seed: int) -> int:
 def soak(*, minutes: int) -> int:
     """Every long form, for about `minutes` together; prints a table."""
     rows = _fuzz(minutes * 60 // 4, fresh=False)
-    factor = max(2, minutes)
-    rows.append(_pytest("mutated models", f"x {factor}", ["tests/hostile"], factor))
-    rows.append(_pytest("devices that fail or are lost (native)", f"x {factor}", ["tests/session"], factor))
-    executable = chromium.ensure_chromium(python())
+    factor = max(2, minutes // 3)
+    rows.append(_pytest("mutated models", factor, ["tests/hostile"]))
+    rows.append(_pytest("bad models, every cut and flip (native)", factor, ["tests/bad_models"]))
+    rows.append(_pytest("devices that fail or are lost (native)", factor, ["tests/session"]))
+    browser = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
     build_site(python())
+    files = ["e2e/test_reliability.py", "e2e/test_reliability_page.py"]
     for name, select in {
         "lost devices (browser)": "loss",
-        "device calls that fail (browser)": "fault",
-        "bad models (browser)": "bad_models",
+        "device calls that fail (browser)": "fault or outside_of_any_run or out_of_memory",
+        "bad models, every cut and flip (browser)": "bad_models or damaged_models",
         "overlapping runs (browser)": "overlapping",
         "many input shapes (browser)": "many_input_shapes",
         "many runs, memory flat (browser)": "many_runs",
     }.items():
-        browser = {chromium.VARIABLE: str(executable)}
-        rows.append(_pytest(name, f"x {factor}", ["e2e/test_reliability.py", "-k", select], factor, browser))
+        rows.append(_pytest(name, factor, [*files, "-k", select], browser))
     print(f"\n{'what':<42} {'amount':<14} {'time':>9}  result")
     for row in rows:
         print(row)
@@ -78,13 +79,13 @@ def _fuzz(seconds: int, fresh: bool) -> list[Row]:
     return rows
 
 
-def _pytest(name: str, amount: str, args: list[str], factor: int, env: dict[str, str] | None = None) -> Row:
+def _pytest(name: str, factor: int, args: list[str], env: dict[str, str] | None = None) -> Row:
     say(name)
     began = time.monotonic()
     status = run(
         [python(), "-m", "pytest", "-q", *args], env={"PYRUNTIME_SOAK": str(factor), **(env or {})}, quiet=True
     )
-    return Row(name, amount, time.monotonic() - began, status)
+    return Row(name, f"x {factor}", time.monotonic() - began, status)
 
 
 def _ensure_atheris() -> None:
