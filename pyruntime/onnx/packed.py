@@ -12,7 +12,7 @@ import numpy as np
 
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.ir import DType
-from pyruntime.onnx.wire import read_varint
+from pyruntime.onnx.payloads import read_varint
 
 if TYPE_CHECKING:
     from pyruntime.ir import Array

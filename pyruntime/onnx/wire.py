@@ -19,9 +19,6 @@ from typing import Any, NamedTuple
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import (
     BYTES,
-    END_GROUP,
-    FIXED32,
-    FIXED64,
     FLOAT,
     INT32,
     INT64,
@@ -37,18 +34,16 @@ from pyruntime.onnx.fields import (
     PACKED_RUN,
     RUN_BYTES,
     SPAN,
-    START_GROUP,
     STRING,
-    VARINT,
     Message,
 )
+from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, signed, skip, varint
 from pyruntime.onnx.source import Buffer, ByteSource
 
-__all__ = ["Limits", "Parser", "Run", "read_varint"]
+__all__ = ["Limits", "Parser", "Run"]
 
 _HEADER = 16  # a field's tag and length, or tag and scalar, take at most 5 + 10 bytes
 _WHOLE = 1024  # a longer field is not fetched for its own sake: messages in it are read field by field
-_MASK64 = (1 << 64) - 1
 _FLOAT32 = struct.Struct("<f")
 
 
@@ -76,73 +71,6 @@ class Run(NamedTuple):
     offset: int
     length: int
     packed: bool
-
-
-class _Truncated(Exception):
-    """A field runs past the end of its message, or of the window."""
-
-
-class _Malformed(Exception):
-    """Bytes that no encoder writes; the text says what."""
-
-
-def _varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The unsigned 64-bit integer at `pos`, and the position after it."""
-    value = shift = 0
-    while shift < 70:
-        if pos >= end:
-            raise _Truncated
-        byte = buffer[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & _MASK64, pos
-        shift += 7
-    raise _Malformed("an integer of more than 10 bytes")
-
-
-def read_varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The unsigned 64-bit integer at `pos`, and the position after it. Raises InvalidProtobuf."""
-    try:
-        return _varint(buffer, pos, end)
-    except (_Truncated, _Malformed):
-        raise InvalidProtobuf("not a valid ONNX model: data ends within an integer") from None
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
-    """The position after a payload."""
-    if wire_type == VARINT:
-        return _varint(buffer, pos, end)[1]
-    if wire_type == LENGTH:
-        size, pos = _varint(buffer, pos, end)
-    elif wire_type in (FIXED32, FIXED64):
-        size = 4 if wire_type == FIXED32 else 8
-    else:
-        raise _Malformed("a group" if wire_type in (START_GROUP, END_GROUP) else f"wire type {wire_type}")
-    if size > end - pos:
-        raise _Truncated
-    return pos + size
-
-
-def _packed_ints(buffer: Buffer, pos: int, end: int) -> list[int]:
-    values = []
-    try:
-        while pos < end:
-            value, pos = _varint(buffer, pos, end)
-            values.append(_signed(value))
-    except _Truncated:
-        raise _Malformed("a packed integer without its last byte") from None
-    return values
-
-
-def _packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
-    if (end - pos) % 4:
-        raise _Malformed(f"packed floats of {end - pos} bytes")
-    return struct.unpack(f"<{(end - pos) // 4}f", buffer[pos:end])
 
 
 class Parser:
@@ -182,11 +110,11 @@ class Parser:
         window, base = self._source.window(start, min(_HEADER, end - start))
         stop = min(end - base, len(window))
         try:
-            tag, pos = _varint(window, start - base, stop)
+            tag, pos = varint(window, start - base, stop)
             if tag & 7 != LENGTH:
                 return start
-            size, pos = _varint(window, pos, stop)
-        except (_Truncated, _Malformed):
+            size, pos = varint(window, pos, stop)
+        except (Truncated, Malformed):
             return start  # `_fields` sees the same and reports it
         pos += base
         if size > end - pos:
@@ -227,24 +155,24 @@ class Parser:
                 tag = buffer[pos]
                 pos += 1
                 if tag > 0x7F:
-                    tag, pos = _varint(buffer, start, end)
+                    tag, pos = varint(buffer, start, end)
                 known = actions.get(tag)
                 if known is None:
                     self._unknown(message, tag, self._base + start)
-                    pos = _skip(buffer, pos, end, tag & 7)
+                    pos = skip(buffer, pos, end, tag & 7)
                     continue
                 action, slot, extra = known
                 if tag & 7 == LENGTH:
                     if pos >= end:
-                        raise _Truncated
+                        raise Truncated
                     size = buffer[pos]
                     pos += 1
                     if size > 0x7F:
-                        size, pos = _varint(buffer, pos - 1, end)
+                        size, pos = varint(buffer, pos - 1, end)
                     if size > end - pos:
                         if partial:
                             return start
-                        raise _Malformed(_past_end(size, end - pos))
+                        raise Malformed(_past_end(size, end - pos))
                     stop = pos + size
                     if action == MANY_MESSAGE:
                         child = self._begin(extra, depth + 1)
@@ -267,19 +195,19 @@ class Parser:
                         value = buffer[pos]
                         pos += 1
                     else:
-                        value, pos = _varint(buffer, pos, end)
-                        value = _signed(value)
+                        value, pos = varint(buffer, pos, end)
+                        value = signed(value)
                     if action == INT64:
                         values[slot] = value
                     else:
                         _append(values, slot, value)
                 else:
                     pos = self._scalar(values, known, buffer, start, pos, end)
-        except _Truncated:
+        except Truncated:
             if partial:
                 return start
             raise self._error(message, self._base + start, "a field that the message ends in the middle of") from None
-        except _Malformed as error:
+        except Malformed as error:
             raise self._error(message, self._base + start, str(error)) from None
         except UnicodeDecodeError as error:
             raise self._error(message, self._base + start, f"text that is not UTF-8 ({error.reason})") from None
@@ -295,9 +223,9 @@ class Parser:
         elif action == MANY_BYTES:
             _append(values, slot, bytes(buffer[pos:stop]))
         elif action == PACKED_INT64:
-            _extend(values, slot, _packed_ints(buffer, pos, stop))
+            _extend(values, slot, packed_ints(buffer, pos, stop))
         elif action == PACKED_FLOAT:
-            _extend(values, slot, _packed_floats(buffer, pos, stop))
+            _extend(values, slot, packed_floats(buffer, pos, stop))
         elif action == PACKED_RUN:
             self._add_run(values, slot, Run(extra, self._base + pos, stop - pos, True))
         else:
@@ -309,12 +237,12 @@ class Parser:
         """Take the rarer fields that are not length-delimited; returns the position after the payload."""
         action, slot, extra = known
         if action == INT32:
-            value, pos = _varint(buffer, pos, end)
+            value, pos = varint(buffer, pos, end)
             values[slot] = (value & 0x7FFFFFFF) - (value & 0x80000000)
             return pos
         if action in (FLOAT, MANY_FLOAT):
             if end - pos < 4:
-                raise _Truncated
+                raise Truncated
             number = _FLOAT32.unpack_from(buffer, pos)[0]
             if action == FLOAT:
                 values[slot] = number
@@ -323,12 +251,12 @@ class Parser:
             return pos + 4
         tag = buffer[start]
         if tag > 0x7F:
-            raise _Malformed("tensor data behind a tag of more than one byte")
+            raise Malformed("tensor data behind a tag of more than one byte")
         pos = start
         try:
             while pos < end and buffer[pos] == tag:
-                pos = _skip(buffer, pos + 1, end, tag & 7)
-        except _Truncated:
+                pos = skip(buffer, pos + 1, end, tag & 7)
+        except Truncated:
             if pos == start:
                 raise
         self._add_run(values, slot, Run(extra, self._base + start, pos - start, False))

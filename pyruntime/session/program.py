@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import Executable, HostValue, Weights, run_on_host
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError, EPFail
-from pyruntime.ir import Constant, Graph, HostTensor, Node, TensorType, TypedGraph, ValueType, known
-from pyruntime.ops.base import Op
+from pyruntime.errors import BindingError
+from pyruntime.ir import Graph, HostTensor, TensorType, TypedGraph, ValueType, known
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import part, split_static
-from pyruntime.plan.plan import Assignment, HostStep
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.profiling import Recorder
-from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
+from pyruntime.session.refusals import KNOWN_LIMIT, TooEarly, refuse_guesses, refuse_host
+from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall, stage_graph
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
-
-KNOWN_LIMIT = 1024
-"""Elements: fed tensors up to this size may be looked at while planning."""
 
 
 class Program:
@@ -158,7 +154,7 @@ class Program:
         async with self._planning:
             try:
                 return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
-            except _TooEarly:
+            except TooEarly:
                 return None
 
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
@@ -225,16 +221,16 @@ class Program:
         bound = before.executable.bound if before else frozenset(n for n in arrived if n in on_device)
         on_host = list(dict.fromkeys([*values, *arrived]))
         there = {*carried, *bound}
-        graph, resident = self._stage_graph(typing, rest, boundary, on_host, there, constants, outputs, on_device)
+        graph, resident = stage_graph(typing, rest, boundary, on_host, there, constants, outputs, on_device)
         if self.optimize:
             optimize(graph, self.target)
         computed = await self._constants(graph)
         try:
             plan = build_plan(graph, self.target, resident)
             if before is None and not values:
-                _refuse_guesses(plan.host_steps, boundary, arrived)
+                refuse_guesses(plan.host_steps, boundary, arrived)
             if self.refuse_host:
-                _refuse(plan.assignments, boundary)
+                refuse_host(plan.assignments, boundary)
             bound |= on_device & set(resident)
             for step in plan.host_steps:
                 sizes = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
@@ -314,35 +310,6 @@ class Program:
             executable.release()
             weights.release()
 
-    def _stage_graph(
-        self,
-        typing: Typing,
-        rest: list[Node],
-        boundary: Boundary | None,
-        on_host: Sequence[str],
-        carried: Iterable[str],
-        constants: dict[str, Constant],
-        outputs: Sequence[str],
-        on_device: frozenset[str],
-    ) -> tuple[TypedGraph, list[str]]:
-        """The graph of the stage, and which of its outputs stay on the GPU for later stages."""
-        made = {n for node in typing.done for n in node.outputs if n and n not in typing.static}
-        needed = [n for n in (boundary.needed if boundary else ()) if n in made or n in carried]
-        wanted = [n for n in outputs if n in made]
-        later = sorted(made & {n for node in rest for n in node.inputs})
-        kept = [n for n in wanted if n in on_device and n not in needed and _dense(typing.types[n])]
-        stay = list(dict.fromkeys([*kept, *(n for n in later if _dense(typing.types[n]))]))
-        known_at_end = [n for n in outputs if n in typing.static and not rest]
-        to_host = dict.fromkeys([*needed, *(n for n in wanted if n not in kept), *(n for n in later if n not in stay)])
-        graph = typing.graph(
-            [*(n for n in on_host if n in typing.types and n not in carried), *carried],
-            list(dict.fromkeys([*to_host, *known_at_end, *stay])),
-            constants,
-        )
-        graph.resident = frozenset(carried)
-        graph.static = set(graph.static)
-        return graph, [n for n in stay if n not in to_host]
-
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
         if name in run.tensors:
             return await self._kept(name, run, name in feeds)
@@ -380,10 +347,6 @@ class Program:
         self.weights.release()
 
 
-def _dense(kind: ValueType) -> bool:
-    return isinstance(kind, TensorType) and bool(kind.dtype.compute)
-
-
 def _type(value: AnyValue | None, name: str) -> ValueType:
     assert value is not None, name
     if isinstance(value, HostTensor | DeviceTensor):
@@ -393,29 +356,3 @@ def _type(value: AnyValue | None, name: str) -> ValueType:
 
 def _sources(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:
     return {n: (v.array if isinstance(v, HostTensor) else v.value) for n, v in values.items()}
-
-
-class _TooEarly(Exception):
-    """A plan made before the first run ends, or puts a node on the host, for want of a value the run will bring."""
-
-
-def _refuse_guesses(steps: Sequence[HostStep], boundary: Boundary | None, fed: Mapping[str, ValueType]) -> None:
-    small = {n for n, t in fed.items() if isinstance(t, TensorType) and t.size <= KNOWN_LIMIT}
-    if boundary is not None and boundary.node is None and small & set(boundary.needed):
-        raise _TooEarly
-    for step in steps:
-        if isinstance(step.node.op, Op) and type(step.node.op).has_kernel() and small & set(step.node.inputs):
-            raise _TooEarly
-
-
-def _refuse(assignments: Sequence[Assignment], boundary: Boundary | None) -> None:
-    hosted = [a for a in assignments if a.placement == "host"]
-    lines = [f"'{a.name}' ({a.op_type}): {a.reason}" for a in hosted]
-    if boundary and boundary.node:
-        lines.append(f"{boundary.node.label}: its output shape depends on values")
-    if lines:
-        raise EPFail(
-            "session.disable_cpu_ep_fallback is set and these nodes would run on the host: "
-            + "; ".join(lines[:10])
-            + (f" and {len(lines) - 10} more" if len(lines) > 10 else "")
-        )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyruntime.device.executable import Executable, HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import Constant, Node, ValueType
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import Plan
-from pyruntime.plan.typing import Boundary, Guards
+from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.profiling import Recorder
 
-__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall"]
+__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall", "stage_graph"]
 
 AnyValue: TypeAlias = HostValue | DeviceTensor
 """A value wherever it is."""
@@ -108,3 +108,36 @@ def planned_bytes(plan: Plan, there: Collection[str]) -> int:
     """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
     fresh = sum(round_up(t.type.nbytes) for t in plan.external if t.name not in there)
     return sum(plan.arenas) + len(plan.params) + fresh
+
+
+def stage_graph(
+    typing: Typing,
+    rest: list[Node],
+    boundary: Boundary | None,
+    on_host: Sequence[str],
+    carried: Iterable[str],
+    constants: dict[str, Constant],
+    outputs: Sequence[str],
+    on_device: frozenset[str],
+) -> tuple[TypedGraph, list[str]]:
+    """The graph of a stage, and which of its outputs stay on the GPU for later stages."""
+    made = {n for node in typing.done for n in node.outputs if n and n not in typing.static}
+    needed = [n for n in (boundary.needed if boundary else ()) if n in made or n in carried]
+    wanted = [n for n in outputs if n in made]
+    later = sorted(made & {n for node in rest for n in node.inputs})
+    kept = [n for n in wanted if n in on_device and n not in needed and _dense(typing.types[n])]
+    stay = list(dict.fromkeys([*kept, *(n for n in later if _dense(typing.types[n]))]))
+    known_at_end = [n for n in outputs if n in typing.static and not rest]
+    to_host = dict.fromkeys([*needed, *(n for n in wanted if n not in kept), *(n for n in later if n not in stay)])
+    graph = typing.graph(
+        [*(n for n in on_host if n in typing.types and n not in carried), *carried],
+        list(dict.fromkeys([*to_host, *known_at_end, *stay])),
+        constants,
+    )
+    graph.resident = frozenset(carried)
+    graph.static = set(graph.static)
+    return graph, [n for n in stay if n not in to_host]
+
+
+def _dense(kind: ValueType) -> bool:
+    return isinstance(kind, TensorType) and bool(kind.dtype.compute)

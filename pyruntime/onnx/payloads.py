@@ -1,0 +1,83 @@
+"""Payloads of protobuf fields: integers, floats, and how long what is not read is.
+
+Each raises Truncated where a payload runs past the end it is given.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pyruntime.errors import InvalidProtobuf
+from pyruntime.onnx.fields import END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT
+from pyruntime.onnx.source import Buffer
+
+__all__ = ["Malformed", "Truncated", "packed_floats", "packed_ints", "read_varint", "signed", "skip", "varint"]
+
+_MASK64 = (1 << 64) - 1
+
+
+class Truncated(Exception):
+    """A field runs past the end of its message, or of the window."""
+
+
+class Malformed(Exception):
+    """Bytes that no encoder writes; the text says what."""
+
+
+def varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The unsigned 64-bit integer at `pos`, and the position after it."""
+    value = shift = 0
+    while shift < 70:
+        if pos >= end:
+            raise Truncated
+        byte = buffer[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _MASK64, pos
+        shift += 7
+    raise Malformed("an integer of more than 10 bytes")
+
+
+def read_varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The unsigned 64-bit integer at `pos`, and the position after it. Raises InvalidProtobuf."""
+    try:
+        return varint(buffer, pos, end)
+    except (Truncated, Malformed):
+        raise InvalidProtobuf("not a valid ONNX model: data ends within an integer") from None
+
+
+def signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
+    """The position after a payload."""
+    if wire_type == VARINT:
+        return varint(buffer, pos, end)[1]
+    if wire_type == LENGTH:
+        size, pos = varint(buffer, pos, end)
+    elif wire_type in (FIXED32, FIXED64):
+        size = 4 if wire_type == FIXED32 else 8
+    else:
+        raise Malformed("a group" if wire_type in (START_GROUP, END_GROUP) else f"wire type {wire_type}")
+    if size > end - pos:
+        raise Truncated
+    return pos + size
+
+
+def packed_ints(buffer: Buffer, pos: int, end: int) -> list[int]:
+    values = []
+    try:
+        while pos < end:
+            value, pos = varint(buffer, pos, end)
+            values.append(signed(value))
+    except Truncated:
+        raise Malformed("a packed integer without its last byte") from None
+    return values
+
+
+def packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
+    if (end - pos) % 4:
+        raise Malformed(f"packed floats of {end - pos} bytes")
+    return struct.unpack(f"<{(end - pos) // 4}f", buffer[pos:end])
