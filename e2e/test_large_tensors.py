@@ -86,3 +86,45 @@ def test_python__large_arrays_at_once__each_comes_back_whole(python_in_browser: 
         replay=replay,
     )
     assert got == []
+
+
+STAGING = """async ({lengths, failures}) => {
+    const { upload } = await import('/web/staging.js');
+    const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+    const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+    const map = GPUBuffer.prototype.mapAsync;  // by a GPU that is slow to be done with them
+    GPUBuffer.prototype.mapAsync = function (...given) {
+        return new Promise((resolve) => { setTimeout(resolve, 50); }).then(() => map.apply(this, given));
+    };
+    for (let i = 0; i < failures; i++) {
+        const data = { part: async () => { throw new Error('cut off'); } };
+        const write = { buffer: null, offset: 0, data, dataOffset: 0, nbytes: 32 << 20 };
+        const why = await upload(device, [write]).then(() => 'none', (error) => error.message);
+        if (why !== 'cut off') return why;
+    }
+    const writes = lengths.map((nbytes, n) => ({
+        buffer: device.createBuffer({ size: nbytes, usage }), offset: 0,
+        data: new Uint8Array(nbytes).fill(n + 1), dataOffset: 0, nbytes }));
+    await upload(device, writes);
+    const read = device.createBuffer({ size: 4 * lengths.length, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+    const encoder = device.createCommandEncoder();
+    writes.forEach(({ buffer, nbytes }, n) => encoder.copyBufferToBuffer(buffer, nbytes - 4, read, 4 * n, 4));
+    device.queue.submit([encoder.finish()]);
+    await read.mapAsync(GPUMapMode.READ);
+    const last = [...new Uint8Array(read.getMappedRange())].filter((_, i) => i % 4 === 0);
+    device.destroy();
+    return last.join();
+}"""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "failures"),
+    [([16, 16, 16, 20], 0), ([48, 16], 0), ([20, 16], 13)],
+    ids=["small, then large", "large, then small", "after inputs that did not arrive"],
+)
+def test_uploads__pieces_of_other_sizes_in_flight__do_not_wait_for_each_other(
+    page: Page, site_url: str, lengths: list[int], failures: int
+) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    given = {"lengths": [length * MEGABYTE for length in lengths], "failures": failures}
+    assert page.evaluate(STAGING, given) == ",".join(str(n + 1) for n in range(len(lengths)))

@@ -97,6 +97,10 @@ class Pool {
       waiting.resolve(buffer);
       return;
     }
+    if (this.#waits()) {
+      this.discard(buffer);
+      return;
+    }
     if (this.#held + buffer.size > KEPT_BYTES) {
       this.#drop(buffer);
       return;
@@ -119,6 +123,36 @@ class Pool {
     this.#held = 0;
   }
 
+  /** Destroy a buffer; its room is for those who wait. @param {GPUBuffer} buffer */
+  discard(buffer) {
+    this.#drop(buffer);
+    this.#serve();
+  }
+
+  #waits() {
+    return [...this.#waiting.values()].some(({ length }) => length > 0);
+  }
+
+  /** Make buffers for those who wait for another size than the one that came back, as far as there is room. */
+  #serve() {
+    for (const [size, list] of this.#waiting) {
+      while (list.length && this.#fits(size)) list.shift()?.resolve(this.#make(size));
+    }
+  }
+
+  /** @param {number} size */
+  #fits(size) {
+    return this.#made + size <= KEPT_BYTES || !this.#made;
+  }
+
+  /** A new mapped buffer to write into. @param {number} size */
+  #make(size) {
+    const buffer = this.device.createBuffer({
+      label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
+    this.#made += size;
+    return buffer;
+  }
+
   /** A buffer to read through. @param {number} size */
   toRead(size) {
     return this.#pop(size) ?? this.device.createBuffer({
@@ -129,15 +163,12 @@ class Pool {
   async toWrite(size) {
     const free = this.#pop(size);
     if (free) return free;
-    if (this.#made + size > KEPT_BYTES) {
-      for (const [other, list] of this.#free) if (other !== size) while (list.length) this.#drop(/** @type {GPUBuffer} */ (this.#pop(other)));
+    if (!this.#fits(size)) {
+      for (const [other, list] of this.#free) {
+        if (other !== size) while (list.length) this.#drop(/** @type {GPUBuffer} */ (this.#pop(other)));
+      }
     }
-    if (this.#made + size <= KEPT_BYTES || !this.#made) {
-      const buffer = this.device.createBuffer({
-        label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
-      this.#made += size;
-      return buffer;
-    }
+    if (this.#fits(size)) return this.#make(size);
     return new Promise((resolve, reject) => {
       this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
     });
@@ -226,7 +257,12 @@ async function uploadInPieces(device, write, scopes) {
     const padded = (length + 3) & ~3;
     const staging = await writes.toWrite(size);
     const target = new Uint8Array(staging.getMappedRange());
-    await fill(write, at, target.subarray(0, length));
+    try {
+      await fill(write, at, target.subarray(0, length));
+    } catch (error) {
+      writes.discard(staging);
+      throw error;
+    }
     target.fill(0, length, padded);
     scopes.push(...guarded(device, () => {
       staging.unmap();
