@@ -11,7 +11,7 @@ from pyodide.ffi import JsException, to_js
 from pyruntime.errors import Fail, NoSuchFile
 from pyruntime.onnx.source import ByteSource
 
-__all__ = ["JsBlob", "JsBytes", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
+__all__ = ["JsBlob", "JsBytes", "JsException", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
 
 JsObject: TypeAlias = Any
 

@@ -1,4 +1,4 @@
-"""WebGPU through Pyodide's foreign-function interface. Beside `bridge.py` the only module that imports `js`.
+"""WebGPU through Pyodide's foreign-function interface. What it needs of `js` beyond that is in `javascript.py`.
 
 Submissions are replayed by `web/player.js` in one call where the page provides it (JavaScript module
 `pyruntime_player`), and call by call from Python otherwise, or when asked.
@@ -8,7 +8,6 @@ Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -18,10 +17,12 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
+from pyruntime.device.foreign import copy_foreign
 from pyruntime.device.javascript import JsBlob, JsBytes, JsObject, fetch_bytes, js_object, read_bytes
+from pyruntime.device.pipelines import Pipelines
 from pyruntime.device.timing import timed
 from pyruntime.device.unaided import play
-from pyruntime.errors import DeviceLost, EngineError, EPFail, InvalidArgument, OutOfMemory
+from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
 
@@ -122,8 +123,7 @@ class WebGpuDevice:
         self._player = player
         self._numbers = count(1)
         self._buffers: dict[int, JsObject] = {}
-        self._pipelines: dict[str, asyncio.Future[JsObject]] = {}
-        self._layouts: dict[tuple[int, bool], tuple[JsObject, JsObject]] = {}
+        self._pipelines = Pipelines(device, self.ledger, self._scope, self._failed)
         self._recordings: dict[int, JsObject] = {}
         self._unchecked: dict[int, asyncio.Future[JsObject]] = {}
         self._watch = create_proxy(self._on_lost)
@@ -285,7 +285,9 @@ class WebGpuDevice:
         Raises:
             InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
         """
-        await self._copy_foreign(buffer, buffer, self._buffers[number], nbytes, f"{what}: the GPUBuffer cannot be read")
+        self._check()
+        complaint = f"{what}: the GPUBuffer cannot be read"
+        await copy_foreign(self.device, buffer, buffer, self._buffers[number], nbytes, complaint)
 
     async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
         """Copy a buffer's first bytes into a GPUBuffer of somebody else's, after everything submitted so far.
@@ -293,80 +295,14 @@ class WebGpuDevice:
         Raises:
             InvalidArgument: it is too small, of another device, or without COPY_DST; names `what`.
         """
-        await self._copy_foreign(
-            buffer, self._buffers[number], buffer, nbytes, f"{what}: the GPUBuffer cannot be written"
-        )
-
-    async def _copy_foreign(
-        self, foreign: JsObject, source: JsObject, target: JsObject, nbytes: int, complaint: str
-    ) -> None:
         self._check()
-        words = (nbytes + 3) & ~3
-        if int(foreign.size) < words:
-            raise InvalidArgument(f"{complaint}: it has {int(foreign.size):,} bytes, the tensor {words:,}")
-        self.device.pushErrorScope("validation")
-        try:
-            encoder = self.device.createCommandEncoder()
-            encoder.copyBufferToBuffer(source, 0, target, 0, words)
-            self.device.queue.submit(to_js([encoder.finish()]))
-        except JsException as thrown:
-            raise InvalidArgument(f"{complaint}: {thrown.message}") from None
-        finally:
-            scope = self.device.popErrorScope()
-        error = await scope
-        if error:
-            raise InvalidArgument(
-                f"{complaint}: {error.message}; it must be of env.webgpu.device, with usage COPY_SRC | COPY_DST"
-            )
+        complaint = f"{what}: the GPUBuffer cannot be written"
+        await copy_foreign(self.device, buffer, self._buffers[number], buffer, nbytes, complaint)
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""
         self._check()
-        waiting = []
-        for source in dict.fromkeys(sources):
-            if source not in self._pipelines:
-                self._pipelines[source] = asyncio.ensure_future(self._compile(source))
-            waiting.append(self._pipelines[source])
-        # Shielded: sessions share pipelines, and one that is cancelled must not take them from another.
-        results = await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True)
-        for source, result in zip(dict.fromkeys(sources), results, strict=True):
-            if isinstance(result, BaseException):
-                self._pipelines.pop(source, None)
-                raise result
-
-    async def _compile(self, source: str) -> JsObject:
-        storage = len(re.findall(r"var<storage", source))
-        module = None
-        try:
-            _, layout = self._layout(storage, "var<uniform>" in source)
-            self.device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
-            try:
-                module = self.device.createShaderModule(js_object({"code": source}))
-            finally:
-                self._scope()
-            descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
-            pipeline = await self.device.createComputePipelineAsync(descriptor)
-        except JsException as error:
-            failure = await self._failed("the pipeline could not be made", error)
-            if isinstance(failure, DeviceLost) or module is None:
-                raise failure from None
-            info = await module.getCompilationInfo()
-            raise EngineError(_compile_message(source, info, error)) from None
-        self.ledger.pipelines += 1
-        return pipeline
-
-    def _layout(self, storage: int, uniform: bool) -> tuple[JsObject, JsObject]:
-        """Bind group and pipeline layout for so many storage buffers, and a uniform one behind them."""
-        key = storage, uniform
-        if key not in self._layouts:
-            kinds = ["storage"] * storage + ["uniform"] * uniform
-            entries = [
-                {"binding": i, "visibility": js.GPUShaderStage.COMPUTE, "buffer": {"type": kind}}
-                for i, kind in enumerate(kinds)
-            ]
-            group = self.device.createBindGroupLayout(js_object({"entries": entries}))
-            self._layouts[key] = group, self.device.createPipelineLayout(js_object({"bindGroupLayouts": [group]}))
-        return self._layouts[key]
+        await self._pipelines.compile(sources)
 
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
@@ -374,8 +310,7 @@ class WebGpuDevice:
         self.device.pushErrorScope("validation")
         try:
             made = [
-                {"pipeline": self._pipelines[c.source].result(), "group": self._group(c), "grid": list(c.grid)}
-                for c in commands
+                {"pipeline": self._pipelines[c.source], "group": self._group(c), "grid": list(c.grid)} for c in commands
             ]
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
@@ -392,7 +327,7 @@ class WebGpuDevice:
             {"binding": i, "resource": {"buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}}
             for i, p in enumerate(parts)
         ]
-        layout, _ = self._layout(len(command.storage), command.uniform is not None)
+        layout, _ = self._pipelines.layout(len(command.storage), command.uniform is not None)
         return self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))
 
     async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
@@ -472,22 +407,6 @@ class WebGpuDevice:
         self._recordings.clear()
         self._unchecked.clear()
         self._pipelines.clear()
-        self._layouts.clear()
         self.device.destroy()
         if self.lost is None:
             self.lost = "destroyed: closed here"
-
-
-def _compile_message(source: str, info: JsObject, error: JsException) -> str:
-    """The compiler's message with the line it means, a caret under the column, and the source with its line numbers."""
-    lines = source.splitlines()
-    numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(lines, 1))
-    named = re.search(r"^// (\w+)$", source, re.M)
-    name = named[1] if named else "shader"
-    for message in info.messages:
-        if str(message.type) == "error":
-            number, column = int(message.lineNum), int(message.linePos)
-            line = lines[number - 1] if 0 < number <= len(lines) else ""
-            caret = " " * (column - 1) + "^"
-            return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{numbered}"
-    return f"{name}: the pipeline could not be made: {error.message}\n\n{numbered}"

@@ -55,7 +55,7 @@ def test_lower_bound__two_disjoint_lifetimes__is_the_larger() -> None:
 
 
 def encoder(layers: int) -> list[Storage]:
-    """What is alive in a transformer's layers: the residual, merged projections, attention, the wide product and its like.
+    """What is alive in a transformer's layers: residual, merged projections, attention, the wide product, its like.
 
     Placed by size alone this takes 10/9 of the lower bound.
     """

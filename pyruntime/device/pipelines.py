@@ -1,0 +1,105 @@
+"""Compute pipelines of a GPUDevice, one for each WGSL source, and the layouts they share."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+from pyruntime.device.base import Ledger
+from pyruntime.device.javascript import JsException, JsObject, js_object
+from pyruntime.errors import DeviceLost, EngineError
+
+__all__ = ["Pipelines"]
+
+_COMPUTE = 0x4  # WebGPU's GPUShaderStage
+
+
+class Pipelines:
+    """What has been compiled on a device.
+
+    Args:
+        ledger: counts the pipelines.
+        scope: closes an error scope whose error nobody needs.
+        failed: the exception for a call of the device that failed.
+    """
+
+    def __init__(
+        self,
+        device: JsObject,
+        ledger: Ledger,
+        scope: Callable[[], object],
+        failed: Callable[[str, JsException], Awaitable[EngineError]],
+    ) -> None:
+        self._device, self._ledger, self._scope, self._failed = device, ledger, scope, failed
+        self._made: dict[str, asyncio.Future[JsObject]] = {}
+        self._layouts: dict[tuple[int, bool], tuple[JsObject, JsObject]] = {}
+
+    def __getitem__(self, source: str) -> JsObject:
+        """The GPUComputePipeline of a source that has been compiled."""
+        return self._made[source].result()
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """See `Device.compile`."""
+        waiting = []
+        for source in dict.fromkeys(sources):
+            if source not in self._made:
+                self._made[source] = asyncio.ensure_future(self._compile(source))
+            waiting.append(self._made[source])
+        # Shielded: sessions share pipelines, and one that is cancelled must not take them from another.
+        results = await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True)
+        for source, result in zip(dict.fromkeys(sources), results, strict=True):
+            if isinstance(result, BaseException):
+                self._made.pop(source, None)
+                raise result
+
+    async def _compile(self, source: str) -> JsObject:
+        storage = len(re.findall(r"var<storage", source))
+        module = None
+        try:
+            _, layout = self.layout(storage, "var<uniform>" in source)
+            self._device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
+            try:
+                module = self._device.createShaderModule(js_object({"code": source}))
+            finally:
+                self._scope()
+            descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
+            pipeline = await self._device.createComputePipelineAsync(descriptor)
+        except JsException as error:
+            failure = await self._failed("the pipeline could not be made", error)
+            if isinstance(failure, DeviceLost) or module is None:
+                raise failure from None
+            info = await module.getCompilationInfo()
+            raise EngineError(_compile_message(source, info, error)) from None
+        self._ledger.pipelines += 1
+        return pipeline
+
+    def layout(self, storage: int, uniform: bool) -> tuple[JsObject, JsObject]:
+        """Bind group and pipeline layout for so many storage buffers, and a uniform one behind them."""
+        key = storage, uniform
+        if key not in self._layouts:
+            kinds = ["storage"] * storage + ["uniform"] * uniform
+            entries = [{"binding": i, "visibility": _COMPUTE, "buffer": {"type": kind}} for i, kind in enumerate(kinds)]
+            group = self._device.createBindGroupLayout(js_object({"entries": entries}))
+            self._layouts[key] = group, self._device.createPipelineLayout(js_object({"bindGroupLayouts": [group]}))
+        return self._layouts[key]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._made.clear()
+        self._layouts.clear()
+
+
+def _compile_message(source: str, info: JsObject, error: JsException) -> str:
+    """The compiler's message with the line it means, a caret under the column, and the source with its line numbers."""
+    lines = source.splitlines()
+    numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(lines, 1))
+    named = re.search(r"^// (\w+)$", source, re.M)
+    name = named[1] if named else "shader"
+    for message in info.messages:
+        if str(message.type) == "error":
+            number, column = int(message.lineNum), int(message.linePos)
+            line = lines[number - 1] if 0 < number <= len(lines) else ""
+            caret = " " * (column - 1) + "^"
+            return f"{name}: WGSL line {number}: {message.message}\n  {line}\n  {caret}\n\n{numbered}"
+    return f"{name}: the pipeline could not be made: {error.message}\n\n{numbered}"
