@@ -45,7 +45,13 @@ EXECUTE = """async (code) => {
 }"""
 
 
-PATIENCE_S = 180
+COMPLETE = """async (code) => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const reply = await kernel.requestComplete({ code, cursor_pos: code.length });
+  return reply.content.matches;
+}"""
+
+PATIENCE_S = 240
 
 # What JupyterLab itself says on a console, and not of anything here.
 USUAL = (
@@ -98,6 +104,11 @@ class Notebooks:
             raise CellFailed("\n".join(line for o in reply["outputs"] for line in o.get("traceback", ())))
         outputs: list[dict[str, Any]] = reply["outputs"]
         return outputs
+
+    def complete(self, code: str) -> list[str]:
+        """What Tab offers behind `code`."""
+        matches: list[str] = self._do(COMPLETE, code)
+        return matches
 
     def _do(self, script: str, argument: str | None = None) -> Any:
         """What an async function of the page answers, or an error after PATIENCE_S."""

@@ -101,7 +101,7 @@ def plain_site(python: Path) -> Path:
 def write_contents(site: Path, files: list[Path]) -> None:
     """Copy the files that notebooks see, and list them as Jupyter's contents API does."""
     shutil.rmtree(site / "files", ignore_errors=True)
-    (site / "files").mkdir()
+    (site / "files").mkdir(parents=True)
     for file in files:
         shutil.copyfile(file, site / "files" / file.name)
     listing = listed("", "directory") | {"format": "json", "content": [listing_of(file) for file in files]}
