@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page
 
+from e2e.harness.page import READY_MS
 from e2e.harness.python import BrowserPython
 
 ROOT = Path(__file__).parents[1]
@@ -46,6 +47,25 @@ def test_snippet__module__gives_probabilities(ready_page: Page) -> None:
     probabilities = ready_page.evaluate(f"async () => {{ {body}\n return [...probabilities.data]; }}")
     assert len(probabilities) == 10
     assert abs(sum(probabilities) - 1) < 1e-5
+
+
+def test_snippet__element__can_be_drawn_on(ready_page: Page) -> None:
+    code = snippet(ready_page, "As an element")
+    ready_page.evaluate(
+        """code => {
+            const { head } = new DOMParser().parseFromString(code, 'text/html');
+            const script = Object.assign(document.createElement('script'), {
+                type: 'module', src: head.querySelector('script').src });
+            const element = new DOMParser().parseFromString(code, 'text/html').querySelector('pyruntime-model');
+            element.setAttribute('loading', 'eager');
+            document.body.append(script, document.adoptNode(element));
+        }""",
+        code,
+    )
+    try:
+        ready_page.locator("pyruntime-model [part=input]").wait_for(timeout=READY_MS)
+    finally:
+        ready_page.evaluate("document.querySelector('pyruntime-model').remove()")
 
 
 def test_snippet__desktop__gives_probabilities(ready_page: Page) -> None:

@@ -18,6 +18,12 @@ image = np.zeros((1, 1, 16, 16), np.float32)
 probabilities, = await session.run_async(None, {"image": image})`,
   },
   {
+    title: 'As an element',
+    about: 'One script tag and one element in any page: to draw on, for pictures, or for numbers.',
+    code: `<script type="module" src="${WEB}widget.js"></script>
+<pyruntime-model src="${MODEL}" input="draw" labels="0,1,2,3,4,5,6,7,8,9"></pyruntime-model>`,
+  },
+  {
     title: 'In a web page',
     about: 'An ES module. Python starts in a worker of its own, so the page stays responsive.',
     code: `<script type="module">
@@ -41,7 +47,7 @@ probabilities, = session.run(None, {"image": image})`,
   },
 ];
 
-/** Three ways to use it, each to be copied whole; the addresses are this site's. */
+/** Four ways to use it, each to be copied whole; the addresses are this site's. */
 export function showSnippets() {
   byId('snippets').append(...SNIPPETS.map(({ title, about, code }) => {
     const copy = h('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy: ${title}`, on: {

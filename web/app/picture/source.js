@@ -85,6 +85,7 @@ export class Source extends EventTarget {
   }
 
   #outline() {
+    this.outline.hidden = false;
     const { left, top, width, height } = this.piece;
     const { canvas } = this.picture;
     const places = { left: left / canvas.width, top: top / canvas.height, width: width / canvas.width, height: height / canvas.height };
