@@ -22,7 +22,7 @@ from pyruntime.device.executable import Executable
 from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import DeclaredTensor
+from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.ops import registry
 from pyruntime.session import (
     GraphOptimizationLevel,
@@ -190,6 +190,8 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
 def _replay(session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str]) -> JsObject | None:
     """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
     program = session._program
+    if session._trace is not None or not all(isinstance(value, HostTensor) for value in feeds.values()):
+        return None
     executable = program.replayable(feeds, outputs) if program else None
     if executable is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
