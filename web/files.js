@@ -32,7 +32,8 @@ export async function fetchFile(url, onProgress, signal) {
   if (!readsBlobs || (total !== undefined && total < BIG)) return response.arrayBuffer();
   const blob = await response.blob().catch((error) => {
     signal?.throwIfAborted();
-    throw new RangeError(`the browser has no room for ${url} (${total?.toLocaleString('en') ?? 'unknown'} bytes): ${error.message}`);
+    throw new RangeError(`the browser has no room for ${url} (${total?.toLocaleString('en') ?? 'unknown'} bytes): `
+      + `${error.message}. Use a window that is not private, free disk space, or take a smaller model`);
   });
   return inPlace(blob);
 }
