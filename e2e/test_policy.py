@@ -1,17 +1,22 @@
-"""The page and a session under the policy that SECURITY.md promises, and nobody else is talked to.
+"""The page, the widget and a session under the policy that SECURITY.md promises, and nobody else is talked to.
 
-The guard of every browser test aborts foreign requests and fails; e2e/test_smoke.py shows that it does.
+The guard of every browser test aborts foreign requests and fails; e2e/test_smoke.py shows that it does. The last test
+shows that a breach of the policy is seen. Without network after the first visit: e2e/test_page_kept.py.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page, Response
+import pytest
+from playwright.sync_api import Page, Response, expect
 
 from e2e.harness.browser import Guard
+from e2e.harness.page import READY_MS, open_page
 from tests.session import models
+from tools.devkit.server import Server
 
 PROMISED = {
     "default-src": {"'none'"},
@@ -41,6 +46,14 @@ HOSTILE = """async bytes => {
 }"""
 
 
+BREACHES = """
+globalThis.breaches = [];
+document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI, sourceFile }) => {
+    breaches.push(`${violatedDirective} ${blockedURI} ${sourceFile}`);
+});
+"""
+
+
 def _policy(header: str) -> dict[str, set[str]]:
     parts = [part.split() for part in header.split(";") if part.strip()]
     return {name: set(sources) for name, *sources in parts}
@@ -62,6 +75,32 @@ def test_policy__of_the_page_and_its_worker__is_the_promised_one_without_isolati
         assert _policy(headers[url]["content-security-policy"]) == PROMISED
         assert "cross-origin-opener-policy" not in headers[url]
         assert "cross-origin-embedder-policy" not in headers[url]
+
+
+@pytest.mark.parametrize("path", ["", "e2e/widget.html"], ids=["page", "widget"])
+def test_policy__page_and_widget_until_their_first_result__break_no_rule(
+    page: Page, guard: Guard, site_url: str, site_server: Server, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "double.onnx").write_bytes(models.double())
+    site_server.mounts["/e2e/small/"] = tmp_path
+    urls: list[str] = []
+    page.context.on("request", lambda request: urls.append(request.url))
+    page.add_init_script(BREACHES)
+    if path:
+        response = page.goto(site_url + path)
+        assert response is not None and _policy(response.headers["content-security-policy"]) == PROMISED
+        page.locator("#digits [part=input]").wait_for(timeout=READY_MS)
+        canvas = page.locator("#digits .pad canvas")
+        canvas.focus()
+        for key in ("Space", *["ArrowDown"] * 10, "Space"):
+            page.keyboard.press(key)
+        expect(page.locator("#digits .best .name")).to_have_text(re.compile("[0-9]"), timeout=READY_MS)
+    else:
+        open_page(page, site_url)
+    assert page.evaluate("breaches") == []
+    assert page.evaluate("crossOriginIsolated") is False
+    assert all(url.startswith((site_url, "data:", "blob:")) for url in urls), urls
+    guard.check()
 
 
 def test_policy__every_request_of_a_run__goes_to_the_site_itself(page: Page, guard: Guard, site_url: str) -> None:
@@ -89,6 +128,7 @@ def test_policy__external_data_of_a_url__is_refused_and_not_fetched(page: Page, 
 
 def test_policy__inline_script_and_evaluated_text__do_not_run(page: Page, guard: Guard, site_url: str) -> None:
     guard.allow("Content Security Policy")
+    page.add_init_script(BREACHES)
     page.goto(site_url + "e2e/blank.html")
     ran = page.evaluate("""() => {
         const script = document.createElement('script');
@@ -97,3 +137,5 @@ def test_policy__inline_script_and_evaluated_text__do_not_run(page: Page, guard:
         return globalThis.ran ?? false;
     }""")
     assert ran is False
+    page.wait_for_function("breaches.length === 1")
+    assert page.evaluate("breaches")[0].startswith("script-src")

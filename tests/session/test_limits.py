@@ -1,17 +1,20 @@
 """Limits are on by default, refuse with their name, the value and how to raise them, and can be raised.
 
-Each test was seen to fail with the limit's comparison removed.
+Each test was seen to fail with the limit's comparison removed (that of `run_seconds` by never ending; for
+`cached_plans` both places that forget plans).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pyruntime.device.null import NullDevice
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, OrtError, OutOfMemory
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.limits import ResourceLimits
@@ -78,6 +81,15 @@ def test_limit__of_gpu_bytes__prefers_freeing_old_plans() -> None:
         asyncio.run(main())
     assert 0 < device.ledger.peak <= 8000
     assert device.ledger.live == {}
+
+
+def test_limit__of_node_bytes__holds_for_nodes_that_a_device_leaves_to_the_host() -> None:
+    target = NullDevice().target
+    small = replace(target, limits=replace(target.limits, binding_bytes=1024))
+    with on_device(FaultyDevice(target=small)), pytest.raises(OutOfMemory, match="`node_bytes` is 1,000"):
+        asyncio.run(_use(models.double(), ROWS, options(node_bytes=1000)))
+    with on_device(FaultyDevice(target=small)):
+        asyncio.run(_use(models.double(), ROWS, options(node_bytes=10_000)))
 
 
 def test_limit__of_run_seconds__ends_a_run_of_a_loop() -> None:
