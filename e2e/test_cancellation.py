@@ -1,6 +1,7 @@
 """AbortSignals of loads and runs: what is aborted rejects with the signal's reason and leaves nothing.
 
-What is left is counted in the worker by e2e/pages/watch.js, not by pyruntime.
+What is left is counted in the worker by e2e/pages/watch.js, not by pyruntime. Seen to fail without `undo` in
+web/client.js, and without the worker's answer to `cancel`.
 """
 
 from __future__ import annotations
