@@ -1,6 +1,6 @@
 """A few thousand mutations that are the same in every run; atheris goes on from there (`python3 dev.py fuzz`).
 
-Shown to fail without `one_of_ours` in InferenceSession: the first hundred mutations let out a KeyError.
+That a fault would be found: `test_target__of_a_fault_that_is_planted__finds_it`.
 """
 
 from __future__ import annotations
