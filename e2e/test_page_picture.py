@@ -78,6 +78,7 @@ def picture(ready_page: Page) -> Iterator[Page]:
     drop(ready_page, "blots.png", png(some_picture()), "image/png")
     expect(ready_page.locator("#picture-name")).to_have_text("blots.png, 16 × 12")
     expect(ready_page.locator("#picture-facts")).to_contain_text("16 × 12 to 48 × 36", timeout=READY_MS)
+    expect(ready_page.locator("#stage")).to_have_attribute("data-state", "ready")
     yield ready_page
     expect(ready_page.locator("#picture-error")).to_be_empty()
 
@@ -126,6 +127,25 @@ def test_split__by_keyboard_and_pointer__moves_the_line(picture: Page) -> None:
         .evaluate("canvas => getComputedStyle(canvas).clipPath")
         .startswith("inset(0px 0px 0px 7")
     )
+
+
+def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(picture: Page) -> None:
+    script = """async () => {
+        const { Enlarger } = await import('./web/app/picture/enlarger.js');
+        const { enlarge } = Enlarger.prototype;
+        Enlarger.prototype.enlarge = async function (pixels) {
+            await new Promise((resolve) => { globalThis.goOn = resolve; });
+            Enlarger.prototype.enlarge = enlarge;
+            return enlarge.call(this, pixels);
+        };
+    }"""
+    picture.evaluate(script)
+    drop(picture, "other.png", png(some_picture(seed=3)), "image/png")
+    expect(picture.locator("#stage")).to_have_attribute("data-state", "working")
+    expect(picture.locator("#after")).to_be_hidden()
+    picture.evaluate("goOn()")
+    expect(picture.locator("#stage")).to_have_attribute("data-state", "ready", timeout=READY_MS)
+    assert differ(shown(picture.locator("#after")), expected(some_picture(seed=3))) <= 1
 
 
 def test_picture__pasted__is_enlarged(picture: Page) -> None:

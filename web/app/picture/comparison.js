@@ -8,6 +8,7 @@ export class Comparison {
     this.stage = byId('stage');
     this.before = /** @type {HTMLCanvasElement} */ (byId('before'));
     this.after = /** @type {HTMLCanvasElement} */ (byId('after'));
+    this.label = byId('after-label');
     this.handle = /** @type {HTMLInputElement} */ (byId('split'));
     this.handle.addEventListener('input', () => this.#split());
     this.#split();
@@ -25,8 +26,16 @@ export class Comparison {
     target.drawImage(small, 0, 0, width * SCALE, height * SCALE);
   }
 
+  /** The model takes its time: until it is done, there is the browser's picture alone. @param {ImageData} pixels */
+  showWorking(pixels) {
+    this.showBefore(pixels);
+    this.label.textContent = 'model is working';
+    this.stage.dataset.state = 'working';
+  }
+
   /** @param {ImageData} pixels SCALE times as large */
   showAfter(pixels) {
+    this.label.textContent = 'model';
     resize(this.after, pixels.width, pixels.height);
     context(this.after).putImageData(pixels, 0, 0);
     this.stage.dataset.state = 'ready';

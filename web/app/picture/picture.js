@@ -11,6 +11,8 @@ const FRAME = { width: 192, height: 144 };
 const SMALL_FRAME = { width: 96, height: 72 };
 const CAMERA_LONGEST = 640;
 const TIMES_KEPT = 15;
+/** Longer than this, the last result is not left beside a picture it does not belong to. */
+const PATIENCE_MS = 400;
 
 const SAMPLES = [{ name: 'chelsea', label: 'Cat' }, { name: 'astronaut', label: 'Astronaut' }];
 
@@ -114,9 +116,9 @@ export class PictureDemo {
       while (this.stale) {
         this.stale = false;
         const pixels = source.pixels();
-        if (this.comparison.stage.dataset.state !== 'ready') this.comparison.showBefore(pixels);
         const begin = performance.now();
-        const enlarged = await this.enlarger.enlarge(pixels);
+        const working = window.setTimeout(() => this.comparison.showWorking(pixels), PATIENCE_MS);
+        const enlarged = await this.enlarger.enlarge(pixels).finally(() => window.clearTimeout(working));
         this.#time(performance.now() - begin, pixels);
         this.comparison.showBefore(pixels);
         this.comparison.showAfter(enlarged);
