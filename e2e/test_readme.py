@@ -16,8 +16,10 @@ from tools.devkit.shell import ROOT
 
 
 def snippet(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    return str(found)
+    """All code of the language, one piece after the other."""
+    found: list[str] = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert found
+    return "\n".join(found)
 
 
 def test_html__pasted_into_a_bare_page__draws_and_answers(browser: Browser, site: Path, tmp_path: Path) -> None:
@@ -36,6 +38,6 @@ def test_html__pasted_into_a_bare_page__draws_and_answers(browser: Browser, site
 
 
 def test_python__pasted__runs() -> None:
-    code = snippet("python") + "\nassert probabilities.shape == (1, 10)\n"
+    code = snippet("python") + "\nassert probabilities.shape == (1, 10)\nassert y.shape == x.shape\n"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
