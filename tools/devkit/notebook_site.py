@@ -93,7 +93,7 @@ def plain_site(python: Path) -> Path:
     (source / "jupyter-lite.json").write_text(json.dumps(CONFIGURATION, indent=1))
     apps = [part for app in APPS for part in ("--apps", app)]
     command: list[str | Path] = [tools / "bin" / "jupyter-lite", "build", "--lite-dir", source, "--output-dir", folder]
-    check([*command, "--no-sourcemaps", "--no-unused-shared-packages", *apps], quiet=True)
+    check([*command, "--no-sourcemaps", "--no-unused-shared-packages", *apps], quiet=True, cwd=source)
     put_stamp(stamp, value)
     return folder
 

@@ -23,21 +23,25 @@ def say(message: str) -> None:
     print(f"[dev] {message}", flush=True)
 
 
-def run(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> int:
-    """Exit status of `command`, run in the root of the checkout. `quiet` shows its output only when it fails."""
+def run(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False, cwd: Path = ROOT
+) -> int:
+    """Exit status of `command`. `quiet` shows its output only when it fails."""
     argv = [str(part) for part in command]
     merged = {**os.environ, **(env or {})}
     if not quiet:
-        return subprocess.run(argv, cwd=ROOT, env=merged).returncode
-    done = subprocess.run(argv, cwd=ROOT, env=merged, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.run(argv, cwd=cwd, env=merged).returncode
+    done = subprocess.run(argv, cwd=cwd, env=merged, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         print(f"$ {shlex.join(argv)}\n{done.stdout}", flush=True)
     return done.returncode
 
 
-def check(command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False) -> None:
+def check(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False, cwd: Path = ROOT
+) -> None:
     """Like `run`, but a non-zero exit status raises SetupError."""
-    if status := run(command, env=env, quiet=quiet):
+    if status := run(command, env=env, quiet=quiet, cwd=cwd):
         raise SetupError(f"`{shlex.join(map(str, command))}` ended with status {status}.")
 
 
