@@ -188,8 +188,22 @@ def test_compare__gpu_and_cpu__run_by_turns_and_agree(ready_page: Page) -> None:
 
 def test_run__cancelled__ends_and_can_be_repeated(ready_page: Page) -> None:
     report = opened(ready_page, "sqrt.onnx", small_model("Sqrt"))
-    report.get_by_role("button", name="Measure GPU and CPU").click()
-    report.get_by_role("button", name="Cancel", exact=True).click()
-    expect(report.locator(".report-times")).to_have_text("Cancelled.", timeout=READY_MS)
+    ready_page.evaluate(
+        """async () => {
+            const { prototype } = (await import('./web/pyruntime.js')).InferenceSession;
+            const { run } = prototype;
+            prototype.run = async function (...rest) {
+                await new Promise((resolve) => { setTimeout(resolve, 1000); });
+                return run.apply(this, rest);
+            };
+            globalThis.runAtOnce = () => { prototype.run = run; };
+        }"""
+    )
+    try:
+        report.get_by_role("button", name="Measure GPU and CPU").click()
+        report.get_by_role("button", name="Cancel", exact=True).click()
+        expect(report.locator(".report-times")).to_have_text("Cancelled.", timeout=READY_MS)
+    finally:
+        ready_page.evaluate("runAtOnce()")
     expect(report.get_by_role("button", name="Cancel", exact=True)).to_be_hidden()
     expect(run(report)).to_contain_text("float32 [1, 4]")
