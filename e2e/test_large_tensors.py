@@ -106,7 +106,8 @@ STAGING = """async ({lengths, failures}) => {
         buffer: device.createBuffer({ size: nbytes, usage }), offset: 0,
         data: new Uint8Array(nbytes).fill(n + 1), dataOffset: 0, nbytes }));
     await upload(device, writes);
-    const read = device.createBuffer({ size: 4 * lengths.length, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+    const read = device.createBuffer({
+        size: 4 * lengths.length, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
     const encoder = device.createCommandEncoder();
     writes.forEach(({ buffer, nbytes }, n) => encoder.copyBufferToBuffer(buffer, nbytes - 4, read, 4 * n, 4));
     device.queue.submit([encoder.finish()]);
