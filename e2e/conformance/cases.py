@@ -40,7 +40,7 @@ class Case:
     def nbytes(self) -> int:
         """Size of the model and its tensors."""
         tensors = [v for inputs, outputs in self.data_sets for v in (*inputs.values(), *outputs)]
-        return len(self.model) + sum(map(_nbytes, tensors))
+        return len(self.model) + sum(map(nbytes, tensors))
 
     def message(self) -> dict[str, Any]:
         """What `runner.check` takes."""
@@ -69,10 +69,10 @@ def wire(value: Any) -> Any:
     return {"dtype": dtype.onnx_name, "carrier": array.astype(dtype.numpy)}
 
 
-def _nbytes(value: Any) -> int:
+def nbytes(value: Any) -> int:
     if value is None:
         return 0
-    return sum(map(_nbytes, value["list"])) if "list" in value else int(value["carrier"].nbytes)
+    return sum(map(nbytes, value["list"])) if "list" in value else int(value["carrier"].nbytes)
 
 
 def plain_tensor_tests() -> dict[str, tuple[bool, bool]]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import onnx
+from hypothesis import assume
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
@@ -155,9 +156,15 @@ class Build:
         return Sample(model, dict(self.feeds), self.rtol, self.atol, (f"opset {self.opset}", *self.notes))
 
 
+MOST_BYTES = 4 << 20
+"""Of a sample's inputs: more only costs time on its way to the browser."""
+
+
 @st.composite
 def samples(draw: st.DrawFn, family: Family) -> Sample:
     """Samples of one family."""
     build = Build(draw)
     family(build)
+    tensors = (*build.feeds.values(), *build.initializers.values())
+    assume(sum(x.nbytes for x in tensors) <= MOST_BYTES)
     return build.sample()

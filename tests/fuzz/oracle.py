@@ -10,7 +10,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from e2e.conformance import runner
-from e2e.conformance.cases import Case, wire
+from e2e.conformance.cases import Case, nbytes, wire
 from tests.fuzz import arrays
 from tests.fuzz.build import Sample
 
@@ -31,6 +31,11 @@ class Judged:
     sample: Sample
     outputs: list[Any]
     by: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the outputs, in their NumPy carriers."""
+        return sum(map(nbytes, self.outputs))
 
     def case(self) -> Case:
         """For `e2e.conformance.runner`."""
