@@ -129,3 +129,28 @@ def test_uploads__pieces_of_other_sizes_in_flight__do_not_wait_for_each_other(
     page.goto(site_url + "e2e/blank.html")
     given = {"lengths": [length * MEGABYTE for length in lengths], "failures": failures}
     assert page.evaluate(STAGING, given) == ",".join(str(n + 1) for n in range(len(lengths)))
+
+
+def test_result_memory__of_a_size_that_comes_again__has_been_touched_and_is_nobody_elses(
+    page: Page, site_url: str
+) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    found = page.evaluate(
+        """async () => {
+            const { resultMemory } = await import('/web/memory.js');
+            const size = (2 << 20) + 8;
+            const taken = [resultMemory(size), resultMemory(size)];
+            const began = performance.now();
+            while (!taken.at(-1).warm && performance.now() - began < 60000) {
+                taken.push(resultMemory(size));
+                taken.at(-1).bytes.fill(taken.length);
+                await new Promise((resolve) => { setTimeout(resolve, 20); });
+            }
+            const fresh = resultMemory(size).bytes;
+            return {
+                first: taken[0].warm, last: taken.at(-1).warm, length: fresh.length, zero: fresh.every((x) => x === 0),
+                own: new Set(taken.map(({ bytes }) => bytes.buffer)).size === taken.length,
+            };
+        }"""
+    )
+    assert found == {"first": False, "last": True, "length": (2 << 20) + 8, "zero": True, "own": True}

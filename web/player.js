@@ -3,6 +3,7 @@
  * Replays a recorded command list: uploads, compute passes, one readback, in one call from Python.
  */
 
+import { resultMemory } from './memory.js';
 import { LARGE } from './pieces.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, touch, upload, uploadNow } from './staging.js';
 
@@ -61,18 +62,19 @@ function copy(encoder, pieces) {
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
+ * @param {Piece[]} untouched those whose memory is new
  */
-async function settle(device, arrivals, pieces, results) {
+async function settle(device, arrivals, pieces, results, untouched) {
   let done = false;
   const watched = arrivals.finally(() => { done = true; });
   watched.catch(() => {});
-  const untouched = pieces.filter(({ length }) => length >= LARGE / 2);
+  const cold = untouched.filter(({ length }) => length >= LARGE / 2);
   let missing = pieces.length;
   let deadline = performance.now() + PATIENCE;
   while (!done && performance.now() < deadline) {
     device.pushErrorScope('validation');
     const answer = device.popErrorScope();
-    const next = untouched.shift();
+    const next = cold.shift();
     if (next && !next.done) touch(next, results);
     await answer;
     const left = pieces.filter((piece) => !piece.done).length;
@@ -137,10 +139,12 @@ export async function play(device, commands, writes, reads) {
     ? await inTurn(device, large, uploaded, () => queue(device, commands, small, reads))
     : queue(device, commands, small, reads);
   scopes.push(...uploaded);
-  const results = reads.map(({ nbytes }) => new Uint8Array(nbytes));
+  const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
+  const results = memory.map(({ bytes }) => bytes);
+  const untouched = pieces.filter(({ result }) => !memory[result].warm);
   const arrivals = Promise.all(pieces.map((piece) => collect(device, piece, results)));
   try {
-    if (pieces.length) await settle(device, arrivals, pieces, results);
+    if (pieces.length) await settle(device, arrivals, pieces, results, untouched);
     await caught(scopes);
     return results.map(({ buffer }) => buffer);
   } catch (error) {

@@ -1,0 +1,87 @@
+// @ts-check
+/**
+ * Memory for results, touched before it is needed. New memory is slow the first time it is written to: the system finds
+ * and clears each page then, which takes several times as long as copying a result into it. So a thread of its own
+ * makes and touches the memory for the next run of the same sizes.
+ */
+
+/** Bytes of a result from which on this pays. */
+const LEAST_BYTES = 1 << 20;
+
+/** Spare results of one size, and bytes of all of them, at most. */
+const DEPTH = 2;
+const KEPT_BYTES = 128 << 20;
+
+/** Milliseconds without a run after which spare memory and the thread go. */
+const IDLE_MS = 5_000;
+
+/** @type {Map<number, ArrayBuffer[]>} */
+const spare = new Map();
+/** Ordered and not yet there, by size. @type {Map<number, number>} */
+const ordered = new Map();
+/** Sizes that were asked for before: only what comes again is worth it. @type {Set<number>} */
+const known = new Set();
+/** @type {Worker | null | undefined} null: this place allows none */
+let thread;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let idle;
+
+/**
+ * Zeroed memory for a result of `nbytes`; `warm` says whether it has been touched.
+ * @param {number} nbytes
+ * @returns {{bytes: Uint8Array<ArrayBuffer>, warm: boolean}}
+ */
+export function resultMemory(nbytes) {
+  if (nbytes < LEAST_BYTES) return { bytes: new Uint8Array(nbytes), warm: true };
+  const buffer = spare.get(nbytes)?.pop();
+  if (known.has(nbytes)) order(nbytes);
+  known.add(nbytes);
+  clearTimeout(idle);
+  idle = setTimeout(forget, IDLE_MS);
+  return { bytes: new Uint8Array(buffer ?? new ArrayBuffer(nbytes)), warm: buffer !== undefined };
+}
+
+/** @param {number} nbytes */
+function order(nbytes) {
+  const worker = helper();
+  if (!worker) return;
+  let held = 0;
+  for (const size of new Set([...spare.keys(), ...ordered.keys()])) held += size * count(size);
+  while (count(nbytes) < DEPTH && held + nbytes <= KEPT_BYTES) {
+    worker.postMessage(nbytes);
+    ordered.set(nbytes, (ordered.get(nbytes) ?? 0) + 1);
+    held += nbytes;
+  }
+}
+
+/** Spare and ordered results of a size. @param {number} nbytes */
+function count(nbytes) {
+  return (spare.get(nbytes)?.length ?? 0) + (ordered.get(nbytes) ?? 0);
+}
+
+function helper() {
+  if (thread !== undefined) return thread;
+  try {
+    thread = new Worker(new URL('./toucher.js', import.meta.url), { type: 'module', name: 'pyruntime memory' });
+  } catch {
+    thread = null; // another origin, or a policy
+    return thread;
+  }
+  thread.onmessage = ({ data }) => {
+    const size = /** @type {ArrayBuffer} */ (data).byteLength;
+    ordered.set(size, (ordered.get(size) ?? 1) - 1);
+    spare.set(size, [...spare.get(size) ?? [], data]);
+  };
+  thread.onerror = (event) => {
+    event.preventDefault();
+    forget();
+    thread = null;
+  };
+  return thread;
+}
+
+function forget() {
+  thread?.terminate();
+  thread = thread === null ? null : undefined;
+  for (const state of [spare, ordered, known]) state.clear();
+}
