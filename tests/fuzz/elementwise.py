@@ -128,8 +128,10 @@ def binary(b: Build) -> None:
         since, dtypes, kinds = BINARY[name]
         b.opset = b.pick(since, 21)
         dtype, kind = _dtype(b, dtypes), b.pick(*kinds)
-        first = b.tensor(dtype, x, "normal" if name == "Div" and dtype[0] != "u" else kind)
-        b.node(name, [first, first if b.integer(0, 9) == 9 else b.tensor(dtype, y, kind)])
+        twice = b.integer(0, 9) == 9
+        signed = name == "Div" and dtype[0] != "u" and not twice  # a divisor is not zero
+        first = b.tensor(dtype, x, "normal" if signed else kind)
+        b.node(name, [first, first if twice else b.tensor(dtype, y, kind)])
 
 
 def variadic(b: Build) -> None:
