@@ -11,8 +11,11 @@ from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
-PARALLEL = ("-n", "auto", "--dist", "worksteal", "-q")
+NATIVE = ("-n", "auto", "--dist", "worksteal", "-q")
 """Native tests need nothing but processors. A later `-n 0` wins."""
+
+BROWSER = ("-n", "2", "--dist", "loadfile", "-q")
+"""Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened."""
 
 
 def build() -> int:
@@ -45,12 +48,13 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
     statuses = []
     if native:
         say("native tests")
-        statuses.append(run([python(), "-m", "pytest", *PARALLEL, "tests", *pytest_args]))
+        statuses.append(run([python(), "-m", "pytest", *NATIVE, "tests", *pytest_args]))
     if browser:
         executable = chromium.ensure_chromium(python())
         build_site(python())
         say("browser tests")
-        statuses.append(run([python(), "-m", "pytest", "e2e", *pytest_args], env={chromium.VARIABLE: str(executable)}))
+        environment = {chromium.VARIABLE: str(executable)}
+        statuses.append(run([python(), "-m", "pytest", *BROWSER, "e2e", *pytest_args], env=environment))
     return max(statuses)
 
 
