@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MODELS = {
     "digits": (ROOT / "models" / "digits.onnx", (1, 1, 16, 16), [(2, 1, 16, 16)]),
-    "densenet121": (LIGHT / "light_densenet121.onnx", (1, 3, 224, 224), [(2, 3, 256, 256)]),
+    "densenet121": (LIGHT / "light_densenet121.onnx", (1, 3, 224, 224), [(1, 3, 256, 256)]),
     "squeezenet": (LIGHT / "light_squeezenet.onnx", (1, 3, 224, 224), [(2, 3, 224, 224), (1, 3, 256, 256)]),
 }
 

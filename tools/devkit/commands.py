@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +13,8 @@ from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
-NATIVE = ("-n", "auto", "--dist", "worksteal", "-q")
-"""Native tests need nothing but processors. A later `-n 0` wins."""
+FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan", "tests/session")
+"""Native tests that take about as long as all the others: the two halves run at the same time."""
 
 BROWSER = ("-n", "2", "--dist", "loadfile", "-q")
 """Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened."""
@@ -48,7 +50,7 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
     statuses = []
     if native:
         say("native tests")
-        statuses.append(run([python(), "-m", "pytest", *NATIVE, "tests", *pytest_args]))
+        statuses.append(native_tests(pytest_args))
     if browser:
         executable = chromium.ensure_chromium(python())
         build_site(python())
@@ -56,6 +58,21 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
         environment = {chromium.VARIABLE: str(executable)}
         statuses.append(run([python(), "-m", "pytest", *BROWSER, "e2e", *pytest_args], env=environment))
     return max(statuses)
+
+
+def native_tests(pytest_args: Sequence[str]) -> int:
+    """tests/ in two halves side by side, or, with arguments of the caller's, in one."""
+    command: list[str | Path] = [python(), "-m", "pytest"]
+    if pytest_args:
+        return run([*command, "tests", *pytest_args])
+    rest = [*command, "-q", "-p", "no:cacheprovider", "tests", *(f"--ignore={folder}" for folder in FIRST_HALF)]
+    with tempfile.TemporaryFile("w+") as output:
+        other = subprocess.Popen(rest, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        status = run([*command, "-q", *FIRST_HALF])
+        status = max(status, other.wait())
+        output.seek(0)
+        print(output.read(), flush=True)
+    return status
 
 
 def bench(args: Sequence[str]) -> int:
