@@ -78,7 +78,7 @@ def test_axe__while_a_model_is_opened__nothing_serious(axe_page: Page) -> None:
     axe_page.route("**/still.onnx", lambda route: None)
     try:
         axe_page.evaluate("location.hash = 'model=models/still.onnx'")
-        expect(axe_page.locator("#model-cancel")).to_be_visible()
+        expect(axe_page.locator("#model-cancel")).to_be_visible(timeout=READY_MS)
         check(axe_page)
         axe_page.locator("#model-cancel").click()
         expect(axe_page.locator("#model-error")).to_contain_text("Cancelled")
