@@ -79,14 +79,6 @@ PYSCRIPT = NpmPackage(
     members=("dist/*.js", "dist/core.css"),
 )
 
-# Looks for what keeps people with a keyboard or a screen reader out (e2e/test_page_access.py).
-AXE = NpmPackage(
-    name="axe-core",
-    version="4.14.1",
-    integrity="sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
-    members=("package.json", "LICENSE", "axe.min.js"),
-)
-
 # The peer that bench/ measures against.
 ONNXRUNTIME_WEB = NpmPackage(
     name="onnxruntime-web",
