@@ -23,18 +23,6 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
 }
 
-// How many elements, their mean, and the sum of squared distances from it: two sets as one. RMS: means are 0.
-fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
-  let n = a.x + b.x;
-//#if RMS
-  return vec3<f32>(n, 0.0, a.z + b.z);
-//#else
-  let share = b.x / max(n, 1.0);
-  let distance = b.y - a.y;
-  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
-//#endif
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -81,7 +69,7 @@ fn main(
   shares[lane] = vec3<f32>(count, own, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { shares[lane] = join(shares[lane], shares[lane + step]); }
+    if (lane < step) { shares[lane] = join_moments(shares[lane], shares[lane + step]); }
     workgroupBarrier();
   }
   let total = shares[0];

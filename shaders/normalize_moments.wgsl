@@ -15,13 +15,6 @@ struct Params {
 
 var<workgroup> parts: array<vec3<f32>, WG>;
 
-fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
-  let n = a.x + b.x;
-  let share = b.x / max(n, 1.0);
-  let distance = b.y - a.y;
-  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -62,7 +55,7 @@ fn main(
   parts[lane] = vec3<f32>(count, center, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = join(parts[lane], parts[lane + step]); }
+    if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
   if (lane == 0u) {

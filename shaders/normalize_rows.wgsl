@@ -22,18 +22,6 @@ struct Params {
 var<workgroup> parts: array<vec3<f32>, WG>;
 //#endif
 
-// How many elements, their mean, and the sum of squared distances from it: two sets as one. RMS: means are 0.
-fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
-  let n = a.x + b.x;
-//#if RMS
-  return vec3<f32>(n, 0.0, a.z + b.z);
-//#else
-  let share = b.x / max(n, 1.0);
-  let distance = b.y - a.y;
-  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
-//#endif
-}
-
 // The share of one invocation, from element `first` on in steps of `stride`.
 fn fold(base: u32, first: u32, stride: u32) -> vec3<f32> {
   var count = 0.0;
@@ -121,7 +109,7 @@ fn main(
   workgroupBarrier();
   for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
     let step = LANES >> level;
-    if (lane < step) { parts[place] = join(parts[place], parts[place + step]); }
+    if (lane < step) { parts[place] = join_moments(parts[place], parts[place + step]); }
     workgroupBarrier();
   }
   let total = parts[place - lane];

@@ -25,13 +25,6 @@ var<workgroup> parts: array<vec3<f32>, WG>;
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-fn join(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
-  let n = a.x + b.x;
-  let share = b.x / max(n, 1.0);
-  let distance = b.y - a.y;
-  return vec3<f32>(n, a.y + distance * share, a.z + b.z + distance * distance * a.x * share);
-}
-
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -52,7 +45,7 @@ fn main(
   parts[lane] = mine;
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = join(parts[lane], parts[lane + step]); }
+    if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
   let center = parts[0].y;
