@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from e2e.harness.browser import Guard, guarded_page, launch
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
+from e2e.harness.script import Script
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import build_site
@@ -93,3 +94,18 @@ def ready_page(shared_page: tuple[Page, Guard]) -> Iterator[Page]:
     expect(page.locator(".bar.best")).to_have_count(0)
     yield page
     guard.check()
+
+
+@pytest.fixture(scope="module")
+def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
+    """One page for all tests of a file; a file may define its own."""
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        yield Script(page, guard)
+
+
+@pytest.fixture
+def script(shared_script: Script) -> Iterator[Script]:
+    """Run JavaScript in a page that has web/pyruntime.js; checked by the guard after each test."""
+    yield shared_script
+    shared_script.guard.check()

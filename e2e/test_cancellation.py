@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Request, Route
+from playwright.sync_api import Request, Route
 
-from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script
 from tests.session import models
 from tools.devkit.shell import ROOT
@@ -29,19 +28,6 @@ const outcome = async (work) => {
   try { return (await work) && 'done'; } catch (error) { return error?.name ?? String(error); }
 };
 """
-
-
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        yield Script(page, guard)
-
-
-@pytest.fixture
-def script(shared_script: Script) -> Iterator[Script]:
-    yield shared_script
-    shared_script.guard.check()
 
 
 @pytest.fixture

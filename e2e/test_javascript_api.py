@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,28 +9,15 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.browser import Guard
 from e2e.harness.script import Script
 from tools.devkit.shell import ROOT
 from tools.digits_data import from_counts, load_split
 
 DIGITS = ROOT / "models" / "digits.onnx"
 RTOL, ATOL = 1e-3, 1e-4  # float32, as the issue asks of the light models
-
-
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        yield Script(page, guard)
-
-
-@pytest.fixture
-def script(shared_script: Script) -> Iterator[Script]:
-    yield shared_script
-    shared_script.guard.check()
 
 
 def model_bytes(nodes: list[onnx.NodeProto], inputs: list[Any], outputs: list[Any], **extra: Any) -> bytes:

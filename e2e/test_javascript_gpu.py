@@ -79,12 +79,6 @@ def shared_script(browser: Browser, site_url: str, request: pytest.FixtureReques
         yield Mode(page, guard, request.param)
 
 
-@pytest.fixture
-def script(shared_script: Mode) -> Iterator[Mode]:
-    yield shared_script
-    shared_script.guard.check()
-
-
 IN_WORKER = pytest.mark.parametrize("shared_script", ["worker"], indirect=True)
 IN_PAGE = pytest.mark.parametrize("shared_script", ["page"], indirect=True)
 

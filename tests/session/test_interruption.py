@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
@@ -63,9 +63,21 @@ def left(device: FaultyDevice) -> object:
     return device.ledger.live or device.recordings or None
 
 
+def at_each_await(main: Callable[[int], Coroutine[Any, Any, bool]], most: int) -> None:
+    """Interrupt `main` after 0, 1, 2 ... turns until it says that it was done before, which takes more than `most`."""
+    number, done = 0, False
+    while not done:
+        device = Waiting()
+        with on_device(device):
+            done = asyncio.run(main(number))
+        assert left(device) is None, number
+        number += 1
+    assert number > most
+
+
 @pytest.mark.parametrize("case", FEEDS)
 def test_cancellation__at_each_await_of_a_load__frees_everything(case: str) -> None:
-    async def main(number: int) -> str:
+    async def main(number: int) -> bool:
         chosen = SessionOptions()
         chosen.add_free_dimension_override_by_name("rows", 3)
         load = asyncio.ensure_future(InferenceSession.create(FEEDS[case][0](), chosen))
@@ -74,16 +86,10 @@ def test_cancellation__at_each_await_of_a_load__frees_everything(case: str) -> N
         try:
             (await load).release()
         except ModelLoadCanceled:
-            return "cancelled"
-        return "loaded"
+            return False
+        return True
 
-    outcomes: list[str] = []
-    while not outcomes or outcomes[-1] == "cancelled":
-        device = Waiting()
-        with on_device(device):
-            outcomes.append(asyncio.run(main(len(outcomes))))
-        assert left(device) is None, len(outcomes)
-    assert len(outcomes) > 4
+    at_each_await(main, 4)
 
 
 @pytest.mark.parametrize("case", FEEDS)
@@ -107,14 +113,7 @@ def test_cancelled_task__at_each_await_of_load_and_run__frees_everything(case: s
             await work
         return False
 
-    number, done = 0, False
-    while not done:
-        device = Waiting()
-        with on_device(device):
-            done = asyncio.run(main(number))
-        assert left(device) is None, number
-        number += 1
-    assert number > 5
+    at_each_await(main, 5)
 
 
 @pytest.mark.parametrize("case", FEEDS)
@@ -138,14 +137,7 @@ def test_terminate__at_each_await_of_a_run__ends_it_and_the_next_one_runs(case: 
         session.release()
         return done
 
-    number, done = 0, False
-    while not done:
-        device = Waiting()
-        with on_device(device):
-            done = asyncio.run(main(number))
-        assert left(device) is None, number
-        number += 1
-    assert number > 5
+    at_each_await(main, 5)
 
 
 async def _end_what_waits(call: str) -> None:
