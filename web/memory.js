@@ -15,6 +15,8 @@ const KEPT_BYTES = 128 << 20;
 /** Milliseconds without a run after which spare memory and the thread go. */
 const IDLE_MS = 5_000;
 
+const PAGE = 4096;
+
 /** @type {Map<number, ArrayBuffer[]>} */
 const spare = new Map();
 /** Ordered and not yet there, by size. @type {Map<number, number>} */
@@ -39,6 +41,16 @@ export function resultMemory(nbytes) {
   clearTimeout(idle);
   idle = setTimeout(forget, IDLE_MS);
   return { bytes: new Uint8Array(buffer ?? new ArrayBuffer(nbytes)), warm: buffer !== undefined };
+}
+
+/**
+ * Write to each page of `bytes` from `start` to `end`, which hold nothing yet.
+ * @param {Uint8Array} bytes
+ * @param {number} start
+ * @param {number} end
+ */
+export function touchPages(bytes, start, end) {
+  for (let place = start; place < end; place += PAGE) bytes[place] = 0;
 }
 
 /** @param {number} nbytes */

@@ -3,9 +3,9 @@
  * Replays a recorded command list: uploads, compute passes, one readback, in one call from Python.
  */
 
-import { resultMemory } from './memory.js';
+import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { caught, collect, guarded, inTurn, isLarge, stage, touch, upload, uploadNow } from './staging.js';
+import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow } from './staging.js';
 
 export { upload };
 
@@ -75,7 +75,7 @@ async function settle(device, arrivals, pieces, results, untouched) {
     device.pushErrorScope('validation');
     const answer = device.popErrorScope();
     const next = cold.shift();
-    if (next && !next.done) touch(next, results);
+    if (next && !next.done) touchPages(results[next.result], next.at, next.at + next.length);
     await answer;
     const left = pieces.filter((piece) => !piece.done).length;
     if (left < missing) deadline = performance.now() + PATIENCE;

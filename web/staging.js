@@ -362,14 +362,3 @@ export async function collect(device, piece, results) {
   piece.done = true;
   stateOf(device).reads.keep(staging);
 }
-
-const PAGE = 4096;
-
-/**
- * Touch the memory that a piece will be copied to, while it is under way: new memory is slow the first time.
- * @param {Piece} piece
- * @param {Uint8Array[]} results
- */
-export function touch({ at, length, result }, results) {
-  for (let place = at; place < at + length; place += PAGE) results[result][place] = 0;
-}
