@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
-from e2e.harness.page import READY_MS
 from tools.devkit import fetch, pins
 from tools.devkit.integrity import digest
 from tools.devkit.server import Server
@@ -167,7 +166,7 @@ def test_installed_package__on_a_page_with_sri__runs_where_the_hash_is_right(
         guard.allow("favicon|404" if true else "favicon|404|integrity")
         page.goto(server.url)
         if true:
-            page.locator("pyruntime-model .pad").wait_for(timeout=READY_MS)
+            page.locator("pyruntime-model .pad").wait_for()
         else:
             page.wait_for_timeout(500)
         assert page.evaluate("customElements.get('pyruntime-model') !== undefined") is true

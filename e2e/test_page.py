@@ -15,7 +15,6 @@ from e2e.harness.page import (
     DESKTOP,
     DRAWN,
     PHONE,
-    READY_MS,
     Strokes,
     answer,
     draw,
@@ -120,12 +119,12 @@ def test_phone__drawing__pad_and_bars_are_in_view_and_nothing_scrolls_sideways(r
             expect(ready_page.locator(part)).to_be_in_viewport(ratio=1)
         assert not has_sideways_scroll(ready_page)
         drop(ready_page, "small.onnx", small_model())
-        expect(ready_page.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+        expect(ready_page.locator(".report-times")).to_contain_text("median of")
         assert not has_sideways_scroll(ready_page)
         ready_page.locator("#report summary").click()
         assert not has_sideways_scroll(ready_page)
         drop(ready_page, "garbage.onnx", b"garbage " * 500)
-        expect(ready_page.locator("#model-error .error")).to_be_visible(timeout=READY_MS)
+        expect(ready_page.locator("#model-error .error")).to_be_visible()
         assert not has_sideways_scroll(ready_page)
     finally:
         ready_page.set_viewport_size(DESKTOP)
@@ -230,7 +229,7 @@ def test_policy__whole_visit__breaks_no_rule(page: Page, site_url: str) -> None:
     assert meta
     assert "script-src 'self' 'wasm-unsafe-eval';" in meta
     drop(page, "small.onnx", small_model())
-    expect(page.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(page.locator(".report-times")).to_contain_text("median of")
     assert page.evaluate("violations") == []
 
 
@@ -260,6 +259,6 @@ def test_no_webgpu__page__says_so_and_uses_the_cpu(browser: Browser, site_url: s
         page.goto(site_url)
         expect(page.locator("#notice")).to_contain_text("WebGPU")
         expect(page.locator("#notice")).to_contain_text("on the CPU")
-        expect(page.locator("#loading-title")).to_have_text("Loaded", timeout=READY_MS)
-        expect(page.locator(".bar.best .bar-digit")).to_have_text("3", timeout=READY_MS)
+        expect(page.locator("#loading-title")).to_have_text("Loaded")
+        expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
         expect(page.locator("#adapter")).to_contain_text("CPU")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from e2e.harness.page import DESKTOP, PHONE, READY_MS, drop, small_model
+from e2e.harness.page import DESKTOP, PHONE, drop, go, small_model
 from e2e.test_page_look import picture_model
 from e2e.test_page_picture import png, some_picture
 from tools.devkit import fetch, pins
@@ -50,17 +50,17 @@ def test_axe__something_wrong__is_found(axe_page: Page) -> None:
 def test_axe__start_and_picture__nothing_serious(axe_page: Page) -> None:
     check(axe_page)
     drop(axe_page, "blots.png", png(some_picture()), "image/png")
-    expect(axe_page.locator("#picture-facts")).to_contain_text("16 × 12 to", timeout=READY_MS)
+    expect(axe_page.locator("#picture-facts")).to_contain_text("16 × 12 to")
     check(axe_page)
 
 
 def test_axe__report_with_everything_open__nothing_serious(axe_page: Page) -> None:
     drop(axe_page, "negative.onnx", picture_model())
     report = axe_page.get_by_role("article", name="Report on negative.onnx")
-    expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("median of")
     for button in ("Profile", "Measure GPU and CPU"):
         report.get_by_role("button", name=button).click()
-        expect(report.get_by_role("region", name=button.removeprefix("Measure "))).to_be_visible(timeout=READY_MS)
+        expect(report.get_by_role("region", name=button.removeprefix("Measure "))).to_be_visible()
     report.locator(".kernels summary").first.click()
     for kind in ("json", "image", "npy"):
         report.get_by_label("Fill x with").select_option(kind)
@@ -70,15 +70,15 @@ def test_axe__report_with_everything_open__nothing_serious(axe_page: Page) -> No
 @pytest.mark.parametrize("content", [b"garbage", small_model("Frobnicate")], ids=["garbage", "unsupported"])
 def test_axe__errors__nothing_serious(axe_page: Page, content: bytes) -> None:
     drop(axe_page, "bad.onnx", content)
-    expect(axe_page.locator("#model-error .error")).to_be_visible(timeout=READY_MS)
+    expect(axe_page.locator("#model-error .error")).to_be_visible()
     check(axe_page)
 
 
 def test_axe__while_a_model_is_opened__nothing_serious(axe_page: Page) -> None:
     axe_page.route("**/still.onnx", lambda route: None)
     try:
-        axe_page.evaluate("location.hash = 'model=models/still.onnx'")
-        expect(axe_page.locator("#model-cancel")).to_be_visible(timeout=READY_MS)
+        go(axe_page, "models/still.onnx")
+        expect(axe_page.locator("#model-cancel")).to_be_visible()
         check(axe_page)
         axe_page.locator("#model-cancel").click()
         expect(axe_page.locator("#model-error")).to_contain_text("Cancelled")

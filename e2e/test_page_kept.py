@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from e2e.harness.browser import Guard, guarded_page
-from e2e.harness.page import READY_MS, open_page
+from e2e.harness.page import open_page
 from tools.devkit.server import Handler, Server
 
 KEPT = "the page and Python"
@@ -50,7 +50,7 @@ def visited(browser: Browser, site: Path) -> Iterator[tuple[Page, Guard, Server]
         guarded_page(browser, server.url, service_workers="allow") as (page, guard),
     ):
         open_page(page, server.url)
-        expect(page.locator("#storage-text")).to_contain_text(KEPT, timeout=READY_MS)
+        expect(page.locator("#storage-text")).to_contain_text(KEPT)
         yield page, guard, server
 
 
@@ -58,7 +58,7 @@ def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
     visited: tuple[Page, Guard, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, guard, server = visited
-    expect(page.locator("#storage-text")).to_contain_text(" MB", timeout=READY_MS)
+    expect(page.locator("#storage-text")).to_contain_text(" MB")
     counting = Counting(monkeypatch)
     open_page(page, server.url)
     asked = [path for path in counting.drain() if path not in ("/integrity.json", "/service-worker.js")]

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Locator, Page, expect
 
-from e2e.harness.page import READY_MS, drop, small_model
+from e2e.harness.page import drop, small_model
 from e2e.test_page_picture import differ, png, shown, some_picture
 
 
@@ -20,7 +20,7 @@ def opened(page: Page, name: str, content: bytes) -> Locator:
     """The report on a dropped model, when it has run for the first time."""
     drop(page, name, content)
     report = page.get_by_role("article", name=f"Report on {name}")
-    expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("median of")
     return report
 
 
@@ -28,7 +28,7 @@ def run(report: Locator, said: str = "median of") -> Locator:
     """Presses Run; the results."""
     report.locator(".report-times").evaluate("element => { element.textContent = ''; }")
     report.get_by_role("button", name="Run", exact=True).click()
-    expect(report.locator(".report-times")).to_contain_text(said, timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text(said)
     return report.get_by_role("region", name="Results")
 
 
@@ -140,7 +140,7 @@ def test_nodes__searched_and_filtered__say_where_and_why(ready_page: Page) -> No
 def test_kernels_and_memory__of_digits__are_all_there(ready_page: Page) -> None:
     ready_page.get_by_role("button", name="Look inside digits.onnx").click()
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
-    expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("median of")
     kernels = report.locator(".kernels details")
     count = int(re.findall(r"(\d+) kernels", report.locator(".report-facts").inner_text())[0])
     expect(kernels).to_have_count(count)
@@ -159,10 +159,10 @@ def test_profile__of_digits__names_kernels_and_can_be_saved(ready_page: Page) ->
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
     if not report.count():
         ready_page.get_by_role("button", name="Look inside digits.onnx").click()
-        expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+        expect(report.locator(".report-times")).to_contain_text("median of")
     report.get_by_role("button", name="Profile").click()
     table = report.get_by_role("region", name="Profile")
-    expect(table).to_be_visible(timeout=READY_MS)
+    expect(table).to_be_visible()
     names = table.locator("tbody th").all_inner_texts()
     assert any("conv" in name for name in names)
     shares = [float(text.rstrip("%")) for text in table.locator(".share").all_inner_texts()]
@@ -178,7 +178,7 @@ def test_compare__gpu_and_cpu__run_by_turns_and_agree(ready_page: Page) -> None:
     report = opened(ready_page, "sqrt.onnx", small_model("Sqrt"))
     report.get_by_role("button", name="Measure GPU and CPU").click()
     table = report.get_by_role("region", name="GPU and CPU")
-    expect(table).to_be_visible(timeout=READY_MS)
+    expect(table).to_be_visible()
     rows = table.locator("tbody tr")
     expect(rows).to_have_count(2)
     runs = [int(row.locator("td").last.inner_text()) for row in rows.all()]
@@ -202,7 +202,7 @@ def test_run__cancelled__ends_and_can_be_repeated(ready_page: Page) -> None:
     try:
         report.get_by_role("button", name="Measure GPU and CPU").click()
         report.get_by_role("button", name="Cancel", exact=True).click()
-        expect(report.locator(".report-times")).to_have_text("Cancelled.", timeout=READY_MS)
+        expect(report.locator(".report-times")).to_have_text("Cancelled.")
     finally:
         ready_page.evaluate("runAtOnce()")
     expect(report.get_by_role("button", name="Cancel", exact=True)).to_be_hidden()

@@ -12,13 +12,13 @@ from onnx import TensorProto, helper
 from playwright.sync_api import Page, expect
 
 from e2e.harness.browser import Guard
-from e2e.harness.page import DRAWN, READY_MS, answer, draw, drop, small_model
+from e2e.harness.page import DRAWN, answer, draw, drop, small_model
 
 
 def test_model__dropped__is_summarised_and_run(ready_page: Page) -> None:
     drop(ready_page, "small.onnx", small_model())
     report = ready_page.get_by_role("article", name="Report on small.onnx")
-    expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("median of")
     expect(report.locator(".report-facts")).to_have_text(
         re.compile(r"^\d nodes, \d on the GPU, 1 in NumPy; \d GPU disp")
     )
@@ -36,11 +36,11 @@ def test_model__other_size__runs_again_with_it(ready_page: Page) -> None:
     drop(ready_page, "small.onnx", small_model("Sqrt"))
     report = ready_page.get_by_role("article", name="Report on small.onnx")
     results = report.get_by_role("region", name="Results")
-    expect(results).to_contain_text("float32 [1, 4]", timeout=READY_MS)
+    expect(results).to_contain_text("float32 [1, 4]")
     expect(report.get_by_role("button", name="Run", exact=True)).to_be_enabled()
     report.get_by_label("rows").fill("7")
     report.get_by_role("button", name="Run", exact=True).click()
-    expect(results).to_contain_text("float32 [7, 4]", timeout=READY_MS)
+    expect(results).to_contain_text("float32 [7, 4]")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_model__other_size__runs_again_with_it(ready_page: Page) -> None:
 def test_model__bad__says_what_is_wrong_and_what_to_do(ready_page: Page, name: str, content: bytes, error: str) -> None:
     drop(ready_page, name, content)
     message = ready_page.locator("#model-error .error")
-    expect(message).to_be_visible(timeout=READY_MS)
+    expect(message).to_be_visible()
     expect(message.locator("code")).to_have_text(error)
     for part in (".error-title", ".error-message", ".error-next"):
         assert len(message.locator(part).inner_text()) > 20
@@ -64,10 +64,10 @@ def test_model__bad__says_what_is_wrong_and_what_to_do(ready_page: Page, name: s
 
 def test_model__good_one_after_a_bad_one__is_reported(ready_page: Page) -> None:
     drop(ready_page, "garbage.onnx", b"garbage")
-    expect(ready_page.locator("#model-error .error")).to_be_visible(timeout=READY_MS)
+    expect(ready_page.locator("#model-error .error")).to_be_visible()
     ready_page.get_by_role("button", name="Look inside digits.onnx").click()
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
-    expect(report.locator(".report-times")).to_contain_text("median of", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("median of")
     expect(report.locator(".report-facts")).to_have_text(
         re.compile(r"^\d+ nodes, \d+ on the GPU(, \d at no cost)?; \d+ GPU disp")
     )
@@ -91,19 +91,19 @@ def test_file_picker__model_and_external_data__run_together(ready_page: Page, tm
     assert (tmp_path / "m.data").stat().st_size == weights.nbytes
     ready_page.set_input_files("#file", [tmp_path / "m.onnx", tmp_path / "m.data"])
     report = ready_page.get_by_role("article", name="Report on m.onnx")
-    expect(report.get_by_role("region", name="Results")).to_contain_text("0 to", timeout=READY_MS)
+    expect(report.get_by_role("region", name="Results")).to_contain_text("0 to")
 
 
 def test_url__on_this_site__is_opened(page: Page, site_url: str) -> None:
     page.goto(f"{site_url}?url=models/digits.onnx")
     report = page.get_by_role("article", name="Report on digits.onnx")
-    expect(report.locator(".report-times")).to_contain_text("First run", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("First run")
 
 
 def test_url__missing__says_so(page: Page, guard: Guard, site_url: str) -> None:
     guard.allow("404")
     page.goto(f"{site_url}?url=models/nothing.onnx")
-    expect(page.locator("#model-error")).to_contain_text("There is no model at this address", timeout=READY_MS)
+    expect(page.locator("#model-error")).to_contain_text("There is no model at this address")
 
 
 def test_url__on_another_site__is_not_fetched(page: Page, site_url: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Page, expect
 
-from e2e.harness.page import READY_MS, drop, small_model
+from e2e.harness.page import drop, go, small_model
 from tools.devkit.server import Server
 
 ROOT = Path(__file__).parents[1]
@@ -45,15 +45,10 @@ def requests_of(page: Page) -> list[str]:
     return urls
 
 
-def go(page: Page, model: str) -> None:
-    """As a link within the page does."""
-    page.evaluate("model => { location.hash = ''; location.hash = `model=${model}`; }", model)
-
-
 def test_link__to_a_model__opens_it_and_can_be_copied(ready_page: Page, site_url: str) -> None:
     go(ready_page, "models/digits.onnx")
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
-    expect(report.locator(".report-times")).to_contain_text("First run", timeout=READY_MS)
+    expect(report.locator(".report-times")).to_contain_text("First run")
     ready_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     report.get_by_role("button", name="Copy link").click()
     link = ready_page.evaluate("navigator.clipboard.readText()")
@@ -68,7 +63,7 @@ def test_url__with_external_data__fetches_what_the_model_names(ready_page: Page,
     urls = requests_of(ready_page)
     go(ready_page, "given/m.onnx")
     report = ready_page.get_by_role("article", name="Report on m.onnx")
-    expect(report.get_by_role("region", name="Results")).to_contain_text("float32 [4]", timeout=READY_MS)
+    expect(report.get_by_role("region", name="Results")).to_contain_text("float32 [4]")
     assert "GET m%20weights.data" in urls
 
 
@@ -77,12 +72,12 @@ def test_url__operator_that_is_not_there__is_named_before_the_weights_come(ready
     (models / "unknown.onnx").write_bytes(scaled(weights, "Frobnicate").SerializeToString())
     go(ready_page, "given/unknown.onnx")
     notice = ready_page.locator("#model-error .notice")
-    expect(notice).to_contain_text("Frobnicate (1 node)", timeout=READY_MS)
+    expect(notice).to_contain_text("Frobnicate (1 node)")
     found = re.search(r"waits at ([\d.]+) (KB|MB) of 32 MB", notice.inner_text())
     assert found, notice.inner_text()
     assert found[2] == "KB" or float(found[1]) < 16
     notice.get_by_role("button", name="Download all the same").click()
-    expect(ready_page.locator("#model-error .error code")).to_have_text("NotImplemented", timeout=READY_MS)
+    expect(ready_page.locator("#model-error .error code")).to_have_text("NotImplemented")
 
 
 def test_url__operator_that_is_not_there_and_external_data__leaves_the_data_alone(
@@ -92,7 +87,7 @@ def test_url__operator_that_is_not_there_and_external_data__leaves_the_data_alon
     onnx.save(model, models / "far.onnx", save_as_external_data=True, location="far.data", size_threshold=0)
     urls = requests_of(ready_page)
     go(ready_page, "given/far.onnx")
-    expect(ready_page.locator("#model-error .notice")).to_contain_text("Frobnicate (1 node)", timeout=READY_MS)
+    expect(ready_page.locator("#model-error .notice")).to_contain_text("Frobnicate (1 node)")
     ready_page.locator("#model-cancel").click()
     expect(ready_page.locator("#model-error")).to_have_text("Cancelled: far.onnx was not opened.")
     assert not [url for url in urls if "far.data" in url]
@@ -109,7 +104,7 @@ def test_download__that_stands_still__can_be_cancelled(ready_page: Page) -> None
     finally:
         ready_page.unroute("**/still.onnx")
     drop(ready_page, "small.onnx", small_model("Sqrt"))
-    expect(ready_page.locator(".report-times")).to_contain_text("First run", timeout=READY_MS)
+    expect(ready_page.locator(".report-times")).to_contain_text("First run")
 
 
 def test_download__as_it_goes__says_bytes_speed_and_time_left(ready_page: Page) -> None:
@@ -137,10 +132,10 @@ def test_files__one_at_a_time__the_model_waits_for_its_data(ready_page: Page, tm
     onnx.save(scaled(weights), tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
     drop(ready_page, "m.onnx", (tmp_path / "m.onnx").read_bytes())
     error = ready_page.locator("#model-error .error")
-    expect(error).to_contain_text("Drop or choose m.data now; m.onnx waits for it.", timeout=READY_MS)
+    expect(error).to_contain_text("Drop or choose m.data now; m.onnx waits for it.")
     drop(ready_page, "m.data", (tmp_path / "m.data").read_bytes())
     report = ready_page.get_by_role("article", name="Report on m.onnx")
-    expect(report.get_by_role("region", name="Results")).to_contain_text("float32 [4]", timeout=READY_MS)
+    expect(report.get_by_role("region", name="Results")).to_contain_text("float32 [4]")
 
 
 SKELETON = """async ([bytes, step]) => {

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from e2e.harness.page import READY_MS, drop
+from e2e.harness.page import drop
 
 MODEL = Path(__file__).parents[1] / "models" / "enlarge3.onnx"
 SCALE = 3
@@ -77,7 +77,7 @@ def picture(ready_page: Page) -> Iterator[Page]:
     ready_page.locator("#stage").scroll_into_view_if_needed()
     drop(ready_page, "blots.png", png(some_picture()), "image/png")
     expect(ready_page.locator("#picture-name")).to_have_text("blots.png, 16 × 12")
-    expect(ready_page.locator("#picture-facts")).to_contain_text("16 × 12 to 48 × 36", timeout=READY_MS)
+    expect(ready_page.locator("#picture-facts")).to_contain_text("16 × 12 to 48 × 36")
     expect(ready_page.locator("#stage")).to_have_attribute("data-state", "ready")
     yield ready_page
     expect(ready_page.locator("#picture-error")).to_be_empty()
@@ -93,9 +93,9 @@ def test_picture__dropped__is_what_onnxruntime_makes_of_it(picture: Page) -> Non
 
 def test_picture__section_comes_into_view__a_sample_runs_at_once(page: Page, site_url: str) -> None:
     page.goto(site_url)
-    expect(page.locator("#loading-title")).to_have_text("Loaded", timeout=READY_MS)
+    expect(page.locator("#loading-title")).to_have_text("Loaded")
     page.locator("#stage").scroll_into_view_if_needed()
-    expect(page.locator("#stage")).to_have_attribute("data-state", "ready", timeout=READY_MS)
+    expect(page.locator("#stage")).to_have_attribute("data-state", "ready")
     expect(page.locator("#picture-name")).to_have_text("Cat, 150 × 100")
     assert re.match(r"96 × 72 to 288 × 216 in [\d.]+ m?s", page.locator("#picture-facts").inner_text())
     earlier = shown(page.locator("#after"))
@@ -144,7 +144,7 @@ def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(pict
     expect(picture.locator("#stage")).to_have_attribute("data-state", "working")
     expect(picture.locator("#after")).to_be_hidden()
     picture.evaluate("goOn()")
-    expect(picture.locator("#stage")).to_have_attribute("data-state", "ready", timeout=READY_MS)
+    expect(picture.locator("#stage")).to_have_attribute("data-state", "ready")
     assert differ(shown(picture.locator("#after")), expected(some_picture(seed=3))) <= 1
 
 
@@ -158,13 +158,13 @@ def test_picture__pasted__is_enlarged(picture: Page) -> None:
         list(png(some_picture(9, 12, seed=1))),
     )
     expect(picture.locator("#picture-name")).to_have_text("Pasted picture, 12 × 9")
-    expect(picture.locator("#picture-facts")).to_contain_text("12 × 9 to 36 × 27", timeout=READY_MS)
+    expect(picture.locator("#picture-facts")).to_contain_text("12 × 9 to 36 × 27")
 
 
 def test_picture__whole__is_saved_as_png(picture: Page) -> None:
     picture.get_by_role("button", name="Enlarge all of it").click()
     link = picture.get_by_role("link", name="Save 48 × 36 PNG")
-    expect(link).to_be_visible(timeout=READY_MS)
+    expect(link).to_be_visible()
     with picture.expect_download() as download:
         link.click()
     assert download.value.suggested_filename == "enlarged.png"
@@ -177,7 +177,7 @@ def test_picture__whole_then_cancelled__says_so(picture: Page) -> None:
     picture.get_by_role("button", name="Enlarge all of it").click()
     expect(picture.locator("#enlarge-progress")).to_contain_text(re.compile(r"Tile \d+ of \d\d"))
     picture.locator("#enlarge-cancel").click()
-    expect(picture.locator("#enlarge-progress")).to_have_text("Cancelled.", timeout=READY_MS)
+    expect(picture.locator("#enlarge-progress")).to_have_text("Cancelled.")
     expect(picture.get_by_role("button", name="Enlarge all of it")).to_be_visible()
 
 
@@ -244,7 +244,7 @@ def test_camera__its_frames__are_enlarged_until_it_is_stopped(picture: Page) -> 
     camera.click()
     expect(camera).to_have_attribute("aria-pressed", "true")
     expect(picture.locator("#picture-name")).to_contain_text("Camera")
-    expect(picture.locator("#picture-facts")).to_contain_text("a second", timeout=READY_MS)
+    expect(picture.locator("#picture-facts")).to_contain_text("a second")
     seen = set()
     for _ in range(60):
         seen.add(int(shown(picture.locator("#after"))[18, 24, 0]))

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Page
 
-from e2e.harness.page import READY_MS
 from e2e.harness.python import BrowserPython
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +62,7 @@ def test_snippet__element__can_be_drawn_on(ready_page: Page) -> None:
         code,
     )
     try:
-        ready_page.locator("pyruntime-model [part=input]").wait_for(timeout=READY_MS)
+        ready_page.locator("pyruntime-model [part=input]").wait_for()
     finally:
         ready_page.evaluate("document.querySelector('pyruntime-model').remove()")
 

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from e2e.harness.browser import Guard
-from e2e.harness.page import READY_MS, open_page
+from e2e.harness.page import open_page
 from tests.session import models
 from tools.devkit.server import Server
 
@@ -89,12 +89,12 @@ def test_policy__page_and_widget_until_their_first_result__break_no_rule(
     if path:
         response = page.goto(site_url + path)
         assert response is not None and _policy(response.headers["content-security-policy"]) == PROMISED
-        page.locator("#digits [part=input]").wait_for(timeout=READY_MS)
+        page.locator("#digits [part=input]").wait_for()
         canvas = page.locator("#digits .pad canvas")
         canvas.focus()
         for key in ("Space", *["ArrowDown"] * 10, "Space"):
             page.keyboard.press(key)
-        expect(page.locator("#digits .best .name")).to_have_text(re.compile("[0-9]"), timeout=READY_MS)
+        expect(page.locator("#digits .best .name")).to_have_text(re.compile("[0-9]"))
     else:
         open_page(page, site_url)
     assert page.evaluate("breaches") == []

@@ -10,7 +10,6 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from e2e.harness.browser import guarded_page
-from e2e.harness.page import READY_MS
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 
@@ -33,8 +32,8 @@ def test_html__pasted_into_a_bare_page__draws_and_answers(browser: Browser, site
         ):
             guard.allow("favicon|404")
             page.goto(other.url)
-            page.locator("pyruntime-model .pad").wait_for(timeout=READY_MS)
-            expect(page.locator("body")).to_contain_text(re.compile(r"(0\.\d+(e-\d+)? ?){10}"), timeout=READY_MS)
+            page.locator("pyruntime-model .pad").wait_for()
+            expect(page.locator("body")).to_contain_text(re.compile(r"(0\.\d+(e-\d+)? ?){10}"))
 
 
 def test_python__pasted__runs() -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
 
 from e2e.harness.browser import Guard, guarded_page
-from e2e.harness.page import DRAWN, READY_MS, has_sideways_scroll, small_model
+from e2e.harness.page import DRAWN, has_sideways_scroll, small_model
 from tests.session import models
 from tools.devkit import fetch, pins
 from tools.devkit.server import Server
@@ -47,7 +47,7 @@ def shared_widgets(browser: Browser, site_url: str, small_models: Path) -> Itera
     with guarded_page(browser, site_url) as (page, guard):
         page.goto(site_url + "e2e/widget.html")
         for name in ("digits", "picture", "numbers"):
-            page.locator(f"#{name} [part=input]").wait_for(timeout=READY_MS)
+            page.locator(f"#{name} [part=input]").wait_for()
         yield page, guard
 
 
@@ -153,7 +153,7 @@ def test_lazy__out_of_sight__loads_when_it_comes_into_view(widgets: Page) -> Non
     assert not widgets.evaluate("document.getElementById('lazy').loaded")
     assert seen(widgets, "lazy") == []
     widgets.locator("#lazy").scroll_into_view_if_needed()
-    widgets.locator("#lazy .pad").wait_for(timeout=READY_MS)
+    widgets.locator("#lazy .pad").wait_for()
     assert widgets.evaluate("document.getElementById('lazy').loaded")
     events = seen(widgets, "lazy", "progress")
     totals = [event["totalProgress"] for event in events]
@@ -185,7 +185,7 @@ def test_poster__pressed_by_keyboard__goes_on_with_the_controls(widgets: Page) -
     }""")
     pressed = widgets.locator("#pressed")
     pressed.get_by_role("button", name="Run the model").press("Enter")
-    expect(pressed.locator("textarea")).to_be_focused(timeout=READY_MS)
+    expect(pressed.locator("textarea")).to_be_focused()
     widgets.evaluate("document.getElementById('pressed').remove()")
 
 
@@ -198,9 +198,9 @@ def test_error__broken_model__is_said_and_tried_again(widgets: Page) -> None:
         document.querySelector('main').append(element);
     }""")
     broken = widgets.locator("#broken")
-    expect(broken.get_by_role("alert")).to_be_visible(timeout=READY_MS)
+    expect(broken.get_by_role("alert")).to_be_visible()
     broken.get_by_role("button", name="Try again").click()
-    broken.get_by_role("button", name="Try again").wait_for(timeout=READY_MS)
+    broken.get_by_role("button", name="Try again").wait_for()
     assert widgets.evaluate("failures") == ["InvalidProtobuf", "InvalidProtobuf"]
     widgets.evaluate("document.getElementById('broken').src = 'small/double.onnx'")
     outputs = widgets.evaluate(
@@ -278,7 +278,7 @@ def test_axe__widgets_in_every_state__finds_nothing_serious(widgets: Page, schem
         coloured.style.setProperty('--pyruntime-accent', '#b03060');
         document.querySelector('main').append(element, coloured);
     }""")
-    widgets.locator("#failing").get_by_role("button", name="Try again").wait_for(timeout=READY_MS)
+    widgets.locator("#failing").get_by_role("button", name="Try again").wait_for()
     draw(widgets, widgets.locator("#digits"), 2)
     expect(widgets.locator("#digits .best")).to_have_count(1)
     widgets.evaluate((fetch.npm_package(pins.AXE) / "axe.min.js").read_text() + "; undefined")
@@ -314,9 +314,9 @@ def test_other_origin__bare_page_with_one_script_tag__runs_without_a_worker(
             guard.allow("favicon|404")
             page.goto(other.url)
             widget = page.locator("pyruntime-model")
-            widget.locator(".pad").wait_for(timeout=READY_MS)
+            widget.locator(".pad").wait_for()
             draw(page, widget, 2)
-            expect(widget.locator(".best .name")).to_have_text("2", timeout=READY_MS)
+            expect(widget.locator(".best .name")).to_have_text("2")
             assert page.workers == []
 
 
@@ -340,7 +340,7 @@ def test_other_origin__with_a_worker_script_of_its_own__has_a_worker(
         ):
             guard.allow("favicon|404")
             page.goto(other.url)
-            page.locator("pyruntime-model .pad").wait_for(timeout=READY_MS)
+            page.locator("pyruntime-model .pad").wait_for()
             assert [worker.url for worker in page.workers] == [f"{other.url}worker.js"]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Playwright, Route
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Playwright, Route, expect
 
 FLAGS = (
     "--no-sandbox",
@@ -22,8 +22,12 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
+READY_MS = 60_000
+"""How long a test waits for what the page is to show: Python starts in about three seconds, on a busy machine in 20."""
+
 
 def launch(playwright: Playwright, executable: Path) -> Browser:
+    expect.set_options(timeout=READY_MS)
     return playwright.chromium.launch(executable_path=executable, headless=True, args=FLAGS)
 
 
@@ -79,6 +83,7 @@ def guarded_page(
     A service worker answers for the site before the guard sees a request, so only its own tests allow it.
     """
     context = browser.new_context(service_workers=service_workers)
+    context.set_default_timeout(READY_MS)
     guard = Guard(origin)
     guard.watch(context)
     try:

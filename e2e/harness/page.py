@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from onnx import TensorProto, helper
 from playwright.sync_api import Page, ViewportSize, expect
 
-READY_MS = 60_000
 PHONE: ViewportSize = {"width": 360, "height": 780}
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 
@@ -32,8 +31,13 @@ DRAWN: dict[int, Strokes] = {
 def open_page(page: Page, url: str) -> None:
     """Opens the page and waits until its own demonstration has been predicted."""
     page.goto(url)
-    expect(page.locator("#loading-title")).to_have_text("Loaded", timeout=READY_MS)
-    expect(page.locator(".bar.best .bar-digit")).to_have_text("3", timeout=READY_MS)
+    expect(page.locator("#loading-title")).to_have_text("Loaded")
+    expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
+
+
+def go(page: Page, model: str) -> None:
+    """Opens a model as a link within the page does, also one that was opened before."""
+    page.evaluate("model => { location.hash = ''; location.hash = `model=${model}`; }", model)
 
 
 def draw(page: Page, strokes: Strokes) -> None:
