@@ -60,7 +60,7 @@ if (Float16) TYPES.set(Float16, 'float16');
  * Number of elements.
  * @param {readonly number[]} dims
  */
-export function sizeOf(dims) {
+function sizeOf(dims) {
   let size = 1;
   for (const [axis, dim] of dims.entries()) {
     if (!Number.isSafeInteger(dim)) throw new TypeError(`dims[${axis}] must be an integer, got ${dim}`);

@@ -9,7 +9,7 @@
  */
 
 import { InferenceSession } from './pyruntime.js';
-import { make } from './widget/dom.js';
+import { h } from './dom.js';
 import { INPUTS } from './widget/inputs.js';
 import { show } from './widget/outputs.js';
 import { Progress } from './widget/progress.js';
@@ -111,11 +111,11 @@ export class PyruntimeModel extends Base {
   #build() {
     const root = this.shadowRoot ?? this.attachShadow({ mode: 'open' });
     root.adoptedStyleSheets = [styleSheet()];
-    const frame = make('div', { class: 'frame' });
-    const message = make('div', { part: 'message', role: 'alert', hidden: true });
-    const words = make('div', { class: 'hidden', role: 'status' });
-    const output = make('div', { part: 'output' });
-    root.replaceChildren(make('div', { part: 'base', role: 'group' }, frame, message, words));
+    const frame = h('div', { class: 'frame' });
+    const message = h('div', { part: 'message', role: 'alert', hidden: true });
+    const words = h('div', { class: 'hidden', role: 'status' });
+    const output = h('div', { part: 'output' });
+    root.replaceChildren(h('div', { part: 'base', role: 'group' }, frame, message, words));
     this.#parts = { frame, output, message, words };
     this.#name();
   }
@@ -130,13 +130,13 @@ export class PyruntimeModel extends Base {
     this.#observer?.disconnect();
     const loading = this.getAttribute('loading') ?? 'auto';
     const poster = this.getAttribute('poster');
-    const start = make('button', { type: 'button', part: 'start' }, 'Run the model');
+    const start = h('button', { type: 'button', part: 'start' }, 'Run the model');
     start.addEventListener('click', () => {
       start.disabled = true;
       this.load().then(() => this.#focus(), () => {}); // an error shows itself
     });
-    const picture = poster ? make('img', { src: poster, alt: '' }) : make('slot', { name: 'poster' });
-    this.#show(make('div', { part: 'poster' }, picture, start));
+    const picture = poster ? h('img', { src: poster, alt: '' }) : h('slot', { name: 'poster' });
+    this.#show(h('div', { part: 'poster' }, picture, start));
     if (!this.getAttribute('src')) {
       start.disabled = true;
     } else if (loading === 'eager') {
@@ -180,10 +180,10 @@ export class PyruntimeModel extends Base {
   /** What shows and tells how loading goes on. */
   #reporter() {
     const progress = new Progress();
-    const words = make('span', { class: 'soft' }, 'Loading');
-    const track = make('div', {
+    const words = h('span', { class: 'soft' }, 'Loading');
+    const track = h('div', {
       part: 'track', role: 'progressbar', 'aria-label': 'Loading the model', 'aria-valuemin': '0', 'aria-valuemax': '100' });
-    const box = make('div', { part: 'loading' }, words, track);
+    const box = h('div', { part: 'loading' }, words, track);
     const poster = this.#hasPoster() ? this.shadowRoot?.querySelector('[part="poster"]') : null;
     if (poster) poster.after(box);
     else this.#show(box);
@@ -230,8 +230,8 @@ export class PyruntimeModel extends Base {
         },
         fail: (error) => this.#fail(error, false),
       });
-      const input = make('div', { part: 'input' }, ...controls);
-      this.#show(make('div', { class: way === 'draw' || way === 'image' ? 'ready two' : 'ready' }, input, output));
+      const input = h('div', { part: 'input' }, ...controls);
+      this.#show(h('div', { class: way === 'draw' || way === 'image' ? 'ready two' : 'ready' }, input, output));
     } catch (error) {
       this.#fail(error, false);
     }
@@ -293,7 +293,7 @@ export class PyruntimeModel extends Base {
     this.#say(message.split('\n')[0] || String(error));
     if (whileLoading) {
       this.#loading = null;
-      const again = make('button', { class: 'quiet', type: 'button', part: 'retry' }, 'Try again');
+      const again = h('button', { class: 'quiet', type: 'button', part: 'retry' }, 'Try again');
       again.addEventListener('click', () => {
         this.#say('');
         this.load().then(() => this.#focus(), () => {});

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.types import TensorType
 
 __all__ = ["DeclaredTensor", "DeclaredType", "Dim", "Graph", "HostKind", "Node", "Operator", "ValueInfo"]
 
@@ -142,12 +141,3 @@ class Graph:
             nodes,
             {to(k): v for k, v in self.constants.items()},
         )
-
-
-def known_shape(declared: DeclaredType | None) -> TensorType | None:
-    """The concrete type of a declaration without symbols, else None."""
-    if isinstance(declared, DeclaredTensor) and declared.shape is not None:
-        dims = tuple(d for d in declared.shape if isinstance(d, int))
-        if len(dims) == len(declared.shape):
-            return TensorType(declared.dtype, dims)
-    return None

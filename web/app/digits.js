@@ -2,7 +2,7 @@
 import { Pad } from '../draw/pad.js';
 import { SIZE, rasterize } from '../draw/raster.js';
 import { InferenceSession, Tensor } from '../pyruntime.js';
-import { byId, h } from './dom.js';
+import { byId, h } from '../dom.js';
 import { median } from './format.js';
 import { Prediction } from './prediction.js';
 import { makeSampleButtons, paint } from './samples.js';

@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from './dom.js';
+import { h } from '../dom.js';
 
 /**
  * What is wrong, in the visitor's words, and what to do next, by the error's name.

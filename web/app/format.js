@@ -17,6 +17,15 @@ export function formatTime(ms) {
   return ms >= 999.5 ? `${three(ms / 1000)} s` : `${three(ms)} ms`;
 }
 
+/** '5 s', '3 min', '1.5 h': time left, of which nobody needs digits.
+ *
+ * @param {number} seconds
+ */
+export function formatDuration(seconds) {
+  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
 /** '512 B', '61.4 KB', '8.4 MB': decimal units, as download sizes are given.
  *
  * @param {number} bytes

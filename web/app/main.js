@@ -2,7 +2,7 @@
 import { adapterInfo } from '../pyruntime.js';
 import { describeAdapter, isEmulated } from './adapter.js';
 import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
-import { byId, h } from './dom.js';
+import { byId, h } from '../dom.js';
 import { explain, whyNoWebGpu } from './errors.js';
 import { formatBytes, formatTime } from './format.js';
 import { Inspector } from './model/inspector.js';

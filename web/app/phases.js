@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from './dom.js';
+import { h } from '../dom.js';
 import { formatBytes, formatTime } from './format.js';
 
 /** @typedef {import('../pyruntime.js').ProgressEvent} ProgressEvent */

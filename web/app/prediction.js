@@ -1,7 +1,7 @@
 // @ts-check
 import { onThemeChange, sharpContext } from '../draw/canvas.js';
 import { SIZE } from '../draw/raster.js';
-import { byId, h } from './dom.js';
+import { byId, h } from '../dom.js';
 
 const ANNOUNCE_AFTER_MS = 500;
 

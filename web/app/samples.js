@@ -1,7 +1,7 @@
 // @ts-check
 import { onThemeChange } from '../draw/canvas.js';
 import { SIZE, fromCounts } from '../draw/raster.js';
-import { byId, h } from './dom.js';
+import { byId, h } from '../dom.js';
 
 /** @typedef {{index: number, label: number, image: Float32Array}} Sample */
 

@@ -1,6 +1,6 @@
 // @ts-check
 import { env } from '../pyruntime.js';
-import { byId, h } from './dom.js';
+import { byId, h } from '../dom.js';
 
 const WEB = new URL('../', import.meta.url).href;
 const MODEL = new URL('../../models/digits.onnx', import.meta.url).href;

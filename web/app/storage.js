@@ -2,7 +2,7 @@
 /** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
 
 import { client } from '../client.js';
-import { byId } from './dom.js';
+import { byId } from '../dom.js';
 import { formatBytes } from './format.js';
 import * as models from './model/store.js';
 

@@ -2,7 +2,7 @@
 /** The ways to give a model something: each makes its controls and calls `give` with the model's inputs. */
 
 import { Pad } from '../draw/pad.js';
-import { make } from './dom.js';
+import { h } from '../dom.js';
 import { drawingTensor, numbersTensor, pictureTensor, template } from './tensors.js';
 
 /**
@@ -34,14 +34,14 @@ function only(inputs, way) {
 /** A square to draw on: mouse, finger, pen, or arrow keys with the space bar. @param {Context} context */
 function draw({ inputs, scale, give, clear }) {
   const input = only(inputs, 'draw');
-  const canvas = make('canvas', {
+  const canvas = h('canvas', {
     tabindex: '0', role: 'application', 'aria-roledescription': 'drawing area',
     'aria-label': 'Drawing area. Arrow keys move the pen, the space bar lowers and lifts it, Delete clears.',
   });
-  const hint = make('span', { class: 'hint', 'aria-hidden': 'true' }, 'Draw here');
-  const pen = make('span', { class: 'pen', hidden: true });
-  const button = make('button', { class: 'quiet', type: 'button', part: 'clear', disabled: true }, 'Clear');
-  const square = make('div', { class: 'pad', part: 'pad' }, canvas, hint, pen);
+  const hint = h('span', { class: 'hint', 'aria-hidden': 'true' }, 'Draw here');
+  const pen = h('span', { class: 'pen', hidden: true });
+  const button = h('button', { class: 'quiet', type: 'button', part: 'clear', disabled: true }, 'Clear');
+  const square = h('div', { class: 'pad', part: 'pad' }, canvas, hint, pen);
   const pad = new Pad(canvas);
   const changed = (settled = false) => {
     hint.hidden = !pad.isEmpty;
@@ -56,7 +56,7 @@ function draw({ inputs, scale, give, clear }) {
     canvas.focus();
   });
   penKeys(pad, canvas, pen, square);
-  return [square, make('div', { class: 'row' }, make('span', { class: 'soft' }, 'Mouse, finger, pen, or arrow keys and space'), button)];
+  return [square, h('div', { class: 'row' }, h('span', { class: 'soft' }, 'Mouse, finger, pen, or arrow keys and space'), button)];
 }
 
 /**
@@ -122,11 +122,11 @@ function penKeys(pad, canvas, pen, square) {
 /** A picture: chosen, dropped or pasted. @param {Context} context */
 function image({ inputs, scale, give, fail }) {
   const input = only(inputs, 'image');
-  const file = make('input', { type: 'file', accept: 'image/*', class: 'hidden', id: 'file' });
-  const label = make('label', { part: 'choose', for: 'file' }, 'Choose a picture');
-  const preview = make('div');
-  const drop = make('div', { class: 'drop', part: 'drop' }, preview,
-    make('span', { class: 'chooser' }, file, label), make('span', { class: 'soft' }, 'or drop or paste one here'));
+  const file = h('input', { type: 'file', accept: 'image/*', class: 'hidden', id: 'file' });
+  const label = h('label', { part: 'choose', for: 'file' }, 'Choose a picture');
+  const preview = h('div');
+  const drop = h('div', { class: 'drop', part: 'drop' }, preview,
+    h('span', { class: 'chooser' }, file, label), h('span', { class: 'soft' }, 'or drop or paste one here'));
   const take = async (/** @type {Blob | undefined} */ blob) => {
     if (!blob) return;
     try {
@@ -168,9 +168,9 @@ function image({ inputs, scale, give, fail }) {
 
 /** Numbers as JSON. @param {Context} context */
 function json({ inputs, give, fail }) {
-  const area = make('textarea', { id: 'json', spellcheck: 'false', part: 'json', autocomplete: 'off' });
+  const area = h('textarea', { id: 'json', spellcheck: 'false', part: 'json', autocomplete: 'off' });
   area.value = template(inputs);
-  const button = make('button', { type: 'button', part: 'run' }, 'Run');
+  const button = h('button', { type: 'button', part: 'run' }, 'Run');
   const run = () => {
     try {
       const value = JSON.parse(area.value);
@@ -187,16 +187,16 @@ function json({ inputs, give, fail }) {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) run();
   });
   return [
-    make('label', { for: 'json' }, 'Input as JSON'),
-    make('span', { class: 'soft' }, described(inputs)),
+    h('label', { for: 'json' }, 'Input as JSON'),
+    h('span', { class: 'soft' }, described(inputs)),
     area,
-    make('div', { class: 'row' }, button, make('span', { class: 'soft' }, 'or Ctrl+Enter')),
+    h('div', { class: 'row' }, button, h('span', { class: 'soft' }, 'or Ctrl+Enter')),
   ];
 }
 
 /** The page gives the inputs: say which. @param {Context} context */
 function none({ inputs }) {
-  return [make('span', { class: 'soft' }, `Ready for ${described(inputs)}`)];
+  return [h('span', { class: 'soft' }, `Ready for ${described(inputs)}`)];
 }
 
 /** Names, types and dimensions. @param {readonly ValueMetadata[]} inputs */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Results to look at, and in words. */
 
-import { make } from './dom.js';
+import { h } from '../dom.js';
 
 /** @typedef {import('../pyruntime.js').Tensor} Tensor */
 
@@ -32,14 +32,14 @@ function bars(values, labels) {
   const shown = values.length <= ALL_BARS ? values.map((value, i) => ({ value, name: labels[i] ?? String(i) }))
     : ranked.slice(0, BEST_BARS);
   const isLong = shown.some(({ name }) => name.length > 8);
-  const list = make('ol', { part: 'bars', class: isLong ? 'long' : undefined });
+  const list = h('ol', { part: 'bars', class: isLong ? 'long' : undefined });
   for (const { value, name } of shown) {
-    const fill = make('span', { class: 'fill' });
+    const fill = h('span', { class: 'fill' });
     fill.style.setProperty('--part', String(part(value)));
-    const track = make('span', { class: 'track', 'aria-hidden': 'true' }, fill);
-    const cells = [make('span', { class: 'name' }, name), track, make('span', { class: 'value' }, words(value))];
+    const track = h('span', { class: 'track', 'aria-hidden': 'true' }, fill);
+    const cells = [h('span', { class: 'name' }, name), track, h('span', { class: 'value' }, words(value))];
     if (isLong) cells.splice(1, 2, cells[2], cells[1]);
-    list.append(make('li', { part: 'bar', class: value === best.value ? 'best' : undefined }, ...cells));
+    list.append(h('li', { part: 'bar', class: value === best.value ? 'best' : undefined }, ...cells));
   }
   return { element: list, words: `${best.name}, ${words(best.value)}` };
 }
@@ -56,7 +56,7 @@ function picture(tensor) {
   let most = 0;
   for (let i = 0; i < data.length; i++) if (data[i] > most) most = data[i];
   const image = tensor.toImageData({ tensorLayout: layout, norm: { mean: most > 2 ? 1 : 255 } });
-  const canvas = make('canvas', {
+  const canvas = h('canvas', {
     part: 'picture', role: 'img', 'aria-label': 'Resulting picture', class: width < 96 ? 'small' : undefined });
   Object.assign(canvas, { width, height });
   canvas.getContext('2d')?.putImageData(image, 0, 0);
@@ -69,7 +69,7 @@ function numbers(name, tensor) {
   const some = Array.from({ length: Math.min(SHOWN, data.length) }, (_, i) => data[i]);
   const text = some.map((value) => (typeof value === 'number' ? short(value) : String(value))).join(', ');
   const more = data.length > SHOWN ? `, ... (${data.length})` : '';
-  return { element: make('pre', { part: 'numbers' }, text + more), words: `${name}: ${some.slice(0, 5).join(', ')}` };
+  return { element: h('pre', { part: 'numbers' }, text + more), words: `${name}: ${some.slice(0, 5).join(', ')}` };
 }
 
 /**
@@ -89,7 +89,7 @@ export function show(outputs, labels) {
     const classes = isFloat && rows > 1 && (labels.length ? rows === labels.length : rows <= 2048);
     const shown = classes ? bars([.../** @type {Float32Array} */ (tensor.data)].map(Number), labels)
       : picture(tensor) ?? numbers(name, tensor);
-    if (entries.length > 1) elements.push(make('p', { class: 'soft' }, `${name}: ${tensor.type} [${tensor.dims.join(', ')}]`));
+    if (entries.length > 1) elements.push(h('p', { class: 'soft' }, `${name}: ${tensor.type} [${tensor.dims.join(', ')}]`));
     elements.push(shown.element);
     sentences.push(shown.words);
   }

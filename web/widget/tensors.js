@@ -16,7 +16,7 @@ const LARGEST = 512;
  * @param {ValueMetadata} input
  * @returns {{layout: 'NCHW' | 'NHWC' | 'flat', channels: number, height: number | null, width: number | null}}
  */
-export function pictureShape({ name, shape, isTensor }) {
+function pictureShape({ name, shape, isTensor }) {
   const number = (/** @type {number | string} */ dim) => (typeof dim === 'number' ? dim : null);
   if (isTensor && shape.length === 4) {
     const isChannels = (/** @type {number | string} */ dim) => dim === 1 || dim === 3 || dim === 4;

@@ -1,7 +1,7 @@
 // @ts-check
 import { InferenceSession, Tensor } from '../../pyruntime.js';
 import { isEmulated } from '../adapter.js';
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatCount, formatTime, formatValue, median } from '../format.js';
 import { table } from './table.js';
 

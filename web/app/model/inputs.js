@@ -1,6 +1,6 @@
 // @ts-check
 import { Tensor } from '../../pyruntime.js';
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatShape } from '../format.js';
 import { readNpy } from './npy.js';
 import { dimensionKey, randomTensor } from './random_input.js';
@@ -125,7 +125,7 @@ function nesting(value) {
  * @param {ValueMetadata} input
  * @param {number[]} dims
  */
-export function fromJson(text, { name, type }, dims) {
+function fromJson(text, { name, type }, dims) {
   /** @type {any} */
   let value;
   try {

@@ -1,6 +1,6 @@
 // @ts-check
 import { InferenceSession } from '../../pyruntime.js';
-import { byId, h } from '../dom.js';
+import { byId, h } from '../../dom.js';
 import { explain } from '../errors.js';
 import { formatBytes, median } from '../format.js';
 import { PhaseList } from '../phases.js';
@@ -195,7 +195,7 @@ export class Inspector {
 }
 
 /** The page with this model opened. @param {URL} model */
-export function permalink(model) {
+function permalink(model) {
   const base = new URL(document.baseURI);
   const folder = new URL('.', base).href;
   const shown = model.href.startsWith(folder) ? model.href.slice(folder.length) : model.href;

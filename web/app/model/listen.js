@@ -1,7 +1,7 @@
 // @ts-check
 /** The ways by which a visitor names a model: a drop anywhere, the file picker, `?url=` and `#model=` of the address. */
 
-import { byId } from '../dom.js';
+import { byId } from '../../dom.js';
 import { explain } from '../errors.js';
 
 /** @typedef {import('./inspector.js').Inspector} Inspector */

@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatBytes } from '../format.js';
 import { svg } from '../svg.js';
 import { table } from './table.js';

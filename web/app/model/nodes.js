@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatCount } from '../format.js';
 import { badge, table } from './table.js';
 

@@ -2,8 +2,8 @@
 /** From what the visitor named to all the bytes that the model needs, with progress; nothing is fetched in vain. */
 
 import { operators } from '../../pyruntime.js';
-import { h } from '../dom.js';
-import { formatBytes, formatCount } from '../format.js';
+import { h } from '../../dom.js';
+import { formatBytes, formatCount, formatDuration } from '../format.js';
 import { download } from './download.js';
 import { Skeleton, skeletonOf } from './skeleton.js';
 
@@ -48,12 +48,6 @@ export class DownloadBar {
   done() {
     this.element.hidden = true;
   }
-}
-
-/** @param {number} seconds */
-export function formatDuration(seconds) {
-  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
-  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 import { Tensor } from '../../pyruntime.js';
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatCount, formatShape, formatValue } from '../format.js';
 import { svg } from '../svg.js';
 import { pictureLayout } from './inputs.js';

@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatCount, formatTime } from '../format.js';
 import { saveAs } from './outputs.js';
 import { table } from './table.js';

@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 import { formatBytes, formatCount, formatShape, formatTime } from '../format.js';
 import { InputEditor } from './inputs.js';
 import { kernelsView } from './kernels.js';

@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../dom.js';
+import { h } from '../../dom.js';
 
 /** @type {Record<string, string>} */
 const BADGES = { gpu: 'GPU', host: 'NumPy', none: 'no cost' };

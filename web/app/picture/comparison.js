@@ -1,5 +1,5 @@
 // @ts-check
-import { byId } from '../dom.js';
+import { byId } from '../../dom.js';
 import { SCALE } from './enlarger.js';
 
 /** Before and after on one place, with a handle between them. */

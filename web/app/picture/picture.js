@@ -1,5 +1,5 @@
 // @ts-check
-import { byId, h } from '../dom.js';
+import { byId, h } from '../../dom.js';
 import { explain } from '../errors.js';
 import { formatTime, median } from '../format.js';
 import { Comparison } from './comparison.js';

@@ -1,5 +1,5 @@
 // @ts-check
-import { byId } from '../dom.js';
+import { byId } from '../../dom.js';
 
 /** The longest side that a picture is worked on with; larger ones are reduced first. */
 export const LONGEST = 1280;
