@@ -1,13 +1,14 @@
 // y[n, m, p] = finish(sum over c, tap of w[m, c, tap] * x[n, c, p * stride - pad + tap * dilation] + bias[m])
 //
-// One invocation makes four neighbouring pixels of one output channel (FOUR: of four channels), walking the channels of
-// its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay empty, and for devices
+// One invocation makes four neighbouring pixels of one output channel (FOUR: of four channels; EIGHT with it: of eight),
+// walking the channels of its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay empty, and for devices
 // that pay more for workgroup memory than it saves.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
 //#variants KH=3,KW=3,BIAS=1 | FOUR=1,QUAD=1,KH=3,KW=3 | FOUR=1,BIAS=1 x=float16 w=float16 y=float16
 //#variants QUAD=1,KD=3,KH=3,KW=3,VOLUME=1 | QUAD=1,KH=3,KW=3 x=float16 w=float16 y=float16
+//#variants FOUR=1,EIGHT=1,BIAS=1,QUAD=1,KH=3,KW=3 | FOUR=1,EIGHT=1,KW=3 x=float16 w=float16 y=float16
 //#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=int8 w=uint8 x_zero_point=int8 w_zero_point=uint8 y=int32
 const KD: u32 = 1u;
 const KH: u32 = 1u;
@@ -26,7 +27,7 @@ struct Params {
   channels: u32,        // input channels of a group
   groups: u32,
   quads: u32,           // of four pixels, in a channel
-  blocks: u32,          // of one output channel or four, in a group
+  blocks: u32,          // of one output channel, of four or eight, in a group
   jobs: u32,            // images * groups * blocks * quads
   zero_stride: u32,     // 1: w_zero_point has one element an output channel
 }
@@ -93,6 +94,20 @@ fn x_zero() -> ACC {
 //#endif
 }
 
+//#if FOUR
+fn four_rows(first: u32) -> vec4<u32> {
+  return min(vec4<u32>(first, first + 1u, first + 2u, first + 3u), vec4<u32>(params.rows - 1u));
+}
+
+fn four_w_zeros(m: vec4<u32>) -> vec4<ACC> {
+  return vec4<ACC>(w_zero(m.x), w_zero(m.y), w_zero(m.z), w_zero(m.w));
+}
+
+fn four_w(at: vec4<u32>) -> vec4<ACC> {
+  return vec4<ACC>(ACC(load_w(at.x)), ACC(load_w(at.y)), ACC(load_w(at.z)), ACC(load_w(at.w)));
+}
+//#endif
+
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let job = global_index(gid, nwg, 64u);
@@ -106,9 +121,19 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let depth = params.channels * TAPS;
   let zero = x_zero();
 //#if FOUR
+//#if EIGHT
+  let row = (run % params.blocks) * 8u;
+  let m_high = group * params.rows + four_rows(row + 4u);
+  let w_zeros_high = four_w_zeros(m_high);
+  var sum4 = vec4<ACC>(0);
+  var sum5 = vec4<ACC>(0);
+  var sum6 = vec4<ACC>(0);
+  var sum7 = vec4<ACC>(0);
+//#else
   let row = (run % params.blocks) * 4u;
-  let m = group * params.rows + min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(params.rows - 1u));
-  let w_zeros = vec4<ACC>(w_zero(m.x), w_zero(m.y), w_zero(m.z), w_zero(m.w));
+//#endif
+  let m = group * params.rows + four_rows(row);
+  let w_zeros = four_w_zeros(m);
   var sum1 = vec4<ACC>(0);
   var sum2 = vec4<ACC>(0);
   var sum3 = vec4<ACC>(0);
@@ -130,17 +155,27 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     var at = select(vec4<u32>(0u), vec4<u32>(line) * params.input.z + vec4<u32>(w) + quad.x_at, inside);
     let step = select(vec4<u32>(0u), vec4<u32>(plane), inside);
     var w_at = m * depth + tap;
+//#if EIGHT
+    var w_at_high = m_high * depth + tap;
+//#endif
     for (var c = 0u; c < MANY; c++) {
       if (c >= params.channels) { break; }
       let seen = vec4<ACC>(ACC(load_x(at.x)), ACC(load_x(at.y)), ACC(load_x(at.z)), ACC(load_x(at.w))) - zero;
       let v = select(vec4<ACC>(0), seen, inside);
 //#if FOUR
-      let rows = vec4<ACC>(ACC(load_w(w_at.x)), ACC(load_w(w_at.y)), ACC(load_w(w_at.z)), ACC(load_w(w_at.w)));
-      let weight = rows - w_zeros;
+      let weight = four_w(w_at) - w_zeros;
       sum0 += weight.x * v;
       sum1 += weight.y * v;
       sum2 += weight.z * v;
       sum3 += weight.w * v;
+//#if EIGHT
+      let weight_high = four_w(w_at_high) - w_zeros_high;
+      sum4 += weight_high.x * v;
+      sum5 += weight_high.y * v;
+      sum6 += weight_high.z * v;
+      sum7 += weight_high.w * v;
+      w_at_high += TAPS;
+//#endif
 //#else
       sum0 += (ACC(load_w(w_at)) - w_zeros) * v;
 //#endif
@@ -153,6 +188,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   if (row + 1u < params.rows) { emit(sum1, image, m.y, first); }
   if (row + 2u < params.rows) { emit(sum2, image, m.z, first); }
   if (row + 3u < params.rows) { emit(sum3, image, m.w, first); }
+//#if EIGHT
+  if (row + 4u < params.rows) { emit(sum4, image, m_high.x, first); }
+  if (row + 5u < params.rows) { emit(sum5, image, m_high.y, first); }
+  if (row + 6u < params.rows) { emit(sum6, image, m_high.z, first); }
+  if (row + 7u < params.rows) { emit(sum7, image, m_high.w, first); }
+//#endif
 //#else
   emit(sum0, image, m, first);
 //#endif

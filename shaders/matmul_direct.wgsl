@@ -1,11 +1,11 @@
-// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), four rows of four columns an invocation, no workgroup
-// memory. For adapters that run on a processor: its caches do what tiles in workgroup memory do on a GPU, and barriers
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), four rows (EIGHT: eight) of four columns an invocation,
+// no workgroup memory. For adapters that run on a processor: its caches do what tiles in workgroup memory do on a GPU, and barriers
 // between invocations are dear there.
 //
 // VEC_B: rows of b are whole vec4s. TRANS_B: b is [n, k]. a's element (m, k) is at m * a_row + k * a_step.
 //#tensors a, b -> y
 //#type T = y
-//#variants VEC_B=1,VEC_Y=1 | TRANS_B=1 | VEC_B=0 a=float16 b=bfloat16 y=float16
+//#variants VEC_B=1,VEC_Y=1 | EIGHT=1,VEC_B=1,VEC_Y=1 | EIGHT=1,TRANS_B=1 | TRANS_B=1 | VEC_B=0 a=float16 b=bfloat16 y=float16
 struct Params {
   n: u32,
   k: u32,
@@ -76,7 +76,11 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let line = job / params.columns;
   let n = (job - line * params.columns) * 4u;
   let batch = line / params.rows;
+//#if EIGHT
+  let m = (line - batch * params.rows) * 8u;
+//#else
   let m = (line - batch * params.rows) * 4u;
+//#endif
   let top = params.m - 1u;
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
@@ -88,6 +92,16 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   var s1 = vec4<T>();
   var s2 = vec4<T>();
   var s3 = vec4<T>();
+//#if EIGHT
+  let r4 = base_a + min(m + 4u, top) * params.a_row;
+  let r5 = base_a + min(m + 5u, top) * params.a_row;
+  let r6 = base_a + min(m + 6u, top) * params.a_row;
+  let r7 = base_a + min(m + 7u, top) * params.a_row;
+  var s4 = vec4<T>();
+  var s5 = vec4<T>();
+  var s6 = vec4<T>();
+  var s7 = vec4<T>();
+//#endif
   for (var k = 0u; k < params.k; k++) {
     let right = quad_b(base_b, k, n);
     let step = k * params.a_step;
@@ -95,9 +109,21 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     s1 += T(load_a(r1 + step)) * right;
     s2 += T(load_a(r2 + step)) * right;
     s3 += T(load_a(r3 + step)) * right;
+//#if EIGHT
+    s4 += T(load_a(r4 + step)) * right;
+    s5 += T(load_a(r5 + step)) * right;
+    s6 += T(load_a(r6 + step)) * right;
+    s7 += T(load_a(r7 + step)) * right;
+//#endif
   }
   keep(batch, m, n, s0);
   keep(batch, m + 1u, n, s1);
   keep(batch, m + 2u, n, s2);
   keep(batch, m + 3u, n, s3);
+//#if EIGHT
+  keep(batch, m + 4u, n, s4);
+  keep(batch, m + 5u, n, s5);
+  keep(batch, m + 6u, n, s6);
+  keep(batch, m + 7u, n, s7);
+//#endif
 }

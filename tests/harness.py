@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.ir.encoding import decode, encode, round_to
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import op_class
+from tools.devkit.shell import CACHE
 
 ATTRIBUTE: dict[int, Callable[[Any], Any]] = {
     onnx.AttributeProto.FLOAT: float,
@@ -82,7 +84,25 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
 
 @lru_cache(maxsize=1)
 def node_tests() -> dict[str, TestCase]:
-    """ONNX's own node tests by name."""
+    """ONNX's own node tests by name.
+
+    The package computes their outputs when asked, in 14 s, most of them for three poolings: kept in the cache.
+    """
+    kept = CACHE / f"onnx-node-tests-{onnx.__version__}-numpy-{np.__version__}.pickle"
+    try:
+        cases: dict[str, TestCase] = pickle.loads(kept.read_bytes())
+    except FileNotFoundError:
+        cases = generated_node_tests()
+        kept.parent.mkdir(exist_ok=True)
+        whole = kept.with_suffix(f".{os.getpid()}")
+        whole.write_bytes(pickle.dumps(cases))
+        whole.replace(kept)
+    return cases
+
+
+def generated_node_tests() -> dict[str, TestCase]:
+    from onnx.backend.test.case.node import collect_testcases
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # generating them overflows on purpose
         return {case.name: case for case in collect_testcases(None)}

@@ -114,6 +114,29 @@ def test_conv__shapes_of_networks__as_host(
         _as_host(device, "Conv", [_floats(*x), _floats(*w, seed=1), _floats(w[0], seed=2)], **attributes)
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((2, 5, 24, 22), (13, 5, 3, 3), {"pads": [1, 1, 1, 1]}),  # the last block has five channels
+        ((1, 6, 33, 35), (20, 3, 3, 2), {"group": 2, "dilations": [2, 1]}),  # the last block has two; odd pixels
+        ((1, 3, 8, 12, 13), (7, 3, 2, 2, 2), {}),  # fewer than eight, three axes
+        ((3, 17, 400), (9, 17, 1), {}),  # pointwise
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+def test_conv__eight_channels_an_invocation__as_host(
+    software: Gpu, x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], dtype: type
+) -> None:
+    integer = dtype is np.int8
+    inputs: list[Array | None] = [(5 * _floats(*x)).astype(dtype), (5 * _floats(*w, seed=1)).astype(dtype)]
+    inputs += [np.int8([-3]), np.arange(w[0], dtype=np.int8)] if integer else [_floats(w[0], seed=2).astype(dtype)]
+    name = "ConvInteger" if integer else "Conv"
+    op = make_op(node_of(name, inputs, **attributes), {"": 22})
+    (made,) = op.lower(software.target, *map(typed, inputs))
+    assert "eight" in made.kernel.name
+    _as_host(software, name, inputs, (4e-3, 4e-2) if dtype is np.float16 else SUMS, **attributes)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_conv__halves__as_host(gpu: Gpu, dtype: str) -> None:
     numpy = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)

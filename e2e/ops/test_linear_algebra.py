@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyruntime.ops.einsum import Einsum
 from pyruntime.ops.gemm import Gemm
 from pyruntime.ops.matmul import MatMul
 from pyruntime.ops.matmul_integer import MatMulInteger, QLinearMatMul
-from tests.harness import check_case, node_tests, run_op, single_node
+from tests.harness import check_case, node_tests, run_op, single_node, typed
 
 FAMILY = {"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "Einsum"}
 TOLERANCE = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1e-2}
@@ -124,6 +125,22 @@ def test_tiled__large_configuration__as_numpy(gpu: Gpu) -> None:
 @pytest.mark.parametrize("shape", [(1, 36, 64), (3, 35, 19), (50, 1, 24)])
 def test_few_rows__every_layout__as_numpy(gpu: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int]) -> None:
     assert "few_rows" in _check_product(gpu, shape, trans)
+
+
+@pytest.mark.parametrize("trans", LAYOUTS)
+@pytest.mark.parametrize("shape", [(4, 21, 40), (7, 33, 520), (77, 20, 54), (130, 9, 36)])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_direct__four_and_eight_rows__as_host(
+    gpu: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int], dtype: str
+) -> None:
+    m, k, n = shape
+    a, b = _array(dtype, *((k, m) if trans[0] else (m, k))), _array(dtype, *((n, k) if trans[1] else (k, n)))
+    op = Gemm(transA=int(trans[0]), transB=int(trans[1]))
+    software = copy.copy(gpu)
+    software.target = replace(gpu.target, vendor="google")
+    (made,) = op.lower(software.target, typed(a), typed(b))
+    assert made.kernel.name.startswith("matmul_direct_eight" if m > 4 else "matmul_direct_four")
+    _same(software, op, [a, b])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32", "uint32", "int64", "uint64"])

@@ -3,7 +3,7 @@
 - matrix product: large pointwise ones
 - implicit GEMM: tiles of 64 x 64 where these are many, else 32 x 32; where they are few, k is split and the workgroups
   are as many times more
-- direct: four pixels of one output channel or of four an invocation, for groups of few and for SwiftShader
+- direct: four pixels of one output channel, of four or of eight an invocation, for groups of few and for SwiftShader
 - depthwise: the same, sharing what neighbours in a row read
 - transposed: implicit GEMM over the outputs that meet the same taps, or one output an invocation
 """
@@ -29,6 +29,8 @@ MANY = 256
 STEP = 16
 DIRECT_ROWS = 8
 """Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
+EIGHT_JOBS = 128
+"""Invocations from which on each takes eight output channels: two workgroups, for the processor's cores."""
 DEPTHWISE_TAPS = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
 FILLING = 96
@@ -218,9 +220,11 @@ def _direct(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         conv = replace(conv, window=window)
     quads = -(-window.pixels // 4)
     runs = conv.x.type.shape[0] * conv.group * quads
+    many = target.is_software and conv.rows > 4 and runs * -(-conv.rows // 8) >= EIGHT_JOBS
     four = conv.rows > 1 and (target.is_software or runs * -(-conv.rows // 4) >= FILLING * WORKGROUP)
-    blocks = -(-conv.rows // 4) if four else conv.rows
-    kernel = conv.kernel("conv_direct", **_taps(window), QUAD=int(window.pixels % 4 == 0), FOUR=int(four))
+    blocks = -(-conv.rows // (8 if many else 4 if four else 1))
+    flags = {"QUAD": int(window.pixels % 4 == 0), "FOUR": int(four), "EIGHT": int(many)}
+    kernel = conv.kernel("conv_direct", **_taps(window), **flags)
     params = params_of(kernel, **conv.sizes(), quads=quads, blocks=blocks, jobs=runs * blocks)
     return (Dispatch(kernel, conv.operands(kernel), target.grid(runs * blocks), params, flops=conv.flops),)
 

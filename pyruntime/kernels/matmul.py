@@ -29,6 +29,9 @@ TILE_K = 16
 FEW_ROWS = 8
 """Products of at most this many rows read b once instead of tiling it."""
 
+EIGHT_JOBS = 128
+"""Invocations of the direct kernel from which on each takes eight rows: two workgroups, for the processor's cores."""
+
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
 
@@ -259,15 +262,17 @@ def _shares(p: Product) -> tuple[int, int]:
 def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
     """`shaders/matmul_direct.wgsl`, for software adapters."""
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
-    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and p.n % 4 == 0, "VEC_Y": p.n % 4 == 0}
+    columns = -(-p.n // 4)
+    eight = p.m > 4 and columns * -(-p.m // 8) * p.batches >= EIGHT_JOBS
+    rows = -(-p.m // (8 if eight else 4))
+    jobs = columns * rows * p.batches
+    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and p.n % 4 == 0, "VEC_Y": p.n % 4 == 0, "EIGHT": eight}
     types = {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype}
     kernel = template("matmul_direct", types, **{k: 1 for k, v in flags.items() if v})
-    columns, rows = -(-p.n // 4), -(-p.m // 4)
-    jobs = columns * rows * p.batches
     params = params_of(
         kernel, n=p.n, k=p.k, m=p.m, columns=columns, rows=rows, a_row=row, a_step=step, jobs=jobs, **_batch(p)
     )
-    kernel = replace(kernel, name=_name("matmul_direct", p))
+    kernel = replace(kernel, name=_name(f"matmul_direct_{'eight' if eight else 'four'}", p))
     return Dispatch(kernel, (a, b, y), target.grid(jobs), params, flops=p.flops)
 
 
