@@ -9,7 +9,7 @@ from tests.fuzz.build import Sample, samples
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.oracle import judge, native_complaint
 
-SAMPLES = 30
+SAMPLES = 20
 """Samples of a family."""
 
 

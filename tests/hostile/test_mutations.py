@@ -16,7 +16,7 @@ from tests.hostile.targets import TARGETS, seeds
 from tests.onnx.corpus import node_models
 
 SOAK = int(os.environ.get("PYRUNTIME_SOAK", "1"))
-COUNT = {"reader": 3000 * SOAK, "load": 400 * SOAK}
+COUNT = {"reader": 2000 * SOAK, "load": 400 * SOAK}
 
 
 @pytest.mark.parametrize("target", TARGETS)

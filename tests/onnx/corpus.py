@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 from pathlib import Path
 
 import onnx
-from onnx.backend.test.loader import DATA_DIR, load_model_tests
+from onnx.backend.test.loader import DATA_DIR
+
+from tests.harness import node_tests
 
 FILES = sorted(Path(DATA_DIR).glob("**/*.onnx"))
 
@@ -20,10 +21,7 @@ def file_id(path: Path) -> str:
 @lru_cache(maxsize=1)
 def node_models() -> dict[str, bytes]:
     """Name to serialised model, for every node test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the generators divide by zero on purpose
-        cases = load_model_tests(kind="node")
-    return {case.name: case.model.SerializeToString() for case in cases if case.model}
+    return {name: case.model.SerializeToString() for name, case in node_tests().items() if case.model}
 
 
 @lru_cache(maxsize=1)

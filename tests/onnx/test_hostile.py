@@ -121,17 +121,17 @@ def isinstance_of_reading(data: bytes) -> bool:
     return True
 
 
-def test_flipped_bytes__five_thousand__only_errors_of_ours() -> None:
+def test_flipped_bytes__two_thousand__only_errors_of_ours() -> None:
     rng = random.Random(0)
     seeds = list(good_models())
     accepted = 0
-    for _ in range(5_000):
+    for _ in range(2_000):
         data = bytearray(rng.choice(seeds))
         for _ in range(rng.choice((1, 1, 2, 8))):
             data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         record = use(bytes(data))
         accepted += record is not None
-    assert 1000 < accepted < 9500  # the mutations reach both outcomes
+    assert 400 < accepted < 1900  # the mutations reach both outcomes
 
 
 def test_flipped_bytes__where_onnx_reads_them_too__equal_fields() -> None:
@@ -139,7 +139,7 @@ def test_flipped_bytes__where_onnx_reads_them_too__equal_fields() -> None:
     rng = random.Random(1)
     seeds = list(good_models())
     compared = 0
-    for _ in range(3000):
+    for _ in range(1500):
         data = bytearray(rng.choice(seeds))
         data[rng.randrange(len(data))] = rng.randrange(256)
         record = use(bytes(data))
@@ -154,7 +154,7 @@ def test_flipped_bytes__where_onnx_reads_them_too__equal_fields() -> None:
         except (OrtError, ValueError, TypeError, KeyError):
             continue  # tensors that contradict themselves
         compared += 1
-    assert compared > 1000
+    assert compared > 500
 
 
 @settings(max_examples=300)
@@ -274,7 +274,7 @@ def test_limit__of_bytes__says_the_limit_and_the_size() -> None:
 def test_outcomes__are_the_documented_classes() -> None:
     classes = set()
     rng = random.Random(2)
-    for _ in range(2000):
+    for _ in range(1000):
         data = bytearray(everything())
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         try:

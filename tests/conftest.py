@@ -1,0 +1,12 @@
+"""Native tests."""
+
+from __future__ import annotations
+
+import gc
+
+
+def pytest_collection_finish() -> None:
+    """Keep Python from walking all that was collected: the node tests alone are many."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
