@@ -129,7 +129,9 @@ def test_conv__eight_channels_an_invocation__as_host(
 ) -> None:
     integer = dtype is np.int8
     inputs: list[Array | None] = [(5 * _floats(*x)).astype(dtype), (5 * _floats(*w, seed=1)).astype(dtype)]
-    inputs += [np.int8([-3]), np.arange(w[0], dtype=np.int8)] if integer else [_floats(w[0], seed=2).astype(dtype)]
+    inputs += (
+        [np.array([-3], np.int8), np.arange(w[0], dtype=np.int8)] if integer else [_floats(w[0], seed=2).astype(dtype)]
+    )
     name = "ConvInteger" if integer else "Conv"
     op = make_op(node_of(name, inputs, **attributes), {"": 22})
     (made,) = op.lower(software.target, *map(typed, inputs))

@@ -138,7 +138,8 @@ def test_direct__four_and_eight_rows__as_host(
     op = Gemm(transA=int(trans[0]), transB=int(trans[1]))
     software = copy.copy(gpu)
     software.target = replace(gpu.target, vendor="google")
-    (made,) = op.lower(software.target, typed(a), typed(b))
+    types: list[Any] = [typed(a), typed(b)]
+    (made,) = op.lower(software.target, *types)
     assert made.kernel.name.startswith("matmul_direct_eight" if m > 4 else "matmul_direct_four")
     _same(software, op, [a, b])
 
