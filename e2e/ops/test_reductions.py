@@ -51,7 +51,7 @@ def test_reduction__onnx_cases__expected_outputs(gpu: Gpu) -> None:
 def test_reduce__float__as_host(gpu: Gpu, fold: str, dtype: str) -> None:
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     x = (np.random.default_rng(1).random((3, 5, 7)) * 0.5 + 0.75).astype(kind)
-    for axes in ([2], [0], [1], [0, 2], [0, 1, 2]):
+    for axes in ([2], [0], [1], [0, 2], [0, 1, 2]) if dtype == "float32" else ([2], [0, 1]):
         _same(gpu, f"Reduce{fold}", [x], axes=axes)
 
 

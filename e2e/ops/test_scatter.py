@@ -17,8 +17,7 @@ from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter
 def test_scatter__duplicate_indices__updates_apply_in_order(op_type: str, reduction: str, gpu: Any) -> None:
     rng = np.random.default_rng(9)
     for dtype in DTYPES:
-        for _ in range(2):
-            check_scatter(rng, op_type, dtype, reduction, gpu)
+        check_scatter(rng, op_type, dtype, reduction, gpu)
 
 
 def test_scatter__reduction_with_nan__nan_wins(gpu: Any) -> None:

@@ -50,7 +50,7 @@ def check(gpu: Gpu, base: Op, inputs: list[Array], bias: Array, residual: Array,
 
 
 @pytest.mark.parametrize("m", [1, 3, 8, 33, 96])
-@pytest.mark.parametrize("n", [1, 3, 5, 8, 64, 100])
+@pytest.mark.parametrize("n", [1, 3, 64, 101])
 @pytest.mark.parametrize("trans_b", [0, 1])
 def test_tail__gemm_of_any_shape__equals_the_chain(gpu: Gpu, m: int, n: int, trans_b: int) -> None:
     k = 40

@@ -17,8 +17,8 @@ FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
 """Native tests that take about as long as all the others: the two halves run at the same time."""
 
 BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q")
-"""Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In order: the longest files,
-ONNX's cases and the operators, come first."""
+"""Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In the
+order of their names: files that take long, ONNX's cases, come first."""
 
 
 def build() -> int:
@@ -50,7 +50,6 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
     ensure_venv()
     statuses = []
     if native:
-        say("native tests")
         statuses.append(native_tests(pytest_args))
     if browser:
         executable = chromium.ensure_chromium(python())
@@ -63,6 +62,9 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
 
 def native_tests(pytest_args: Sequence[str]) -> int:
     """tests/ in two halves side by side, or, with arguments of the caller's, in one."""
+    say("ONNX's node tests")
+    run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
+    say("native tests")
     command: list[str | Path] = [python(), "-m", "pytest"]
     if pytest_args:
         return run([*command, "tests", *pytest_args])

@@ -50,6 +50,9 @@ def soak(*, minutes: int) -> int:
     rows.append(_pytest("devices that fail or are lost (native)", factor, ["tests/session"]))
     browser = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
     build_site(python())
+    began = time.monotonic()
+    status = run([python(), "-m", "tests.mutations"], env=browser)
+    rows.append(Row("defences taken away, tests fail", "each", time.monotonic() - began, status))
     files = ["e2e/test_reliability.py", "e2e/test_reliability_page.py"]
     for name, select in {
         "lost devices (browser)": "loss",

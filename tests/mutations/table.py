@@ -1,0 +1,283 @@
+"""What is taken away, and which tests have to notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MUTATIONS", "Mutation"]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A defence without which something that SECURITY.md promises does not hold.
+
+    Attributes:
+        defence: what is gone.
+        path: the file it is in.
+        old, new: its text there, which occurs once, and what is there instead.
+        tests: pytest's names of those that have to fail, each of them.
+    """
+
+    defence: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def in_browser(self) -> bool:
+        """True where a site has to be built for its tests."""
+        return any(test.startswith("e2e/") for test in self.tests)
+
+
+LIMITS = "tests/session/test_limits.py::"
+REACHED = LIMITS + "test_limit__reached__names_itself_and_can_be_raised"
+FAULTS = "tests/session/test_device_faults.py::"
+INTERRUPTION = "tests/session/test_interruption.py::"
+EXTERNAL = "tests/onnx/test_external.py::"
+BROWSER = "e2e/test_reliability.py::"
+PAGE = "e2e/test_reliability_page.py::"
+
+LIMIT_MUTATIONS = (
+    Mutation(
+        "limit `model_bytes`",
+        "pyruntime/onnx/reader.py",
+        "if source.size > limits.nbytes:",
+        "if False:",
+        (REACHED + "[model_bytes]",),
+    ),
+    Mutation(
+        "limit `messages`", "pyruntime/onnx/wire.py", "if self._budget < 0:", "if False:", (REACHED + "[messages]",)
+    ),
+    Mutation(
+        "limit `nesting`",
+        "pyruntime/onnx/wire.py",
+        "if depth > self._limits.depth:",
+        "if False:",
+        (REACHED + "[nesting]",),
+    ),
+    Mutation(
+        "limit `nodes`",
+        "pyruntime/onnx/builder.py",
+        "if self._nodes > self._limits.nodes:",
+        "if False:",
+        (REACHED + "[nodes]",),
+    ),
+    Mutation(
+        "limit `node_bytes`",
+        "pyruntime/ops/interpreter.py",
+        "    if nbytes > limit:",
+        "    if False:",
+        (REACHED + "[node_bytes]",),
+    ),
+    Mutation(
+        "limit `loop_trips`",
+        "pyruntime/ops/loop.py",
+        "if trip >= context.limits.loop_trips:",
+        "if False:",
+        (REACHED + "[loop_trips]",),
+    ),
+    Mutation(
+        "limit `gpu_bytes`",
+        "pyruntime/session/limits.py",
+        "if needed + held > self.gpu_bytes:",
+        "if False:",
+        (
+            LIMITS + "test_limit__of_gpu_bytes__refuses_before_anything_is_allocated",
+            BROWSER + "test_out_of_memory__predicted__refuses_with_numbers_and_others_go_on",
+        ),
+    ),
+    Mutation(
+        "limit `run_seconds`",
+        "pyruntime/session/limits.py",
+        "if time.monotonic() > end:",
+        "if False:",
+        (LIMITS + "test_limit__of_run_seconds__ends_a_run_of_a_loop",),
+    ),
+    Mutation(
+        "limit `cached_plans`",
+        "pyruntime/session/program.py",
+        "        while len(stages) >= most and forget_oldest(stages):\n            pass\n",
+        "",
+        (BROWSER + "test_many_input_shapes__memory_stays_within_the_plans_kept",),
+    ),
+)
+
+FILE_MUTATIONS = (
+    Mutation(
+        "external data: `..`",
+        "pyruntime/onnx/external.py",
+        '        or ".." in parts\n',
+        "",
+        (EXTERNAL + "test_directory__way_out__is_refused",),
+    ),
+    Mutation(
+        "external data: links that leave",
+        "pyruntime/onnx/external.py",
+        "if not any(Path(path).is_relative_to(root) for root in self._roots):",
+        "if False:",
+        (EXTERNAL + "test_directory__symbolic_link_out__is_refused",),
+    ),
+    Mutation(
+        "external data: hard links",
+        "pyruntime/onnx/external.py",
+        "if os.fstat(descriptor).st_nlink > 1:",
+        "if False:",
+        (EXTERNAL + "test_directory__hard_link__is_refused",),
+    ),
+    Mutation(
+        "external data: spans past the end",
+        "pyruntime/onnx/external.py",
+        "if offset > source.size or length > source.size - offset:",
+        "if False:",
+        (EXTERNAL + "test_files__span_that_does_not_fit__fails",),
+    ),
+)
+
+DEVICE_MUTATIONS = (
+    Mutation(
+        "the second run after a loss",
+        "pyruntime/session/recovery.py",
+        "            cause = error\n",
+        "            raise\n",
+        (
+            FAULTS + "test_loss__fifty_times_in_a_row__every_run_answers",
+            BROWSER + "test_loss__device_destroyed_fifty_times__every_run_answers_right",
+            BROWSER + "test_loss__while_runs_and_stages_are_in_progress__answers_equal_the_serial_ones",
+            PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",
+        ),
+    ),
+    Mutation(
+        "closing a device that was lost",
+        "pyruntime/session/recovery.py",
+        "            lost.device.close()\n",
+        "",
+        (FAULTS + "test_loss__fifty_times_in_a_row__every_run_answers",),
+    ),
+    Mutation(
+        "what is said where no adapter is left",
+        "pyruntime/session/recovery.py",
+        "            except EPFail as error:\n",
+        "            except ZeroDivisionError as error:\n",
+        (
+            FAULTS + "test_loss__adapter_gone__says_so_and_the_cpu_answers_on_request",
+            BROWSER + "test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on",
+        ),
+    ),
+    Mutation(
+        "runs that a release waits for",
+        "pyruntime/session/recovery.py",
+        "if self._closed and not self._users:",
+        "if self._closed:",
+        (FAULTS + "test_release__while_runs_are_in_progress__answers_or_one_error_and_frees_everything",),
+    ),
+    Mutation(
+        "the scopes around an allocation",
+        "pyruntime/device/pyodide.py",
+        "        if error:\n            self.free(made)\n            raise OutOfMemory(",
+        "        if False:\n            self.free(made)\n            raise OutOfMemory(",
+        (BROWSER + "test_out_of_memory__of_the_device_itself__leaves_nothing_and_others_go_on",),
+    ),
+    Mutation(
+        "errors outside of any scope",
+        "pyruntime/device/pyodide.py",
+        '            self.lost = f"given up after an error outside of any run: {event.error.message}"\n'
+        "        self.device.destroy()\n",
+        "            pass\n",
+        (BROWSER + "test_error_outside_of_any_run__a_write_refused__is_no_answer_but_a_new_device",),
+    ),
+    Mutation(
+        "the scopes around a replay",
+        "web/player.js",
+        "    await caught(scopes);\n    return results",
+        "    return results",
+        (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
+    ),
+    Mutation(
+        "staging buffers of a run that failed",
+        "web/player.js",
+        "    for (const { staging, done } of pieces) if (!done) staging.destroy();\n",
+        "",
+        (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
+    ),
+    Mutation(
+        "Python's attempt after a replay that failed",
+        "web/host.js",
+        "fitting.live = false; // Python finds out why, and mends what can be mended",
+        "throw new Error('the replay failed');",
+        (
+            PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",
+            PAGE + "test_loss__while_replays_are_in_progress__every_run_answers_right",
+        ),
+    ),
+)
+
+RUN_MUTATIONS = (
+    Mutation(
+        "the interrupt of a cancelled load or run",
+        "pyruntime/session/interruption.py",
+        "                inside.tell()\n",
+        "                pass\n",
+        (
+            INTERRUPTION + "test_cancellation__at_each_await_of_a_load__frees_everything",
+            INTERRUPTION + "test_device__that_never_answers__is_not_waited_for",
+            "e2e/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
+        ),
+    ),
+    Mutation(
+        "an aborted request is ended in the worker",
+        "web/client.js",
+        "      this.#request('cancel', { request: id }, [], {}).catch(() => {});\n",
+        "",
+        ("e2e/test_cancellation.py::test_create__aborted_in_each_phase__leaves_nothing_and_the_next_one_loads",),
+    ),
+    Mutation(
+        "an aborted load that was answered is released",
+        "web/client.js",
+        "{ resolve: undo ?? (() => {}), reject: () => {} }",
+        "{ resolve: () => {}, reject: () => {} }",
+        ("e2e/test_cancellation.py::test_create__aborted_when_the_answer_is_on_its_way__is_released",),
+    ),
+    Mutation(
+        "runs in several stages wait for each other",
+        "pyruntime/session/program.py",
+        "                async with self._staged:\n"
+        "                    stage = await self._run_stages(stage, run, on_device)\n",
+        "                stage = await self._run_stages(stage, run, on_device)\n",
+        (BROWSER + "test_overlapping_runs__of_eight_sessions_while_others_load__equal_the_serial_ones",),
+    ),
+    Mutation(
+        "a session that was released runs no more",
+        "web/session.js",
+        "if (this.#released) throw new Error('the session is released');",
+        "",
+        (PAGE + "test_overlapping_runs__of_eight_sessions_while_others_load_and_go__answer_or_say_released",),
+    ),
+    Mutation(
+        "staging buffers are used again",
+        "web/staging.js",
+        "  stateOf(device).reads.keep(staging);\n",
+        "",
+        (PAGE + "test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat",),
+    ),
+    Mutation(
+        "a session forgets its runs",
+        "pyruntime/session/program.py",
+        "        return {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
+        "        self.runs = [*getattr(self, 'runs', ()), run]\n"
+        "        return {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
+        (
+            BROWSER + "test_many_runs__memory_of_gpu_and_python_stays_flat",
+            PAGE + "test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat",
+        ),
+    ),
+    Mutation(
+        "exceptions become answers of the bridge",
+        "pyruntime/bridge.py",
+        '                    "name": type(error).__name__,\n',
+        '                    "name": "Error",\n',
+        ("e2e/test_javascript_api.py::test_run__wrong_feeds__fail_with_name_expected_and_got",),
+    ),
+)
+
+MUTATIONS = LIMIT_MUTATIONS + FILE_MUTATIONS + DEVICE_MUTATIONS + RUN_MUTATIONS

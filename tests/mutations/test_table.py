@@ -1,0 +1,24 @@
+"""The table of defences fits the code; `python -m tests.mutations`, a part of `dev.py soak`, takes them away."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.mutations.table import MUTATIONS, Mutation
+from tools.devkit.shell import ROOT
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.defence)
+def test_mutation__of_the_code_as_it_is__is_one_place_and_its_tests_exist(mutation: Mutation) -> None:
+    text = (ROOT / mutation.path).read_text()
+    assert text.count(mutation.old) == 1
+    for test in mutation.tests:
+        path, _, name = test.partition("::")
+        assert not name or re.search(rf"def {re.escape(name.partition('[')[0])}\(", (ROOT / path).read_text())
+
+
+def test_mutations__names__are_different() -> None:
+    names = [m.defence for m in MUTATIONS]
+    assert len(set(names)) == len(names)
