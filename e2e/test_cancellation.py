@@ -210,17 +210,16 @@ def test_create__aborted_when_the_answer_is_on_its_way__is_released(watched: Scr
         LATER
         + """
         const { postMessage } = Worker.prototype;
+        const control = new AbortController();
         Worker.prototype.postMessage = function late(message, transfer) {
+          if (message.method === 'create') setTimeout(() => control.abort(), 0);
           if (message.method !== 'cancel') postMessage.call(this, message, transfer);
         };
         try {
-          const control = new AbortController();
-          const load = prepared({ signal: control.signal });
-          control.abort();
-          return await outcome(load);
+          return await outcome(prepared({ signal: control.signal }));
         } finally {
           await adapterInfo();
-          await new Promise((resolve) => { setTimeout(resolve, 500); });
+          await new Promise((resolve) => { setTimeout(resolve, 3000); });
           Worker.prototype.postMessage = postMessage;
         }
         """,

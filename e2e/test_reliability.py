@@ -1,7 +1,6 @@
 """Never crash, never lie, in a browser: lost devices, device calls that fail, bad models, overlapping runs, limits.
 
-The second run after a loss, the closing of lost devices and the counts of users were each removed to see their twins in
-tests/session/test_device_faults.py fail, not again here.
+tests/mutations takes defences away to see tests here fail.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`python -m tests.mutations [WORD]`: take each defence away in a copy of the project and see its tests fail.
+"""`python -m tests.mutations [WORD ...]`: take each defence away in a copy of the project and see its tests fail.
 
-With a word: only defences with it in their name. Ends with status 1 where tests passed without the defence.
+With words: only defences with one of them in their name. Ends with status 1 where tests passed without the defence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BUILD = "import pathlib, sys; from tools.devkit import site; site.build_site(pat
 
 
 def copy_project(target: Path) -> None:
-    """What git has or would take, the built site, and the cache by a link."""
+    """What git has or would take, the built site, and the cache."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -33,9 +33,9 @@ def copy_project(target: Path) -> None:
         if source.is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name)
-    (target / CACHE.name).symlink_to(CACHE)
-    if (ROOT / "dist").is_dir():
-        shutil.copytree(ROOT / "dist", target / "dist", symlinks=True)
+    for folder in (CACHE, ROOT / "dist"):
+        if folder.is_dir():
+            shutil.copytree(folder, target / folder.name, symlinks=True)
 
 
 def unnoticed(mutation: Mutation, project: Path) -> list[str]:
@@ -63,7 +63,7 @@ def passes(test: str, project: Path) -> bool:
 
 
 def main(words: list[str]) -> int:
-    chosen = [m for m in MUTATIONS if all(word in m.defence for word in words)]
+    chosen = [m for m in MUTATIONS if not words or any(word in m.defence for word in words)]
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder).resolve()

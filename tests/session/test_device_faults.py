@@ -1,8 +1,7 @@
 """Every call of a device fails once, or loses the device: an exception or the whole answer, and nothing stays behind.
 
-Each defence was removed once to see a test here fail: the release of an executable that could not be prepared, the
-second run after a loss, closing the lost device, the count of runs that a release waits for, the count of runs in a
-plan, that errors of a device that is there are not tried again. The check of `terminate`: test_interruption.py.
+tests/mutations takes defences away to see tests here fail. Removed once by hand: the release of an executable that
+could not be prepared, that errors of a device that is there are not tried again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Limits are on by default, refuse with their name, the value and how to raise them, and can be raised.
 
-Each test was seen to fail with the limit's comparison removed (that of `run_seconds` by never ending; for
-`cached_plans` both places that forget plans).
+tests/mutations takes each limit's comparison away to see its test here fail.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ function bars(values, labels) {
   const total = values.reduce((sum, value) => sum + value, 0);
   const isShare = values.every((value) => value >= 0) && Math.abs(total - 1) < 1e-2;
   const [least, most] = [Math.min(...values), Math.max(...values)];
-  const words = (/** @type {number} */ value) => (isShare ? `${(value * 100).toFixed(1)} %` : short(value));
+  const words = (/** @type {number} */ value) => (isShare ? `${(value * 100).toFixed(1)}%` : short(value));
   const part = (/** @type {number} */ value) => (isShare ? value : (value - least) / (most - least || 1));
   const ranked = values.map((value, i) => ({ value, name: labels[i] ?? String(i) })).sort((a, b) => b.value - a.value);
   const [best] = ranked;
