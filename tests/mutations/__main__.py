@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.mutations.table import MUTATIONS, Mutation
 from tools.devkit.shell import CACHE, ROOT
 
-SECONDS = 240
+SECONDS = 120
 """After which tests that wait for ever have noticed, too."""
 BUILD = "import pathlib, sys; from tools.devkit import site; site.build_site(pathlib.Path(sys.executable))"
 
