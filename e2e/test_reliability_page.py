@@ -186,11 +186,16 @@ def test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat(script: Scri
     runs = 1000 * SOAK
     script(source, runs=300)
     script(source, runs=runs)
-    before = heaps.measure(), script.gpu_bytes()
-    assert script(source, runs=runs) == {"right": runs + runs // 5}
-    after = heaps.measure(), script.gpu_bytes()
+    grown: list[dict[str, tuple[int, int]]] = []
+    for _ in range(2):  # what the compiler keeps of code that became hot does not grow twice
+        before, on_gpu = heaps.measure(), script.gpu_bytes()
+        assert script(source, runs=runs) == {"right": runs + runs // 5}
+        after = heaps.measure()
+        assert script.gpu_bytes() == on_gpu
+        larger = {name: (before[name], now) for name, now in after.items() if now > 1.02 * before[name] + 4096}
+        grown.append(larger)
+        if not larger:
+            break
     heaps.detach()
     script("await session.release()")
-    assert after[1] == before[1]
-    for name, held in before[0].items():
-        assert after[0][name] <= 1.02 * held + 4096, (name, held, after[0][name])
+    assert not grown[-1], grown
