@@ -1,8 +1,8 @@
 // y[n, m, p] = finish(sum over c, tap of w[m, c, tap] * x[n, c, p * stride - pad + tap * dilation] + bias[m])
 //
 // One invocation makes four neighbouring pixels of one output channel (FOUR: of four channels; EIGHT with it: of eight),
-// walking the channels of its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay empty, and for devices
-// that pay more for workgroup memory than it saves.
+// walking the channels of its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay
+// empty, and for devices that pay more for workgroup memory than it saves.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y

@@ -1,6 +1,8 @@
 """One WebGPU page for all operator tests."""
 
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser
@@ -14,3 +16,11 @@ def gpu(browser: Browser) -> Iterator[Gpu]:
     page = Gpu(browser)
     yield page
     page.close()
+
+
+@pytest.fixture
+def software(gpu: Gpu) -> Gpu:
+    """The same page, taken for SwiftShader: the kernels that compile and run fast on it."""
+    other = copy.copy(gpu)
+    other.target = replace(gpu.target, vendor="google")
+    return other

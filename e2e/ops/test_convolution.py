@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +20,6 @@ from tests.oracle import check_against_ort, node_of
 FAMILY = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "Col2Im"}
 SUMS = (1e-3, 1e-4)
 HALVES = {"float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
-
-
-@pytest.fixture
-def software(gpu: Gpu) -> Gpu:
-    """The same page, taken for SwiftShader: the kernels that compile and run fast on it."""
-    other = copy.copy(gpu)
-    other.target = replace(gpu.target, vendor="google")
-    return other
 
 
 def _as_host(

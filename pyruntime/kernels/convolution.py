@@ -17,7 +17,7 @@ from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.matmul import Product, row_product
+from pyruntime.kernels.matmul import EIGHT_JOBS, Product, row_product
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.window import Window
 
@@ -29,8 +29,6 @@ MANY = 256
 STEP = 16
 DIRECT_ROWS = 8
 """Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
-EIGHT_JOBS = 128
-"""Invocations from which on each takes eight output channels: two workgroups, for the processor's cores."""
 DEPTHWISE_TAPS = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
 FILLING = 96

@@ -30,7 +30,7 @@ FEW_ROWS = 8
 """Products of at most this many rows read b once instead of tiling it."""
 
 EIGHT_JOBS = 128
-"""Invocations of the direct kernel from which on each takes eight rows: two workgroups, for the processor's cores."""
+"""Invocations of a direct kernel from which on each makes eight rows, or channels: two workgroups, one a core."""
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
