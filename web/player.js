@@ -74,9 +74,10 @@ async function settle(device, arrivals, pieces, results, untouched) {
   while (!done && performance.now() < deadline) {
     device.pushErrorScope('validation');
     const answer = device.popErrorScope();
+    answer.catch(() => {}); // `watched` tells of a lost device
     const next = cold.shift();
     if (next && !next.done) touchPages(results[next.result], next.at, next.at + next.length);
-    await answer;
+    await Promise.race([answer, watched]);
     const left = pieces.filter((piece) => !piece.done).length;
     if (left < missing) deadline = performance.now() + PATIENCE;
     missing = left;
