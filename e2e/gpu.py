@@ -51,8 +51,8 @@ async ({buffers, steps, reads}) => {
     if (data !== null) device.queue.writeBuffer(buffer, 0, bytes(data));
     return buffer;
   });
-  await Promise.all(steps.map(async ({source}) => {
-    if (pipelines.has(source)) return;
+  const sources = new Set(steps.map(({source}) => source).filter((source) => !pipelines.has(source)));
+  await Promise.all([...sources].map(async (source) => {
     const module = device.createShaderModule({code: source});
     const info = await module.getCompilationInfo();
     const bad = info.messages.filter((m) => m.type === 'error');

@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from e2e.gpu import Gpu
-from tests.harness import check_case, make_op, run_op
-from tests.ops.test_causal_conv_with_state import CASES, NAME, noise
+from tests.harness import make_op, run_op
+from tests.ops.test_causal_conv_with_state import NAME, noise
 from tests.oracle import node_of
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_causal_conv__onnx_case__expected_output(gpu: Gpu, name: str) -> None:
-    check_case(name, gpu)
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-5), (np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2)])

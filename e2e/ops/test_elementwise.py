@@ -36,12 +36,6 @@ ON_HOST = {
 """ONNX's cases that run on the host, and a word of the reason `lower` gives."""
 
 
-def test_operators__some_onnx_cases_of_each__expected_outputs(gpu: Gpu) -> None:
-    for names in cases.onnx_cases().values():
-        for name in {*names[:2], names[-1]} - ON_HOST.keys():
-            check_case(name, gpu)
-
-
 @pytest.mark.parametrize("name", [n for n in ON_HOST if not n.startswith("test_identity")])
 def test_operators__onnx_cases_for_the_host__say_why(gpu: Gpu, name: str) -> None:
     with pytest.raises(Unsupported, match=ON_HOST[name]):

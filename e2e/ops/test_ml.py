@@ -10,7 +10,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.ops.base import Unsupported
-from tests.harness import check_case, make_op, run_op, typed
+from tests.harness import make_op, run_op, typed
 from tests.ops.test_ml import ML, noise
 from tests.ops.test_trees import MODES, X, ensemble, forest, votes
 from tests.oracle import node_of
@@ -23,18 +23,6 @@ def compare(gpu: Gpu, op_type: str, inputs: list[Any], opset: int = 1, rtol: flo
     assert mine.shape == theirs.shape
     np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=1e-6)
     return mine
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "test_ai_onnx_ml_array_feature_extractor",
-        "test_ai_onnx_ml_binarizer",
-        "test_ai_onnx_ml_tree_ensemble_set_membership",
-    ],
-)
-def test_ml__onnx_case__expected_output(gpu: Gpu, name: str) -> None:
-    check_case(name, gpu)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32])

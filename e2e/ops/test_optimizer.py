@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 from e2e.gpu import Gpu
-from tests.harness import check_case, make_op, run_op
-from tests.ops.test_optimizer import CASES, TRAINING
+from tests.harness import make_op, run_op
+from tests.ops.test_optimizer import TRAINING
 from tests.oracle import node_of
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_optimizer__onnx_case__expected_output(gpu: Gpu, name: str) -> None:
-    check_case(name, gpu)
 
 
 @pytest.mark.parametrize("step", [0, 1, 7, 100_000])

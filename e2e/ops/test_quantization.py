@@ -10,9 +10,7 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import DType
-from tests.harness import check_case
 from tests.ops import quantization_cases as cases
-from tests.ops.elementwise_cases import onnx_cases
 
 X = np.linspace(-40, 40, 60, dtype=np.float32).reshape(3, 4, 5)
 NARROW = [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
@@ -25,12 +23,6 @@ def _check(gpu: Gpu, name: str, inputs: list[Any], outputs: int = 1, **attribute
     for a, b in zip(host if outputs > 1 else [host], device if outputs > 1 else [device], strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("name", ["QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"])
-def test_operator__onnx_cases__expected_outputs(gpu: Gpu, name: str) -> None:
-    for case in onnx_cases()[name]:
-        check_case(case, gpu)
 
 
 @pytest.mark.parametrize("zero", [*cases.ZEROS, *(np.array(1, t) for t in NARROW)], ids=lambda z: z.dtype.name)
