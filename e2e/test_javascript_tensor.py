@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Error, Page
 
+from e2e.harness.script import Script
+
 
 @pytest.fixture
-def tensor_page(page: Page, site_url: str) -> Page:
-    page.goto(site_url + "e2e/blank.html")
-    return page
+def tensor_page(script: Script) -> Page:
+    return script.page
 
 
 def make(page: Page, arguments: str) -> Any:

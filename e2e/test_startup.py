@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.python import BrowserPython
+from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
 RUN_DIGITS = """
@@ -152,14 +153,19 @@ def cut_memory(site: Path) -> bytes:
 
 @pytest.mark.parametrize("damage", [broken_memory, cut_memory])
 def test_snapshot__damaged__python_starts_from_nothing(
-    page: Page, site: Path, site_url: str, requested: list[str], damage: Callable[[Path], bytes]
+    page: Page,
+    site: Path,
+    site_server: Server,
+    requested: list[str],
+    damage: Callable[[Path], bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def answer(route: Route) -> None:
-        route.fulfill(body=damage(site), content_type="application/octet-stream")
-
-    page.context.route("**/memory.gz", answer)
+    damaged = tmp_path / "memory.gz"
+    damaged.write_bytes(damage(site))
+    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
     messages = messages_of(page)
-    page.goto(site_url + "e2e/blank.html")
+    page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert has_numpy_wheel(requested)
     assert any("starts without its snapshot" in text for text in messages)

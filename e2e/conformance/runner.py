@@ -13,6 +13,8 @@ from pyruntime.ir import DType, HostTensor, OptionalType, SequenceType, TensorTy
 
 RTOL, ATOL = 1e-3, 1e-5
 
+REFUSAL = "session.disable_cpu_ep_fallback is set"
+
 ROUNDING = {DType.FLOAT16: 2.0**-9, DType.BFLOAT16: 2.0**-6}
 """Two units in the last place of types that are coarser than `RTOL`."""
 
@@ -67,10 +69,24 @@ def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: st
 async def check(case: dict[str, Any], fallback: bool = True, providers: list[str] | None = None) -> dict[str, Any]:
     """Run one case.
 
+    With a fallback, it is first tried without: `session.disable_cpu_ep_fallback` changes nothing of a plan, it only
+    refuses one that has host steps.
+
     Returns:
-        "wrong": what is wrong, or nothing; and once a session was made "memory" (see `InferenceSession.summary`),
-        "dispatches", "host" (types of the operators that ran there) and "seconds".
+        "wrong": what is wrong, or nothing; "refused": the refusal where there was one; and once a session was made
+        "memory" (see `InferenceSession.summary`), "dispatches", "host" (types of the operators that ran there) and
+        "seconds".
     """
+    refused = ""
+    if fallback and providers is None:
+        outcome = await _check(case, False, providers)
+        if REFUSAL not in outcome["wrong"]:
+            return {**outcome, "refused": ""}
+        refused = outcome["wrong"]
+    return {**await _check(case, fallback, providers), "refused": refused}
+
+
+async def _check(case: dict[str, Any], fallback: bool, providers: list[str] | None) -> dict[str, Any]:
     outcome: dict[str, Any] = {"wrong": ""}
     began = time.perf_counter()
     session = None

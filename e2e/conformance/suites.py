@@ -94,6 +94,11 @@ class Results:
         if differences:
             raise AssertionError(f"{self.line()}\n{differences}")
 
+    def without_fallback(self, suite: Suite, names: Iterable[str]) -> Results:
+        """What came of cases of this suite where no node may run on the host."""
+        wrong = {name: self.facts[name]["refused"] or self.wrong[name] for name in names}
+        return Results(suite, wrong, {name: self.facts[name] for name in names}, self.seconds)
+
     def line(self) -> str:
         """One row of the result table."""
         listed = len(known_failures(self.suite.name))

@@ -1,4 +1,5 @@
-"""ONNX's 1,884 node tests in the browser, through the built site: with default providers, and on the GPU alone."""
+"""ONNX's 1,884 node tests in the browser, through the built site: on the GPU alone, and where that is refused with
+default providers."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ def default(shared_python: BrowserPython) -> Results:
 
 
 @pytest.fixture(scope="module")
-def without_fallback(shared_python: BrowserPython) -> Results:
-    return run_in_browser(SUITES["without_fallback"], shared_python)
+def without_fallback(default: Results) -> Results:
+    return default.without_fallback(SUITES["without_fallback"], PLAIN)
 
 
 def test_node_cases__default_providers__fail_only_as_listed(default: Results) -> None:
