@@ -11,7 +11,6 @@ from typing import Literal
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Playwright, Route, expect
 
-# Without a GPU the compositor would draw through SwiftShader's OpenGL: the processor does it faster by itself.
 FLAGS = (
     "--no-sandbox",
     "--disable-quic",
@@ -20,6 +19,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--enable-unsafe-webgpu",
+    # Without a GPU the compositor would draw through SwiftShader's OpenGL: the processor does it faster by itself.
     "--disable-gpu-compositing",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
