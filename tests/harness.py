@@ -115,16 +115,25 @@ def single_node(case: TestCase) -> onnx.NodeProto | None:
     return graph.node[0] if len(graph.node) == 1 and not graph.initializer else None
 
 
-def check_case(name: str, gpu: Any = None) -> None:
-    """Run ONNX node test `name` and compare with its expected outputs at its own tolerances."""
+def op_and_data(name: str) -> tuple[Op, list[tuple[list[Any], list[Any]]]]:
+    """The operator of ONNX's single-node test `name`, and its data sets: inputs, absent ones None, and outputs."""
     case = node_tests()[name]
     node = single_node(case)
     assert node is not None and case.model is not None and case.data_sets is not None, "not a single-node test"
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in case.model.opset_import}
-    op = make_op(node, opsets)
+    data = []
     for inputs, outputs in case.data_sets:
         feed = dict(zip((i.name for i in case.model.graph.input), inputs, strict=True))
-        got = run_op(op, [feed[n] if n else None for n in node.input], gpu)
+        data.append(([feed[n] if n else None for n in node.input], list(outputs)))
+    return make_op(node, opsets), data
+
+
+def check_case(name: str, gpu: Any = None) -> None:
+    """Run ONNX node test `name` and compare with its expected outputs at its own tolerances."""
+    op, data = op_and_data(name)
+    case = node_tests()[name]
+    for inputs, outputs in data:
+        got = run_op(op, inputs, gpu)
         named = got if gpu is not None else [y for i, y in enumerate(got) if op.wants(i)]
         for index, (mine, theirs) in enumerate(zip(named, outputs, strict=False)):
             dtype, expected = carrier(theirs)
@@ -139,4 +148,4 @@ def check_case(name: str, gpu: Any = None) -> None:
                 np.testing.assert_array_equal(mine, expected)
 
 
-__all__ = ["check_case", "make_op", "node_tests", "run_op", "single_node", "typed"]
+__all__ = ["check_case", "make_op", "node_tests", "op_and_data", "run_op", "single_node", "typed"]

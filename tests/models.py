@@ -14,9 +14,10 @@ from pyruntime.ir import DeclaredType, DType, MapType, TensorType, ValueType, de
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import RunContext, interpret
-from tests.harness import carrier, node_tests
+from tests.harness import carrier
+from tests.oracle import OPTIONS
 
-__all__ = ["check_model", "check_model_case", "compare", "run_model", "run_model_typed", "text_model", "value_of"]
+__all__ = ["check_model", "compare", "run_model", "run_model_typed", "text_model", "value_of"]
 
 ROUNDING = {DType.FLOAT16: (2e-3, 1e-3), DType.BFLOAT16: (2e-2, 1e-2)}
 """(rtol, atol) where several operators round one after the other."""
@@ -87,7 +88,7 @@ def text_model(text: str, opset: int = 21) -> onnx.ModelProto:
 def check_model(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     """The model's outputs, after comparing them with onnxruntime's."""
     got = run_model(model, feeds)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
     for mine, theirs in zip(got, session.run(None, feeds), strict=True):
         compare(mine, theirs, 1e-5, 1e-6)
     return got
@@ -98,18 +99,3 @@ def _dtype(value: ValueType) -> Any:
     while not isinstance(element, (DType, MapType)):
         element = element.element
     return element
-
-
-def check_model_case(name: str) -> None:
-    """Run ONNX node test `name`, however many nodes it has, and compare types and values with its outputs."""
-    case = node_tests()[name]
-    assert case.model is not None and case.data_sets is not None
-    for inputs, outputs in case.data_sets:
-        feeds = dict(zip((i.name for i in case.model.graph.input), inputs, strict=False))
-        got = run_model_typed(case.model, feeds)
-        assert len(got) == len(outputs)
-        for mine, theirs in zip(got, map(_array, outputs), strict=True):
-            if isinstance(theirs, np.ndarray):
-                assert _dtype(mine) is carrier(theirs)[0]
-            rtol, atol = ROUNDING.get(_dtype(mine), (1e-3, 1e-5))
-            compare(mine.value(), theirs, max(case.rtol, rtol), max(case.atol, atol))

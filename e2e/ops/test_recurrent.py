@@ -10,9 +10,8 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.kernels import recurrent
-from tests.harness import check_case, make_op, run_op
+from tests.harness import make_op, run_op
 from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
-from tests.ops.test_recurrent import NAMES
 from tests.oracle import node_of
 
 
@@ -26,11 +25,6 @@ def _same(gpu: Gpu, case: str, dtype: Any = np.float32, tolerance: float = 2e-5,
     for host, device in zip(run_op(op, inputs), run_op(op, inputs, gpu), strict=True):
         assert device.dtype == host.dtype
         np.testing.assert_allclose(device, host, tolerance, tolerance)
-
-
-def test_recurrent__onnx_cases__expected_outputs(gpu: Gpu) -> None:
-    for name in NAMES:
-        check_case(name, gpu)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -16,6 +16,7 @@ from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import interpret
 from tests.onnx.compare import expected_raw
+from tests.oracle import OPTIONS
 
 node = helper.make_node
 X = helper.make_tensor_value_info("x", 1, ["N"])
@@ -55,7 +56,7 @@ def run(proto: onnx.ModelProto, feeds: dict[str, np.ndarray[Any, Any]]) -> list[
     typed = {k: known(TensorType(DType.from_numpy(v.dtype), v.shape), v, k) for k, v in feeds.items()}
     made = interpret(graph, typed)
     ours = [made[v.name].value() for v in graph.outputs]
-    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(proto.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
     for mine, theirs in zip(ours, session.run(None, feeds), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5)
     return ours

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +16,7 @@ from scipy import special
 
 from pyruntime.ir import Array, DType
 from pyruntime.ir.encoding import round_to
-from tests.harness import make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import node_of
 
 UNARY_FLOAT: dict[str, Callable[[Array], Any]] = {
@@ -104,17 +103,6 @@ SPECIAL = [
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED + UNSIGNED
-
-
-@lru_cache(maxsize=1)
-def onnx_cases() -> dict[str, list[str]]:
-    """Names of ONNX's node tests by operator of the family."""
-    found: dict[str, list[str]] = {}
-    for name, case in node_tests().items():
-        node = single_node(case)
-        if node is not None and node.op_type in FAMILY:
-            found.setdefault(node.op_type, []).append(name)
-    return found
 
 
 def run(name: str, inputs: list[Any], gpu: Any = None, opset: int = 28, outputs: int = 1, **attributes: Any) -> Any:

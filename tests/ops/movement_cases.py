@@ -14,19 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from pyruntime.ir import Array
-from tests.harness import carrier, make_op, node_tests, run_op, single_node
+from tests.harness import carrier, make_op, run_op
 from tests.oracle import node_of, ort_run
 
-__all__ = ["DTYPES", "RANDOM", "Case", "Data", "check_moves", "one_hot_case", "onnx_cases", "random_case"]
+__all__ = ["DTYPES", "RANDOM", "Case", "Data", "check_moves", "one_hot_case", "random_case"]
 
 Rng = np.random.Generator
 
-FAMILY = {
-    "CenterCropPad", "Compress", "Concat", "Constant", "ConstantOfShape", "Expand", "EyeLike", "Flatten", "Gather",
-    "GatherElements", "GatherND", "NonZero", "OneHot", "Pad", "Range", "Reshape", "ReverseSequence", "Scatter",
-    "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "TensorScatter", "Tile", "Transpose",
-    "Trilu", "Unique", "Unsqueeze",
-}  # fmt: skip
 
 DTYPES: dict[str, Any] = {
     "float32": np.float32,
@@ -61,12 +55,6 @@ class Case:
     def __repr__(self) -> str:
         inputs = [f"Data{list(x)}" if isinstance(x, Data) else np.asarray(x).tolist() for x in self.inputs]
         return f"{self.op_type}({', '.join(map(str, inputs))}, {self.attributes}, opset {self.opset})"
-
-
-def onnx_cases() -> dict[str, str]:
-    """ONNX's node tests of the family: name to operator."""
-    nodes = {name: single_node(case) for name, case in node_tests().items()}
-    return {name: node.op_type for name, node in nodes.items() if node is not None and node.op_type in FAMILY}
 
 
 def sources(case: Case) -> list[Array]:

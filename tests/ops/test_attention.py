@@ -12,33 +12,14 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.linear_attention import LinearAttention
 from pyruntime.ops.rotary_embedding import RotaryEmbedding
-from tests.harness import check_case, node_tests, run_op, single_node
+from tests.harness import run_op
 
-FAMILY = {"Attention", "LinearAttention", "RotaryEmbedding", "FlexAttention"}
 RNG = np.random.default_rng(0)
-
-
-def _cases() -> list[str]:
-    found = []
-    for name, case in node_tests().items():
-        node = single_node(case)
-        # Cases with graphs inside run through the importer: tests/ops/test_flex_attention.py.
-        if node is not None and node.op_type in FAMILY and not any(a.HasField("g") for a in node.attribute):
-            found.append(name)
-    return found
-
-
-CASES = _cases()
 
 
 def normal(*shape: int) -> Array:
     """A float32 array to try."""
     return RNG.standard_normal(shape).astype(np.float32)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_attention__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 def test_attention__hidden_keys__may_hold_anything() -> None:

@@ -36,26 +36,31 @@ def in_range(x: Array, to: DType) -> Array:
         return (whole >= low) & (whole < high)
 
 
-@pytest.mark.parametrize("to", [d for d in REAL if d is not DType.FLOAT8E8M0], ids=lambda d: d.onnx_name)
 @pytest.mark.parametrize("source", REAL, ids=lambda d: d.onnx_name)
-def test_cast__every_pair__as_numpy_and_ml_dtypes(source: DType, to: DType) -> None:
-    x = samples(source)
-    if source.is_float and to.is_integer:
-        x = x[in_range(x, to)]
-    got = cast(x, to, saturate=0)
+def test_cast__to_every_type__as_numpy_and_ml_dtypes(source: DType) -> None:
+    for to in REAL:
+        if to is DType.FLOAT8E8M0:
+            continue
+        x = samples(source)
+        if source.is_float and to.is_integer:
+            x = x[in_range(x, to)]
+        got = cast(x, to, saturate=0)
+        np.testing.assert_array_equal(got, expected_cast(x, source, to).astype(to.numpy), f"to {to.onnx_name}")
+
+
+def expected_cast(x: Array, source: DType, to: DType) -> Array:
+    """What NumPy and ml_dtypes make of `x`, without saturation."""
     with np.errstate(all="ignore"):
         if to is DType.BOOL:
-            expected = x.astype(np.float64) != 0 if source.is_float else x.astype(np.int64) != 0
-        elif source.is_integer and to.bits < 8 and to.is_integer:
+            return np.asarray(x.astype(np.float64) != 0 if source.is_float else x.astype(np.int64) != 0)
+        if source.is_integer and to.bits < 8 and to.is_integer:
             low = x.astype(np.int64) & ((1 << to.bits) - 1)
-            expected = np.where(low >> (to.bits - 1), low - (1 << to.bits), low) if to.is_signed else low
-        elif source is DType.BOOL or (to in SATURATING or (to.bits < 8 and to.is_float)):
-            expected = x.astype(np.float32).astype(numpy_dtype(to))
-        elif source.is_float and to.is_integer:
-            expected = np.trunc(x.astype(np.float64)).astype(np.int64 if to.is_signed else np.uint64)
-        else:
-            expected = x.astype(numpy_dtype(to))
-    np.testing.assert_array_equal(got, expected.astype(to.numpy))
+            return np.where(low >> (to.bits - 1), low - (1 << to.bits), low) if to.is_signed else low
+        if source is DType.BOOL or (to in SATURATING or (to.bits < 8 and to.is_float)):
+            return x.astype(np.float32).astype(numpy_dtype(to))
+        if source.is_float and to.is_integer:
+            return np.trunc(x.astype(np.float64)).astype(np.int64 if to.is_signed else np.uint64)
+        return x.astype(numpy_dtype(to))
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="onnxruntime does as the processor does")

@@ -14,16 +14,8 @@ from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import Limits, RunContext
-from tests.harness import node_tests
-from tests.models import check_model, check_model_case, run_model, run_model_typed
+from tests.models import check_model, run_model, run_model_typed
 from tests.models import text_model as model
-
-FAMILY = {"If", "Loop", "Scan", "SequenceMap"}
-CASES = [
-    name
-    for name, case in node_tests().items()
-    if case.model is not None and {n.op_type for n in case.model.graph.node} & FAMILY and "attention" not in name
-]
 
 
 def check(text: str, feeds: dict[str, Any], opset: int = 21) -> list[Any]:
@@ -33,11 +25,6 @@ def check(text: str, feeds: dict[str, Any], opset: int = 21) -> list[Any]:
 
 def f32(numbers: Any) -> Array:
     return np.array(numbers, np.float32)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_control_flow__onnx_case__expected_output(name: str) -> None:
-    check_model_case(name)
 
 
 BRANCHES = """

@@ -12,17 +12,11 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.ops import conv as conv_module
 from pyruntime.ops.base import Op, Unsupported
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.ops.conv_cases import conv_cases, conv_transpose_cases, deform_cases, integer_cases
 from tests.oracle import check_against_ort, node_of
 
-FAMILY = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "Col2Im"}
 SUMS = (1e-3, 1e-4)
-
-
-def _cases() -> list[str]:
-    nodes = ((name, single_node(case)) for name, case in node_tests().items())
-    return [name for name, node in nodes if node is not None and node.op_type in FAMILY]
 
 
 def _op(name: str, inputs: int, opset: int = 22, **attributes: Any) -> Op:
@@ -32,11 +26,6 @@ def _op(name: str, inputs: int, opset: int = 22, **attributes: Any) -> Op:
 
 def _type(*shape: int, dtype: DType = DType.FLOAT) -> TensorType:
     return TensorType(dtype, shape)
-
-
-@pytest.mark.parametrize("name", _cases())
-def test_convolution__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 def test_conv__random__as_onnxruntime() -> None:

@@ -17,17 +17,10 @@ from pyruntime.ops.base import Unsupported
 from pyruntime.ops.cast import Cast
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.registry import find, op_class
-from tests.harness import check_case
 from tests.ops import elementwise_cases as cases
 from tests.oracle import check_against_ort
 
 FLOATS = ["float32", "float16", "bfloat16", "float64"]
-
-
-@pytest.mark.parametrize("name", sorted(cases.onnx_cases()))
-def test_operator__onnx_cases__expected_outputs(name: str) -> None:
-    for case in cases.onnx_cases()[name]:
-        check_case(case)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -9,15 +9,7 @@ from onnx import helper, parser
 
 from pyruntime import errors
 from pyruntime.ir import Array
-from tests.harness import node_tests
-from tests.models import check_model_case, run_model
-
-CASES = [n for n, case in node_tests().items() if case.model and case.model.graph.node[0].op_type == "FlexAttention"]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_flex_attention__onnx_case__expected_output(name: str) -> None:
-    check_model_case(name)
+from tests.models import run_model
 
 
 def model_of(score_mod: str | None = None) -> onnx.ModelProto:

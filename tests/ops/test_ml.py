@@ -13,12 +13,11 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 
 from pyruntime import errors
 from pyruntime.ir import Array
-from tests.harness import make_op, node_tests, run_op, single_node
-from tests.models import check_model_case, run_model
+from tests.harness import make_op, run_op
+from tests.models import run_model
 from tests.oracle import check_against_ort, node_of, ort_run
 
 ML = "ai.onnx.ml"
-CASES = [n for n, case in node_tests().items() if (node := single_node(case)) and node.domain == ML]
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
 
 
@@ -41,11 +40,6 @@ def strings(*texts: str) -> Array:
 
 def noise(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_ml__onnx_case__expected_output(name: str) -> None:
-    check_model_case(name)
 
 
 @pytest.mark.parametrize(("shape", "indices"), [((4,), [[1, 3]]), ((3, 4), [1, 3]), ((2, 3, 4), [[1, 3], [0, 0]])])

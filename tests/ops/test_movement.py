@@ -7,13 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from tests.harness import check_case
-from tests.ops.movement_cases import DTYPES, RANDOM, check_moves, onnx_cases, random_case
-
-
-@pytest.mark.parametrize("name", onnx_cases())
-def test_movement__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
+from tests.ops.movement_cases import DTYPES, RANDOM, check_moves, random_case
 
 
 @pytest.mark.parametrize("name", RANDOM)

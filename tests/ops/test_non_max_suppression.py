@@ -9,10 +9,8 @@ import pytest
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of
-
-CASES = [n for n, case in node_tests().items() if (node := single_node(case)) and node.op_type == "NonMaxSuppression"]
 
 
 def boxes_of(batch: int, count: int) -> Array:
@@ -26,11 +24,6 @@ def scores_of(batch: int, classes: int, count: int) -> Array:
 
 def one(number: float, dtype: Any = np.float32) -> Array:
     return np.array([number], dtype)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_non_max_suppression__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 @pytest.mark.parametrize("center", [0, 1])

@@ -11,17 +11,11 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of, ort_run
 
 FAMILY = {"BatchNormalization", "InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization", "LRN"}
 SHAPES = [(2, 4), (2, 4, 7), (3, 4, 5, 6), (1, 4, 2, 3, 4)]
-
-
-def normalization_cases() -> list[str]:
-    """ONNX's node tests of the family."""
-    nodes = ((name, single_node(case)) for name, case in node_tests().items())
-    return [name for name, node in nodes if node is not None and node.op_type in FAMILY]
 
 
 def normalization_op(name: str, inputs: int = 1, outputs: int = 1, opset: int = 22, **attributes: Any) -> Op:
@@ -36,11 +30,6 @@ def batch_inputs(shape: tuple[int, ...], statistics: tuple[int, ...], seed: int 
     x = rng.standard_normal(shape) * 3 + 1
     scale, b, mean = (rng.standard_normal(statistics) for _ in range(3))
     return [a.astype(np.float32) for a in (x, scale, b, mean, rng.random(statistics) + 0.5)]
-
-
-@pytest.mark.parametrize("name", normalization_cases())
-def test_normalization__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

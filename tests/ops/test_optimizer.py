@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 
 from pyruntime.errors import InvalidGraph
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import node_of
 
 TRAINING = "ai.onnx.preview.training"
-CASES = [n for n, case in node_tests().items() if (node := single_node(case)) and node.domain == TRAINING]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_optimizer__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 def test_adam__first_step__no_bias_correction() -> None:

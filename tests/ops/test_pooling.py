@@ -13,17 +13,10 @@ from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of
 
 GLOBAL = {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}
-FAMILY = {"MaxPool", "AveragePool", "LpPool", "MaxUnpool"} | GLOBAL
-
-
-def family_cases() -> list[str]:
-    """ONNX's node tests of the family."""
-    nodes = ((name, single_node(case)) for name, case in node_tests().items())
-    return [name for name, node in nodes if node is not None and node.op_type in FAMILY]
 
 
 def pool_cases(count: int, seed: int = 0) -> Iterator[tuple[str, Array, int, dict[str, Any]]]:
@@ -60,11 +53,6 @@ def pool_op(name: str, inputs: int = 1, outputs: int = 1, opset: int = 22, **att
     """The operator of a node with `inputs` inputs."""
     made: Op = make_op(node_of(name, [np.zeros(1)] * inputs, outputs, **attributes), {"": opset})
     return made
-
-
-@pytest.mark.parametrize("name", family_cases())
-def test_pooling__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 def test_pool__random__as_onnxruntime() -> None:

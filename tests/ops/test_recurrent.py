@@ -8,16 +8,9 @@ import pytest
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.recurrent import GRU, LSTM, RNN
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
 from tests.oracle import check_against_ort, node_of
-
-NAMES = [n for n, c in node_tests().items() if (node := single_node(c)) is not None and node.op_type in OUTPUTS]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_recurrent__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 @pytest.mark.parametrize("case", CASES)

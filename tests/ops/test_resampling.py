@@ -12,19 +12,11 @@ from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import Array, DType, TensorType, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
-from tests.harness import check_case, make_op, node_tests, run_op, single_node, typed
+from tests.harness import make_op, run_op, typed
 from tests.ops.resampling_cases import grid_cases, region_cases, resize_cases
 from tests.oracle import check_against_ort, node_of
 
-MOVED = {"DepthToSpace", "SpaceToDepth"}
-FAMILY = {"Resize", "Upsample", "GridSample", "AffineGrid", "RoiAlign", "MaxRoiPool"} | MOVED
 SUMS = (1e-3, 1e-3)
-
-
-def resampling_node_tests() -> list[str]:
-    """ONNX's node tests of the family."""
-    nodes = ((name, single_node(case)) for name, case in node_tests().items())
-    return [name for name, node in nodes if node is not None and node.op_type in FAMILY]
 
 
 def resampling_op(name: str, inputs: list[Array | None], opset: int = 19, **attributes: Any) -> Op:
@@ -54,11 +46,6 @@ def _floats(*values: float) -> Array:
 
 def _image(*shape: int) -> Array:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
-@pytest.mark.parametrize("name", resampling_node_tests())
-def test_resampling__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 def test_resize__random__as_onnxruntime() -> None:

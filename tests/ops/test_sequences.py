@@ -10,28 +10,12 @@ import pytest
 
 from pyruntime import errors
 from pyruntime.ir import Array, DType, OptionalType, SequenceType, TensorType
-from tests.harness import node_tests
-from tests.models import check_model, check_model_case, run_model, run_model_typed
+from tests.models import check_model, run_model, run_model_typed
 from tests.models import text_model as model
-
-FAMILY = {
-    *("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength"),
-    *("SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement"),
-}
-CASES = [
-    name
-    for name, case in node_tests().items()
-    if case.model is not None and {n.op_type for n in case.model.graph.node} & FAMILY
-]
 
 
 def f32(*numbers: float) -> Array:
     return np.array(numbers, np.float32)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_sequences__onnx_case__expected_output(name: str) -> None:
-    check_model_case(name)
 
 
 BUILD = """

@@ -11,20 +11,12 @@ import pytest
 from pyruntime import errors
 from pyruntime.ir import Array
 from pyruntime.ops.re2 import Pattern
-from tests.harness import check_case, make_op, node_tests, run_op, single_node
+from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of
-
-FAMILY = {"StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"}
-CASES = [n for n, case in node_tests().items() if (node := single_node(case)) and node.op_type in FAMILY]
 
 
 def strings(*texts: str) -> Array:
     return np.array(texts, object)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_strings__onnx_case__expected_output(name: str) -> None:
-    check_case(name)
 
 
 @pytest.mark.parametrize(("a", "b"), [((3, 1), (1, 2)), ((), (2,)), ((), ()), ((0, 2), (1, 2))])

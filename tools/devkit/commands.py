@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools.devkit import chromium, fetch, pins
 from tools.devkit.server import Server
-from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
+from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
@@ -70,7 +70,7 @@ def native_tests(pytest_args: Sequence[str]) -> int:
         return run([*command, "tests", *pytest_args])
     rest = [*command, "-q", "-p", "no:cacheprovider", "tests", *(f"--ignore={folder}" for folder in FIRST_HALF)]
     with tempfile.TemporaryFile("w+") as output:
-        other = subprocess.Popen(rest, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        other = subprocess.Popen(rest, cwd=ROOT, env=child_environment(), stdout=output, stderr=subprocess.STDOUT)
         status = run([*command, "-q", *FIRST_HALF])
         status = max(status, other.wait())
         output.seek(0)

@@ -23,12 +23,17 @@ def say(message: str) -> None:
     print(f"[dev] {message}", flush=True)
 
 
+def child_environment() -> dict[str, str]:
+    """This process's, for processes that import the project: what the first of them compiles, the others read."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run(
     command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False, cwd: Path = ROOT
 ) -> int:
     """Exit status of `command`. `quiet` shows its output only when it fails."""
     argv = [str(part) for part in command]
-    merged = {**os.environ, **(env or {})}
+    merged = {**child_environment(), **(env or {})}
     if not quiet:
         return subprocess.run(argv, cwd=cwd, env=merged).returncode
     done = subprocess.run(argv, cwd=cwd, env=merged, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
