@@ -2,7 +2,7 @@
 
     python bench/report.py RESULT.json                        print its tables
     python bench/report.py --save POSTED.json [--name NAME]   keep in bench/results/ what bench.html POSTed
-    python bench/report.py --docs                             write all results into bench/README.md
+    python bench/report.py --docs                             write the tables of all results, and bench/README.md
 
 A ratio is onnxruntime-web's figure divided by this project's: above 1 this project is better, for times and for bytes.
 """
@@ -181,19 +181,29 @@ def plot(measured: Json) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+def overview(measured: Json, stem: str) -> list[str]:
+    """One line about a result: how many models, and the geometric means of their ratios."""
+    results = measured["results"]
+    medians = [value for result in results if (value := ratio(result, "median_ms")) is not None]
+    means = [digits(geometric_mean(ratio(result, key) for result in results)) for key in ("ready_ms", "gpu_bytes_peak")]
+    least = digits(min(medians, default=None))
+    return [f"[{stem}](results/{stem}.md)", str(len(results)), digits(geometric_mean(medians)), least, *means]
+
+
 def write_docs() -> None:
-    """Tables and plots of all results into bench/README.md, the newest first."""
-    sections = []
+    """Tables and a plot of every result beside it, and a line about each in bench/README.md, the newest first."""
+    rows = [["result", "models", "median run", "the least", "create and first run", "GPU peak"]]
     for path in sorted(RESULTS.glob("*.json"), reverse=True):
         measured = json.loads(path.read_text())
         drawing = path.with_suffix(".svg")
         drawing.write_text(plot(measured))
-        image = f"![median run, onnxruntime-web's time divided by ours](results/{drawing.name})"
-        sections.append(f"### {path.stem}\n\n{table(measured)}\n\n{image}")
+        image = f"![median run, onnxruntime-web's time divided by ours]({drawing.name})"
+        path.with_suffix(".md").write_text(f"# {path.stem}\n\n{table(measured)}\n\n{image}\n")
+        rows.append(overview(measured, path.stem))
     readme = HERE / "README.md"
     before, _, rest = readme.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    readme.write_text("\n\n".join([before.rstrip(), BEGIN, *sections, END]) + after)
+    readme.write_text("\n\n".join([before.rstrip(), BEGIN, grid(rows), END]) + after)
 
 
 def main() -> None:

@@ -50,6 +50,11 @@ def test_geometric_mean__two_and_a_half__is_one() -> None:
     assert report.geometric_mean([None]) is None
 
 
+def test_overview__win_and_loss__links_the_result_and_gives_the_means() -> None:
+    row = report.overview(measured(), "2026-01-02-some")
+    assert row == ["[2026-01-02-some](results/2026-01-02-some.md)", "2", "1.00", "0.50", "1.00", "1.00"]
+
+
 def test_table__win_and_loss__shows_both_and_the_mean() -> None:
     lines = report.table(measured()).splitlines()
     median = next(i for i, line in enumerate(lines) if "median run" in line)
