@@ -168,7 +168,11 @@ def test_overlapping_runs__of_eight_sessions_while_others_load_and_go__answer_or
 
 
 def test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat(script: Script, browser: Browser) -> None:
-    """1,000 replays, then 200 runs through Python: within 2 % of what was held after as many runs before them."""
+    """1,050 replays and 210 runs through Python: within 2 % of what was held after as many runs before them.
+
+    The least of three measurements, 350 replays apart, against the least of the next three: what the engine keeps of code
+    comes and goes by some percent, also while nothing runs.
+    """
     session_that_replays(script)
     source = (
         TOOLS
@@ -183,19 +187,17 @@ def test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat(script: Scri
     """
     )
     heaps = Heaps(script.page)
-    runs = 1000 * SOAK
+    runs = 350 * SOAK
     script(source, runs=300)
-    script(source, runs=runs)
-    grown: list[dict[str, tuple[int, int]]] = []
-    for _ in range(2):  # what the compiler keeps of code that became hot does not grow twice
-        before, on_gpu = heaps.measure(), script.gpu_bytes()
+    script(source, runs=3 * runs)
+    on_gpu = script.gpu_bytes()
+    measured = []
+    for _ in range(6):
         assert script(source, runs=runs) == {"right": runs + runs // 5}
-        after = heaps.measure()
         assert script.gpu_bytes() == on_gpu
-        larger = {name: (before[name], now) for name, now in after.items() if now > 1.02 * before[name] + 4096}
-        grown.append(larger)
-        if not larger:
-            break
+        measured.append(heaps.measure())
     heaps.detach()
     script("await session.release()")
-    assert not grown[-1], grown
+    before, after = ({name: min(m[name] for m in part) for name in part[0]} for part in (measured[:3], measured[3:]))
+    larger = {name: [m[name] for m in measured] for name in after if after[name] > 1.02 * before[name] + 4096}
+    assert not larger, larger
