@@ -28,10 +28,9 @@ READY_MS = 60_000
 """How long a test waits for what the page is to show: Python starts in about three seconds, on a busy machine in 20."""
 
 
-def launch(playwright: Playwright, executable: Path, *more: str) -> Browser:
-    """Headless Chromium, with `more` flags than all tests have."""
+def launch(playwright: Playwright, executable: Path) -> Browser:
     expect.set_options(timeout=READY_MS)
-    return playwright.chromium.launch(executable_path=executable, headless=True, args=[*FLAGS, *more])
+    return playwright.chromium.launch(executable_path=executable, headless=True, args=FLAGS)
 
 
 @dataclass

@@ -1,31 +1,21 @@
 """One WebGPU page for all operator tests."""
 
 import copy
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Playwright
+from playwright.sync_api import Browser
 
 from e2e.gpu import Gpu
-from e2e.harness.browser import launch
-from tools.devkit.chromium import ensure_chromium
 
 
 @pytest.fixture(scope="session")
-def gpu(playwright: Playwright) -> Iterator[Gpu]:
-    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`.
-
-    A browser of its own, whose compiler does not clamp indices: a quarter of the time that shaders take to compile, and
-    no kernel may need it. Everywhere else they are clamped.
-    """
-    executable = ensure_chromium(Path(sys.executable))
-    with launch(playwright, executable, "--enable-dawn-features=disable_robustness") as browser:
-        page = Gpu(browser)
-        yield page
-        page.close()
+def gpu(browser: Browser) -> Iterator[Gpu]:
+    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`."""
+    page = Gpu(browser)
+    yield page
+    page.close()
 
 
 @pytest.fixture
