@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from onnx import parser
 
-from pyruntime.ir import DeclaredType, DType, MapType, TensorType, ValueType, declared_element, element_of, known
+from pyruntime.ir import DeclaredType, DType, TensorType, ValueType, declared_element, known
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import RunContext, interpret
@@ -18,9 +18,6 @@ from tests.harness import carrier
 from tests.oracle import OPTIONS
 
 __all__ = ["check_model", "compare", "run_model", "run_model_typed", "text_model", "value_of"]
-
-ROUNDING = {DType.FLOAT16: (2e-3, 1e-3), DType.BFLOAT16: (2e-2, 1e-2)}
-"""(rtol, atol) where several operators round one after the other."""
 
 
 def value_of(given: Any, declared: DeclaredType | None = None) -> ValueType:
@@ -92,10 +89,3 @@ def check_model(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
     for mine, theirs in zip(got, session.run(None, feeds), strict=True):
         compare(mine, theirs, 1e-5, 1e-6)
     return got
-
-
-def _dtype(value: ValueType) -> Any:
-    element = element_of(value)
-    while not isinstance(element, (DType, MapType)):
-        element = element.element
-    return element

@@ -21,6 +21,7 @@ TOLERANCE = {DType.FLOAT: (1e-4, 1e-5), DType.FLOAT16: (2e-3, 1e-3), DType.BFLOA
 OPTIONS = onnxruntime.SessionOptions()
 """One node on one thread as it stands: a session is made and run in a tenth of the time."""
 OPTIONS.intra_op_num_threads = 1
+OPTIONS.log_severity_level = 4
 OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 

@@ -13,6 +13,7 @@ from e2e.conformance import runner
 from e2e.conformance.cases import Case, nbytes, wire
 from tests.fuzz import arrays
 from tests.fuzz.build import Sample
+from tests.oracle import OPTIONS
 
 __all__ = ["Judged", "judge", "native_complaint"]
 
@@ -45,13 +46,9 @@ class Judged:
 
 
 def _onnxruntime(sample: Sample) -> list[Any] | None:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
         session = onnxruntime.InferenceSession(
-            sample.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            sample.model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"]
         )
     except MISSING:
         return None

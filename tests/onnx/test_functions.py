@@ -190,6 +190,7 @@ def test_function__long_lists_repeated_by_every_call__count_against_the_limit(in
     body = node("Max", ["i0"] * node_inputs, ["b"])
     made = function("F", [f"i{n}" for n in range(inputs)], ["b"], [body])
     calls = [node("F", ["x"], [f"v{n}" if n < 9999 else "y"], domain="f") for n in range(10_000)]
+    assert Limits().nodes == 200_000
     with pytest.raises(Fail, match="more than 50000 nodes"):
         imported(model(calls, functions=[made]), limits=Limits(nodes=50_000))
 
