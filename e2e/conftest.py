@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from e2e.harness.browser import Guard, guarded_page, launch
 from e2e.harness.page import DESKTOP, open_page
@@ -40,8 +40,14 @@ def site_url(site_server: Server) -> str:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright, launch(playwright, ensure_chromium(Path(sys.executable))) as browser:
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with launch(playwright, ensure_chromium(Path(sys.executable))) as browser:
         yield browser
 
 

@@ -28,9 +28,10 @@ READY_MS = 60_000
 """How long a test waits for what the page is to show: Python starts in about three seconds, on a busy machine in 20."""
 
 
-def launch(playwright: Playwright, executable: Path) -> Browser:
+def launch(playwright: Playwright, executable: Path, *more: str) -> Browser:
+    """Headless Chromium, with `more` flags than all tests have."""
     expect.set_options(timeout=READY_MS)
-    return playwright.chromium.launch(executable_path=executable, headless=True, args=FLAGS)
+    return playwright.chromium.launch(executable_path=executable, headless=True, args=[*FLAGS, *more])
 
 
 @dataclass

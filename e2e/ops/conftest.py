@@ -1,21 +1,33 @@
 """One WebGPU page for all operator tests."""
 
 import copy
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Playwright
 
 from e2e.gpu import Gpu
+from e2e.harness.browser import launch
+from tools.devkit.chromium import ensure_chromium
+
+UNGUARDED = "disable_robustness,disable_workgroup_init"
 
 
 @pytest.fixture(scope="session")
-def gpu(browser: Browser) -> Iterator[Gpu]:
-    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`."""
-    page = Gpu(browser)
-    yield page
-    page.close()
+def gpu(playwright: Playwright) -> Iterator[Gpu]:
+    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`.
+
+    A browser of its own, whose compiler neither clamps indices nor sets workgroup memory to zero: it takes half the
+    time, and no kernel may need either. Everywhere else it does both, as users' browsers do.
+    """
+    executable = ensure_chromium(Path(sys.executable))
+    with launch(playwright, executable, f"--enable-dawn-features={UNGUARDED}") as browser:
+        page = Gpu(browser)
+        yield page
+        page.close()
 
 
 @pytest.fixture

@@ -103,9 +103,10 @@ def gather_map(
     dtype = y.type.dtype
     count = group(dtype)
     made = f"fn element(i: u32) -> {dtype.compute} {{\n  {element.strip()}\n}}"
-    elements = ", ".join(f"element(g * {count}u + {k}u)" for k in range(count))
+    # The last group may be cut short: what is beyond it repeats the last element.
+    elements = ", ".join(("element(i)", *(f"element(min(i + {k}u, last))" for k in range(1, count))))
     functions = "\n\n".join(filter(None, (helpers, made)))
-    store = f"store{count}_y(g, {elements});"
+    store = f"let i = g * {count}u;\n  let last = params.size - 1u;\n  store{count}_y(g, {elements});"
     return group_map(target, name, y, sources, store, fields, values, functions, flops)
 
 
