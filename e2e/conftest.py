@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from e2e.harness.browser import Guard, guarded_page, launch
+from e2e.harness.browser import Guard, fresh_page, guarded_page, launch, shared_context
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
@@ -51,9 +51,15 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="session")
+def context(browser: Browser, site_url: str) -> Iterator[BrowserContext]:
+    with shared_context(browser, site_url) as context:
+        yield context
+
+
 @pytest.fixture
-def page_and_guard(browser: Browser, site_url: str) -> Iterator[tuple[Page, Guard]]:
-    with guarded_page(browser, site_url) as pair:
+def page_and_guard(context: BrowserContext, site_url: str) -> Iterator[tuple[Page, Guard]]:
+    with fresh_page(context, site_url) as pair:
         yield pair
 
 

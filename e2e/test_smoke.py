@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import BrowserContext, Page
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import Guard, fresh_page, guarded_page
 from e2e.harness.python import BrowserPython, BrowserPythonError
 from tools.devkit.server import Server
 
 FOREIGN = "https://example.com/model.onnx"
+
+Opened = AbstractContextManager[tuple[Page, Guard]]
 
 
 def ask_worker(page: Page, message: str) -> object:
@@ -33,22 +36,52 @@ def open_url() -> Iterator[str]:
         yield server.url
 
 
-def test_guard__page_fetches_other_origin__aborts_and_fails(browser: Browser, open_url: str) -> None:
-    with pytest.raises(AssertionError, match=r"example\.com"), guarded_page(browser, open_url) as (page, _):
+@pytest.fixture(params=[guarded_page, fresh_page])
+def opened(request: pytest.FixtureRequest, open_url: str) -> Opened:
+    """A page of either kind, still to be entered."""
+    opener = request.getfixturevalue("browser" if request.param is guarded_page else "context")
+    pair: Opened = request.param(opener, open_url)
+    return pair
+
+
+def test_guard__page_fetches_other_origin__aborts_and_fails(opened: Opened, open_url: str) -> None:
+    with pytest.raises(AssertionError, match=r"example\.com"), opened as (page, _):
         page.goto(open_url + "blank.html")
         assert page.evaluate("url => fetch(url).then(() => 'answered', () => 'aborted')", FOREIGN) == "aborted"
 
 
-def test_guard__worker_fetches_other_origin__aborts_and_fails(browser: Browser, open_url: str) -> None:
-    with pytest.raises(AssertionError, match=r"example\.com"), guarded_page(browser, open_url) as (page, _):
+def test_guard__worker_fetches_other_origin__aborts_and_fails(opened: Opened, open_url: str) -> None:
+    with pytest.raises(AssertionError, match=r"example\.com"), opened as (page, _):
         page.goto(open_url + "blank.html")
         assert ask_worker(page, FOREIGN) == "aborted"
 
 
-def test_guard__worker_logs_an_error__fails(browser: Browser, open_url: str) -> None:
-    with pytest.raises(AssertionError, match="positive control"), guarded_page(browser, open_url) as (page, _):
+def test_guard__worker_logs_an_error__fails(opened: Opened, open_url: str) -> None:
+    with pytest.raises(AssertionError, match="positive control"), opened as (page, _):
         page.goto(open_url + "blank.html")
         assert ask_worker(page, "log") == "logged"
+
+
+def test_guard__page_throws__fails(opened: Opened, open_url: str) -> None:
+    with pytest.raises(AssertionError, match="nobody catches this"), opened as (page, _):
+        page.goto(open_url + "blank.html")
+        page.evaluate("() => { setTimeout(() => { throw new Error('nobody catches this'); }); }")
+        page.wait_for_timeout(50)
+
+
+def test_fresh_page__after_another_that_stored_something__finds_nothing(context: BrowserContext, site_url: str) -> None:
+    stored = """async () => {
+        localStorage.setItem('left', 'behind');
+        await (await caches.open('left')).put('/left', new Response('behind'));
+        await new Promise((done) => { indexedDB.open('left').onsuccess = done; });
+    }"""
+    found = "async () => [localStorage.length, (await caches.keys()).length, (await indexedDB.databases()).length]"
+    for _ in range(2):
+        with fresh_page(context, site_url) as (page, _guard):
+            page.goto(site_url + "e2e/blank.html")
+            assert page.evaluate(found) == [0, 0, 0]
+            page.evaluate(stored)
+            assert page.evaluate(found) == [1, 1, 1]
 
 
 def test_policy__eval_in_a_worker__is_refused(page: Page, site_url: str) -> None:
