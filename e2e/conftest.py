@@ -19,6 +19,12 @@ from tools.devkit.server import Server
 from tools.devkit.site import build_site
 
 HERE = Path(__file__).parent
+LONG = ("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench")
+"""Files that take about a minute or more go before the others, so that no browser is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent == HERE and item.path.stem.removeprefix("test_") not in LONG)
 
 
 @pytest.fixture(scope="session")

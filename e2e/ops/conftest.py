@@ -10,21 +10,17 @@ import pytest
 from playwright.sync_api import Playwright
 
 from e2e.gpu import Gpu
-from e2e.harness.browser import launch
+from e2e.harness.browser import UNGUARDED, launch
 from tools.devkit.chromium import ensure_chromium
-
-UNGUARDED = "disable_robustness,disable_workgroup_init"
 
 
 @pytest.fixture(scope="session")
 def gpu(playwright: Playwright) -> Iterator[Gpu]:
     """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`.
 
-    A browser of its own, whose compiler neither clamps indices nor sets workgroup memory to zero: it takes half the
-    time, and no kernel may need either. Everywhere else it does both, as users' browsers do.
+    In a browser of its own: ONNX's cases and the pages run with shaders guarded, as users' browsers have them.
     """
-    executable = ensure_chromium(Path(sys.executable))
-    with launch(playwright, executable, f"--enable-dawn-features={UNGUARDED}") as browser:
+    with launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser:
         page = Gpu(browser)
         yield page
         page.close()

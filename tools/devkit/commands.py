@@ -18,7 +18,7 @@ FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
 
 BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q")
 """Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In the
-order of their names: files that take long, ONNX's cases, come first."""
+order that e2e/conftest.py puts them in."""
 
 
 def build() -> int:
