@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from e2e.harness.browser import Guard, fresh_page, guarded_page, launch, shared_context
+from e2e.harness.browser import UNGUARDED, Guard, fresh_page, guarded_page, launch, shared_context
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
@@ -54,6 +54,13 @@ def playwright() -> Iterator[Playwright]:
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     with launch(playwright, ensure_chromium(Path(sys.executable))) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def unguarded_browser(playwright: Playwright) -> Iterator[Browser]:
+    """For tests of many kernels and of large ones. All others have shaders guarded, as in users' browsers."""
+    with launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser:
         yield browser
 
 

@@ -34,8 +34,6 @@ fn element(i: u32) -> f32 {
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let g = global_index(gid, nwg, 64u);
   if (g * 4u >= params.size) { return; }
-  // The last group may be cut short: what is beyond it repeats the last element.
-  let i = g * 4u;
-  let last = params.size - 1u;
-  store4_y(g, element(i), element(min(i + 1u, last)), element(min(i + 2u, last)), element(min(i + 3u, last)));
+  let i = group_of_four(g, params.size);
+  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
 }

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Playwright
+from playwright.sync_api import Browser
 
 from e2e.conformance.suites import SUITES, Results, run_in_browser
-from e2e.harness.browser import UNGUARDED, guarded_page, launch
+from e2e.harness.browser import guarded_page
 from e2e.harness.python import BrowserPython
-from tools.devkit.chromium import ensure_chromium
 
 HEAP = "import pyodide_js\npyodide_js._module.HEAP8.length"
 
 
 @pytest.fixture(scope="module")
-def shared_python(playwright: Playwright, site_url: str) -> Iterator[BrowserPython]:
-    """In a browser of its own: 100 GFLOP take their time. `python -m e2e.conformance` has shaders guarded."""
-    with (
-        launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser,
-        guarded_page(browser, site_url) as (page, guard),
-    ):
+def shared_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    """Without guards in the shaders: 100 GFLOP take their time. `python -m e2e.conformance` has them."""
+    with guarded_page(unguarded_browser, site_url) as (page, guard):
         yield BrowserPython(page, guard, site_url)
 
 

@@ -129,10 +129,10 @@ def shared_context(browser: Browser, site_url: str) -> Iterator[BrowserContext]:
     """A context for `fresh_page`, with a page that holds the WebAssembly of Python: others find it compiled."""
     context = browser.new_context(service_workers="block")
     context.set_default_timeout(READY_MS)
-    keeper = context.new_page()
-    keeper.goto(site_url + "e2e/blank.html")
-    keeper.evaluate(KEEP)
     with closing(context, browser):
+        keeper = context.new_page()
+        keeper.goto(site_url + "e2e/blank.html")
+        keeper.evaluate(KEEP)
         yield context
 
 

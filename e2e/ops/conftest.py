@@ -1,29 +1,21 @@
 """One WebGPU page for all operator tests."""
 
 import copy
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Playwright
+from playwright.sync_api import Browser
 
 from e2e.gpu import Gpu
-from e2e.harness.browser import UNGUARDED, launch
-from tools.devkit.chromium import ensure_chromium
 
 
 @pytest.fixture(scope="session")
-def gpu(playwright: Playwright) -> Iterator[Gpu]:
-    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`.
-
-    In a browser of its own: ONNX's cases and the pages run with shaders guarded, as users' browsers have them.
-    """
-    with launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser:
-        page = Gpu(browser)
-        yield page
-        page.close()
+def gpu(unguarded_browser: Browser) -> Iterator[Gpu]:
+    """A GPU that runs what operators lower to; see `tests.harness.check_case(name, gpu)`."""
+    page = Gpu(unguarded_browser)
+    yield page
+    page.close()
 
 
 @pytest.fixture

@@ -30,3 +30,8 @@ fn mirrored(i: i32, n: i32) -> u32 {
 fn truncated_index(x: f32) -> i32 {
   return select(i32(x), 0x7fffffff, is_nan(x));
 }
+
+// The elements of group g. The last group may be cut short: what is beyond it repeats the last element.
+fn group_of_four(g: u32, size: u32) -> vec4<u32> {
+  return min(vec4<u32>(4u * g, 4u * g + 1u, 4u * g + 2u, 4u * g + 3u), vec4<u32>(size - 1u));
+}
