@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyruntime.errors import OrtError
 from pyruntime.ir import DType, TensorType, ValueNeeded
 from pyruntime.kernels import Dispatch, Limits, Target
 from pyruntime.ops.base import LATEST, Op, Unsupported, registered
-from pyruntime.ops.registry import names
+from pyruntime.ops.registry import modules, names
 from tests.harness import carrier, make_op, node_tests, single_node, typed
 from tests.oracle import node_of
 
@@ -228,9 +228,8 @@ def _opsets(classes: Sequence[type[Op]]) -> str:
 
 def render() -> str:
     """The text of OPERATORS.md."""
-    for file in resources.files("pyruntime.ops").iterdir():
-        if file.name.endswith(".py") and file.name != "__init__.py":
-            import_module(f"pyruntime.ops.{file.name[:-3]}")
+    for module in modules():
+        import_module(module)
     lines = [HEADER]
     for domain, title in DOMAINS.items():
         lines += [

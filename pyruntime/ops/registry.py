@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module, resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from pyruntime.errors import NotImplemented
 from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
 
-__all__ = ["domains", "find", "names", "newest", "op_class"]
+__all__ = ["domains", "find", "modules", "names", "newest", "op_class"]
 
 _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
 
@@ -21,13 +23,25 @@ _LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 def _index() -> dict[tuple[str, str], tuple[str, ...]]:
     """(domain, op_type) to the modules whose source declares it: read, not imported."""
     index: dict[tuple[str, str], tuple[str, ...]] = {}
-    for file in sorted(resources.files("pyruntime.ops").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".py"):
-            for name, domain in _DECLARATION.findall(file.read_text("utf-8")):
-                known = index.get((domain, name), ())
-                if file.name[:-3] not in known:
-                    index[domain, name] = (*known, file.name[:-3])
+    for name, source in _sources(resources.files("pyruntime.ops"), ""):
+        for key in ((domain, op_type) for op_type, domain in _DECLARATION.findall(source)):
+            if name not in index.get(key, ()):
+                index[key] = (*index.get(key, ()), name)
     return index
+
+
+def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    """(module within pyruntime.ops, source) of every file of `folder` and the folders in it, by name."""
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.is_dir():
+            yield from _sources(file, f"{prefix}{file.name}.")
+        elif file.name.endswith(".py"):
+            yield f"{prefix}{file.name[:-3]}", file.read_text("utf-8")
+
+
+def modules() -> list[str]:
+    """The full name of every module that may declare operators, sorted."""
+    return sorted(f"pyruntime.ops.{name}" for name, _ in _sources(resources.files("pyruntime.ops"), ""))
 
 
 def domains() -> list[str]:

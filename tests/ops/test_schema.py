@@ -6,7 +6,7 @@ import dataclasses
 import types
 import typing
 from functools import lru_cache
-from importlib import import_module, resources
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 
 from pyruntime.ir import Constant, Graph
 from pyruntime.ops.base import LATEST, Op, registered
+from pyruntime.ops.registry import modules
 
 KINDS: dict[str, tuple[Any, ...]] = {
     "FLOAT": (float,),
@@ -40,9 +41,8 @@ ALLOWED: dict[tuple[str, str], str] = {
 @lru_cache(maxsize=1)
 def operators() -> dict[tuple[str, str], list[type[Op]]]:
     """Everything that discovery finds, imported."""
-    for file in resources.files("pyruntime.ops").iterdir():
-        if file.name.endswith(".py") and file.name != "__init__.py":
-            import_module(f"pyruntime.ops.{file.name[:-3]}")
+    for module in modules():
+        import_module(module)
     inside = {
         key: [c for c in versions if c.__module__.startswith("pyruntime.ops.")] for key, versions in registered.items()
     }
