@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+
+os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
 
 
 def pytest_collection_finish() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType
 
@@ -115,6 +116,10 @@ def constant(index: int, data: Constant) -> Operand:
     return Operand(Role.CONSTANT, index, data.type, data)
 
 
+Pairs: TypeAlias = tuple[tuple[int, int], ...]
+"""(read, written): positions of operands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """One kernel applied to operands.
@@ -123,7 +128,10 @@ class Dispatch:
         operands: in the order of `kernel.bindings`.
         grid: workgroups in x, y, z.
         params: the packed uniform struct, `b""` where the kernel has none.
-        inplace: positions (read, written) of operands that may be the same memory.
+        inplace: positions (read, written) of operands that may be the same memory: what an invocation has not itself
+            read, before it writes there, it does not depend on. Either it reads of `read` only the elements it then
+            writes, or all its workgroup reads meet at a barrier before the first write, and no other workgroup reads
+            there. Memory that a dispatch reads through another operand too is shared only where all of them are listed.
         flops: floating-point operations, for profiles; 0 where nobody counted.
     """
 
@@ -131,7 +139,7 @@ class Dispatch:
     operands: tuple[Operand, ...]
     grid: tuple[int, int, int]
     params: bytes = b""
-    inplace: tuple[tuple[int, int], ...] = ()
+    inplace: Pairs = ()
     flops: int = 0
 
     @property
@@ -143,6 +151,15 @@ class Dispatch:
     def writes(self) -> tuple[Operand, ...]:
         """Operands the kernel writes."""
         return tuple(o for o, b in zip(self.operands, self.kernel.bindings, strict=True) if b.write)
+
+    def with_reads(self, at: int, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], Pairs]:
+        """Operands and `inplace` with further operands inserted in front of position `at`."""
+
+        def moved(position: int) -> int:
+            return position if position < at else position + len(operands)
+
+        pairs: Pairs = tuple((moved(read), moved(written)) for read, written in self.inplace)
+        return (*self.operands[:at], *operands, *self.operands[at:]), pairs
 
     @property
     def is_empty(self) -> bool:

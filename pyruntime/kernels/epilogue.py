@@ -82,8 +82,8 @@ def attach(dispatch: Dispatch, epilogue: Epilogue) -> Dispatch:
         bindings=(*kernel.bindings[:at], *reads, *kernel.bindings[at:]),
     )
     params = dispatch.params + (pack(epilogue.fields, epilogue.values) if epilogue.fields else b"")
-    operands = (*dispatch.operands[:at], *epilogue.operands.values(), *dispatch.operands[at:])
-    return replace(dispatch, kernel=made, operands=operands, params=params, inplace=())
+    operands, inplace = dispatch.with_reads(at, list(epilogue.operands.values()))
+    return replace(dispatch, kernel=made, operands=operands, params=params, inplace=inplace)
 
 
 def _words(fields: Fields) -> int:

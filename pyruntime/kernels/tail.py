@@ -111,9 +111,9 @@ def _bound(dispatch: Dispatch, tail: Tail, body: str, params: bytes) -> Dispatch
         body=body,
         bindings=(*kernel.bindings[:at], *reads, *kernel.bindings[at:]),
     )
-    operands = (*dispatch.operands[:at], *(o for o, _ in tail.operands.values()), *dispatch.operands[at:])
+    operands, own = dispatch.with_reads(at, [o for o, _ in tail.operands.values()])
     full = [at + i for i, (_, access) in enumerate(tail.operands.values()) if access is Access.FULL]
-    inplace = tuple((i, at + len(reads)) for i in full)
+    inplace = (*((i, at + len(reads)) for i in full), *own)
     return replace(dispatch, kernel=made, operands=operands, params=params, inplace=inplace)
 
 

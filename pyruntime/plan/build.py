@@ -12,8 +12,9 @@ from pyruntime.kernels.indexing import contiguous
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.placement import Placed, place
-from pyruntime.plan.plan import Assignment, Command, GpuSegment, HostStep, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import Access, Assignment, Command, GpuSegment, HostStep, Plan, Region, Space, Transfer
 from pyruntime.plan.schedule import schedule
+from pyruntime.plan.verify import checked, verify
 
 __all__ = ["build_plan"]
 
@@ -51,6 +52,7 @@ class _Builder:
         self.types: dict[str, TensorType] = {}
         self.segments: list[_Segment | HostStep] = []
         self.assignments: list[Assignment] = []
+        self.views: dict[str, str] = {}
         self.time = 0
 
     def build(self, ordered: Sequence[Placed], idle: Sequence[Placed]) -> Plan:
@@ -128,7 +130,17 @@ class _Builder:
         self._to_gpu(source)
         if result in self.external:
             self._copy(source, result, len(self.assignments) - 1)
-        elif source in self.constants:
+        else:
+            self._alias(source, result)
+        self.on_gpu.add(result)
+        if result in host_wants:
+            self._segment()
+            self._to_host(result)
+
+    def _alias(self, source: str, result: str) -> None:
+        """`result` is the bytes of `source`, wherever these are."""
+        self.views[result] = source
+        if source in self.constants:
             self.constants[result] = _retyped(self.constants[source], self.graph.tensor(result))
             self.lifetimes.fixed.add(result)
         elif source in self.external:
@@ -136,10 +148,6 @@ class _Builder:
             self.lifetimes.fixed.add(result)
         else:
             self.lifetimes.alias(result, source)
-        self.on_gpu.add(result)
-        if result in host_wants:
-            self._segment()
-            self._to_host(result)
 
     def _copy(self, source: str, result: str, node: int) -> None:
         kind = self.graph.tensor(result)
@@ -235,7 +243,7 @@ class _Builder:
         }
         external = [emitter.transfer(n) for n in self.resident]
         params = bytes(emitter.params)
-        return Plan(
+        plan = Plan(
             segments,
             list(emitter.shaders),
             emitter.constants,
@@ -245,7 +253,11 @@ class _Builder:
             self.assignments,
             static,
             external,
+            self.views,
         )
+        if checked():
+            verify(plan)
+        return plan
 
 
 class _Emitter:
@@ -291,7 +303,7 @@ class _Emitter:
 
     def command(self, step: Step) -> Command:
         """The dispatch with operands that are one region bound once."""
-        dispatch, regions, shared = step.dispatch, list[Region](), list[int]()
+        dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
         first: dict[tuple[Space, int, int], int] = {}
         for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
             region = self.region(name, operand.type.nbytes)
@@ -299,6 +311,8 @@ class _Emitter:
             shared.append(first.setdefault(key, i))
             if shared[i] == i:
                 regions.append(region)
+            number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
+            accesses.append(Access(name, number, operand.type.nbytes, dispatch.kernel.bindings[i].write))
         try:
             source = dispatch.kernel.wgsl(tuple(shared))
         except Exception as error:  # types that the operator should have refused
@@ -306,7 +320,17 @@ class _Emitter:
             raise InvalidGraph(f"kernel {dispatch.kernel.name} does not take {types}: {error}") from error
         shader = self.shaders.setdefault(source, len(self.shaders))
         params = self._params(dispatch.params) if dispatch.kernel.has_params else None
-        return Command(shader, tuple(regions), params, dispatch.grid, dispatch.kernel.name, step.node, dispatch.flops)
+        return Command(
+            shader,
+            tuple(regions),
+            params,
+            dispatch.grid,
+            dispatch.kernel.name,
+            step.node,
+            dispatch.flops,
+            tuple(accesses),
+            dispatch.inplace,
+        )
 
     def _params(self, data: bytes) -> tuple[int, int]:
         if data not in self._params_at:

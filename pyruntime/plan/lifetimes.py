@@ -60,7 +60,10 @@ class Lifetimes:
             self._last[root] = max(time, self._last.get(root, time))
 
     def share_in_place(self, steps: Iterable[Step]) -> int:
-        """Let results overwrite operands that die with the dispatch; returns how many did."""
+        """Let results overwrite operands that die with the dispatch; returns how many did.
+
+        Every operand on the storage that is overwritten must be one that the dispatch lists in `inplace`.
+        """
         count = 0
         for step in steps:
             kernel = step.dispatch.kernel
@@ -71,8 +74,8 @@ class Lifetimes:
                 dies = self._last[source] == step.time and self._first[result] == step.time
                 if not dies or self._nbytes[source] != self._nbytes[result] or not kernel.can_share(read, written):
                     continue
-                others = [i for i, v in enumerate(step.values) if i not in (read, written) and self.root(v) == source]
-                if all(kernel.can_share(i, written) for i in others):
+                there = [i for i, v in enumerate(step.values) if self.root(v) == source]
+                if all((i, written) in step.dispatch.inplace and kernel.can_share(i, written) for i in there):
                     self._merge(source, result)
                     count += 1
                     break

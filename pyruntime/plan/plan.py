@@ -8,7 +8,7 @@ from enum import Enum
 from pyruntime.ir import Constant, Node, TensorType, ValueType
 from pyruntime.plan.memory import MemoryReport
 
-__all__ = ["Assignment", "Command", "GpuSegment", "HostStep", "Plan", "Region", "Space", "Transfer"]
+__all__ = ["Access", "Assignment", "Command", "GpuSegment", "HostStep", "Plan", "Region", "Space", "Transfer"]
 
 
 class Space(Enum):
@@ -30,12 +30,29 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """What a command does with one operand.
+
+    Attributes:
+        value: the value it is; `Plan.views` says which values are the same bytes.
+        region: index into the command's regions; the operand is its first `nbytes` bytes.
+        write: the kernel writes it; other operands are only read.
+    """
+
+    value: str
+    region: int
+    nbytes: int
+    write: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One dispatch with everything resolved but the buffers.
 
     Attributes:
         shader: index into `Plan.shaders`.
         regions: in binding order; operands that share memory are bound once.
+        accesses: one for each operand. inplace: pairs (read, written) of them, as the dispatch states them.
         params: (offset, nbytes) in `Plan.params`, None where the kernel has none.
         node: index into `Plan.assignments` of the node it belongs to.
     """
@@ -47,6 +64,8 @@ class Command:
     kernel: str
     node: int
     flops: int = 0
+    accesses: tuple[Access, ...] = ()
+    inplace: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,7 @@ class Plan:
         params: packed uniform structs of all commands.
         host_values: outputs that are known without running anything.
         external: tensors that stay on the GPU between stages; `Region.index` of EXTERNAL regions counts them.
+        views: values that are the bytes of another one, and which.
     """
 
     steps: list[GpuSegment | HostStep]
@@ -118,6 +138,7 @@ class Plan:
     assignments: list[Assignment]
     host_values: dict[str, tuple[ValueType, object]]
     external: list[Transfer] = field(default_factory=list)
+    views: dict[str, str] = field(default_factory=dict)
 
     @property
     def commands(self) -> list[Command]:

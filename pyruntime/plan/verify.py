@@ -1,0 +1,148 @@
+"""What every plan must keep to, proved from its data: no command destroys what is still needed.
+
+Memory is followed command by command: which value each byte of arenas, weights and external tensors holds. A command
+
+- reads a value only where all of that value's bytes are, from the first to the last, and nothing wrote over them;
+- writes no byte that it also reads, but for operands that its dispatch lists in `inplace`, which are the very same
+  bytes; every operand that reads there has to be listed;
+- writes no weights, and no byte twice;
+- stays within what it binds, and binds what is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pyruntime.plan.memory import round_up
+from pyruntime.plan.plan import Command, HostStep, Plan, Region, Space
+
+__all__ = ["PlanError", "checked", "complaints", "verify"]
+
+
+class PlanError(AssertionError):
+    """A plan would compute wrong numbers: a defect of the planner or of a kernel's statement, not of the model."""
+
+
+def checked() -> bool:
+    """True where every plan is verified as it is made: environment variable PYRUNTIME_VERIFY, as tests set it."""
+    return os.environ.get("PYRUNTIME_VERIFY", "0") not in ("", "0")
+
+
+def verify(plan: Plan) -> None:
+    """Raises PlanError with all that is wrong with `plan`."""
+    found = list(complaints(plan))
+    if found:
+        raise PlanError("the plan is wrong, please report it with the model:\n" + "\n".join(found))
+
+
+def complaints(plan: Plan) -> Iterator[str]:
+    """What is wrong with `plan`, a line each."""
+    memory = _Memory(plan)
+    number = 0
+    for step in plan.steps:
+        if isinstance(step, HostStep):
+            continue
+        for transfer in step.uploads:
+            memory.write(transfer.name, transfer.region, transfer.type.nbytes)
+        for command in step.commands:
+            where = f"command {number}, {command.kernel} of '{plan.assignments[command.node].name}'"
+            yield from (f"{where}: {text}" for text in _command(command, memory))
+            number += 1
+        for transfer in step.downloads:
+            lost = memory.missing(transfer.name, transfer.region, transfer.type.nbytes)
+            if lost:
+                yield f"download of '{transfer.name}': {lost}"
+
+
+def _command(command: Command, memory: _Memory) -> Iterator[str]:
+    accesses = command.accesses
+    for access in accesses:
+        region = command.regions[access.region]
+        if access.nbytes > region.nbytes or region.offset + region.nbytes > memory.size(region):
+            yield f"'{access.value}' takes {access.nbytes} bytes, more than {region} has"
+    for i, written in enumerate(accesses):
+        if not written.write:
+            continue
+        region = command.regions[written.region]
+        if region.space is Space.WEIGHTS:
+            yield f"writes weights ('{written.value}')"
+        for j, other in enumerate(accesses):
+            if j != i and _overlap(region, command.regions[other.region]):
+                yield from _shared(command, j, i)
+    for access in accesses:
+        if not access.write:
+            lost = memory.missing(access.value, command.regions[access.region], access.nbytes)
+            if lost:
+                yield f"reads '{access.value}': {lost}"
+    for access in accesses:
+        if access.write:
+            memory.write(access.value, command.regions[access.region], access.nbytes)
+
+
+def _shared(command: Command, other: int, written: int) -> Iterator[str]:
+    """What is wrong with operands `other` and `written` having bytes in common."""
+    a, b = command.accesses[other], command.accesses[written]
+    if a.write:
+        yield f"writes '{a.value}' and '{b.value}' to the same bytes"
+    elif (other, written) not in command.inplace:
+        yield f"overwrites '{a.value}' with '{b.value}' while other invocations read it"
+    elif command.regions[a.region] != command.regions[b.region]:
+        yield f"'{a.value}' and '{b.value}' overlap without being the same bytes"
+
+
+def _overlap(a: Region, b: Region) -> bool:
+    same = a.space is b.space and a.index == b.index
+    return same and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+
+
+class _Memory:
+    """Which value every byte of the GPU's memory holds."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._spans: dict[tuple[Space, int], list[tuple[int, int, str]]] = {}
+        written = {access.value for command in plan.commands for access in command.accesses if access.write}
+        for transfer in plan.external:
+            if transfer.name not in written:
+                self.write(transfer.name, transfer.region, transfer.type.nbytes)
+
+    def size(self, region: Region) -> int:
+        """Bytes of the buffer that `region` is in."""
+        match region.space:
+            case Space.ARENA:
+                return self._plan.arenas[region.index]
+            case Space.WEIGHTS:
+                return round_up(self._plan.constants[region.index].nbytes)
+            case Space.EXTERNAL:
+                return max(round_up(t.type.nbytes) for t in self._plan.external if t.region.index == region.index)
+
+    def write(self, value: str, region: Region, nbytes: int) -> None:
+        """The first bytes of `region` are those of `value` now."""
+        if not nbytes:
+            return
+        start, end = region.offset, region.offset + nbytes
+        kept: list[tuple[int, int, str]] = [(start, end, self._root(value))]
+        for low, high, held in self._spans.get((region.space, region.index), ()):
+            kept += [(a, b, held) for a, b in ((low, min(high, start)), (max(low, end), high)) if a < b]
+        self._spans[region.space, region.index] = sorted(kept)
+
+    def missing(self, value: str, region: Region, nbytes: int) -> str:
+        """Why the first bytes of `region` do not hold `value`; nothing where they do."""
+        if region.space is Space.WEIGHTS:
+            return ""
+        root, at, end = self._root(value), region.offset, region.offset + nbytes
+        for low, high, held in self._spans.get((region.space, region.index), ()):
+            if high <= at or low >= end:
+                continue
+            if low > at:
+                break
+            if held != root:
+                return f"its bytes hold '{held}'"
+            at = high
+        return "" if at >= end else "nothing wrote it"
+
+    def _root(self, value: str) -> str:
+        while value in self._plan.views:
+            value = self._plan.views[value]
+        return value
