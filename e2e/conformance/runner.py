@@ -66,8 +66,13 @@ def _compare(got: Any, kind: Any, wire: Any, rtol: float, atol: float, where: st
     return f"{where}{list(at)}: {got[at]!r}, expected {expected[at]!r}; {int((~close).sum())} of {close.size} differ"
 
 
-async def check(case: dict[str, Any], fallback: bool = True, providers: list[str] | None = None) -> dict[str, Any]:
-    """Run one case.
+async def check(
+    case: dict[str, Any],
+    fallback: bool = True,
+    providers: list[str] | None = None,
+    entries: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run one case, with the session config entries given.
 
     With a fallback, it is first tried without: `session.disable_cpu_ep_fallback` changes nothing of a plan, it only
     refuses one that has host steps.
@@ -79,19 +84,21 @@ async def check(case: dict[str, Any], fallback: bool = True, providers: list[str
     """
     refused = ""
     if fallback and providers is None:
-        outcome = await _check(case, False, providers)
+        outcome = await _check(case, False, providers, entries)
         if REFUSAL not in outcome["wrong"]:
             return {**outcome, "refused": ""}
         refused = outcome["wrong"]
-    return {**await _check(case, fallback, providers), "refused": refused}
+    return {**await _check(case, fallback, providers, entries), "refused": refused}
 
 
-async def _check(case: dict[str, Any], fallback: bool, providers: list[str] | None) -> dict[str, Any]:
+async def _check(
+    case: dict[str, Any], fallback: bool, providers: list[str] | None, entries: dict[str, str] | None
+) -> dict[str, Any]:
     outcome: dict[str, Any] = {"wrong": ""}
     began = time.perf_counter()
     session = None
     try:
-        session = await _session(case["model"], fallback, providers)
+        session = await _session(case["model"], fallback, providers, entries or {})
         for inputs, expected in case["data_sets"]:
             outcome["wrong"] = outcome["wrong"] or await _run(session, case, inputs, expected)
         summary = session.summary()
@@ -108,8 +115,12 @@ async def _check(case: dict[str, Any], fallback: bool, providers: list[str] | No
     return outcome
 
 
-async def _session(model: bytes, fallback: bool, providers: list[str] | None) -> ort.InferenceSession:
+async def _session(
+    model: bytes, fallback: bool, providers: list[str] | None, entries: dict[str, str]
+) -> ort.InferenceSession:
     options = ort.SessionOptions()
+    for name, value in entries.items():
+        options.add_session_config_entry(name, value)
     if not fallback:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     session = await ort.InferenceSession.create(model, options, providers)

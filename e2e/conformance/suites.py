@@ -128,11 +128,13 @@ def run_in_browser(
     python: Callable[..., Any],
     only: Callable[[Case], bool] = lambda case: True,
     batch: int = BATCH_CASES,
+    entries: dict[str, str] | None = None,
 ) -> Results:
     """Run the suite in the browser, batch by batch.
 
     Args:
         python: runs Python source there (the fixture `python_in_browser`).
+        entries: session config entries.
     """
     install(python)
     results = Results(suite)
@@ -140,9 +142,10 @@ def run_in_browser(
     for cases in _batches((c for c in suite.cases() if only(c)), batch):
         messages = [case.message() for case in cases]
         outcomes = python(
-            "from conformance_runner import check_all\nawait check_all(cases, fallback=fallback)",
+            "from conformance_runner import check_all\nawait check_all(cases, fallback=fallback, entries=entries)",
             cases=messages,
             fallback=suite.fallback,
+            entries=entries or {},
         )
         for name, outcome in outcomes.items():
             results.add(name, outcome)

@@ -16,7 +16,7 @@ from pyruntime.ops.interpreter import current, execute, located
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space
 
-__all__ = ["Executable", "HostValue", "Observer", "Weights", "host_value", "run_on_host"]
+__all__ = ["Executable", "HostValue", "Observer", "Recorded", "Weights", "arrived", "host_value", "run_on_host"]
 
 HostValue: TypeAlias = HostTensor | ValueType
 """A value on the host: a tensor, or the known type of a sequence, optional or map."""
@@ -33,7 +33,7 @@ GPU segments what was measured."""
 
 
 @dataclass(slots=True)
-class _Recorded:
+class Recorded:
     """GPU segments recorded for one set of external buffers: recordings by number of the step."""
 
     external: list[int]
@@ -131,7 +131,7 @@ class Executable:
         self._arenas: list[int] = []
         self._params: list[int] = []
         self._own: list[int] = []
-        self._recorded: dict[tuple[int, ...], _Recorded] = {}
+        self._recorded: dict[tuple[int, ...], Recorded] = {}
         self._lock = asyncio.Lock()
         self.on_release: list[Callable[[], None]] = []
 
@@ -169,7 +169,7 @@ class Executable:
             self.release()
             raise
 
-    def _record(self, bound: Mapping[str, int]) -> _Recorded:
+    def _record(self, bound: Mapping[str, int]) -> Recorded:
         """The recordings for these buffers: made once, the oldest forgotten."""
         transfers = self.plan.external
         key = tuple(bound[t.name] for t in transfers if t.name in self.bound)
@@ -182,13 +182,13 @@ class Executable:
             recordings = {
                 n: self._device.record([self._bind(c, external) for c in s.commands]) for n, s in segments.items()
             }
-            made = _Recorded(external, recordings)
+            made = Recorded(external, recordings)
             if len(self._recorded) >= _RECORDED:
                 self._forget(self._recorded.pop(next(iter(self._recorded))))
         self._recorded[key] = made
         return made
 
-    def _forget(self, recorded: _Recorded) -> None:
+    def _forget(self, recorded: Recorded) -> None:
         for recording in recorded.recordings.values():
             self._device.drop(recording)
 
@@ -204,6 +204,11 @@ class Executable:
         uniform = Slice(self._params[0], *command.params) if command.params else None
         storage = tuple(self._slice(r, external) for r in command.regions)
         return Bound(self.plan.shaders[command.shader], storage, uniform, command.grid, command.kernel)
+
+    @property
+    def external(self) -> list[int]:
+        """The buffers of the plan's external tensors, where no run brings any."""
+        return self._record({}).external
 
     def replay(self) -> Replay | None:
         """What it takes to run this without Python; None unless it is one GPU segment in memory of its own."""
@@ -238,7 +243,7 @@ class Executable:
             async with self._lock:
                 await self._run(values, self._record(bound or {}), observe)
 
-    async def _run(self, values: MutableMapping[str, HostValue], recorded: _Recorded, observe: Observer | None) -> None:
+    async def _run(self, values: MutableMapping[str, HostValue], recorded: Recorded, observe: Observer | None) -> None:
         for number, step in enumerate(self.plan.steps):
             if (check := current().check) is not None:
                 check()
@@ -256,18 +261,11 @@ class Executable:
         step: GpuSegment,
         number: int,
         values: MutableMapping[str, HostValue],
-        recorded: _Recorded,
+        recorded: Recorded,
         measure: bool,
     ) -> Measured | None:
-        writes = []
-        for transfer in step.uploads:
-            tensor = values[transfer.name]
-            assert isinstance(tensor, HostTensor)
-            if transfer.type.nbytes:
-                place = self._slice(transfer.region, recorded.external, transfer.type.nbytes)
-                writes.append(Write(place, tensor.bytes()))
-        wanted = [t for t in step.downloads if t.type.nbytes]
-        reads = [Read(self._slice(t.region, recorded.external, t.type.nbytes)) for t in wanted]
+        writes = self._writes(step, values, recorded.external)
+        reads = self._reads(step, recorded.external)
         measured: Measured | None = None
         answers: list[Raw]
         if measure:
@@ -275,12 +273,24 @@ class Executable:
             answers = measured.answers
         else:
             answers = await self._device.submit(recorded.recordings[number], writes, reads)
-        for transfer, raw in zip(wanted, answers, strict=True):
-            values[transfer.name] = HostTensor(transfer.type, raw)
-        for transfer in step.downloads:
-            if not transfer.type.nbytes:
-                values[transfer.name] = HostTensor(transfer.type, b"")
+        arrived(step, answers, values)
         return measured
+
+    def _writes(self, step: GpuSegment, values: Mapping[str, HostValue], external: list[int]) -> list[Write]:
+        """What a segment uploads; empty tensors are not sent."""
+        writes = []
+        for transfer in step.uploads:
+            tensor = values[transfer.name]
+            assert isinstance(tensor, HostTensor)
+            if transfer.type.nbytes:
+                place = self._slice(transfer.region, external, transfer.type.nbytes)
+                writes.append(Write(place, tensor.bytes()))
+        return writes
+
+    def _reads(self, step: GpuSegment, external: list[int]) -> list[Read]:
+        """What a segment reads back, but for empty tensors."""
+        wanted = (t for t in step.downloads if t.type.nbytes)
+        return [Read(self._slice(t.region, external, t.type.nbytes)) for t in wanted]
 
     def _host(self, step: HostStep, values: MutableMapping[str, HostValue]) -> None:
         inputs: list[ValueType | None] = []
@@ -312,6 +322,13 @@ class Executable:
             self._forget(recorded)
         self._device.free([*self._arenas, *self._params, *self._own])
         self._recorded, self._arenas, self._params, self._own = {}, [], [], []
+
+
+def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str, HostValue]) -> None:
+    """Put what a segment read back into `values`."""
+    raws = iter(answers)
+    for transfer in step.downloads:
+        values[transfer.name] = HostTensor(transfer.type, next(raws) if transfer.type.nbytes else b"")
 
 
 def run_on_host(node: Node, inputs: list[ValueType | None], values: MutableMapping[str, HostValue]) -> None:

@@ -19,15 +19,16 @@ from pyruntime.plan.verify import checked, verify
 __all__ = ["build_plan"]
 
 
-def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str] = ()) -> Plan:
+def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str] = (), isolated: bool = False) -> Plan:
     """Plan one stage.
 
     Args:
         graph: typed, after passes; `graph.resident` names the inputs that are on the GPU already.
         resident_outputs: outputs to leave on the GPU, in external tensors.
+        isolated: every value gets memory of its own, which nothing else ever uses: what the sanitizer compares with.
     """
     running, idle = place(graph, target)
-    builder = _Builder(graph, target, set(resident_outputs))
+    builder = _Builder(graph, target, set(resident_outputs), isolated)
     return builder.build(schedule(running, [*graph.inputs, *graph.constants]), idle)
 
 
@@ -40,8 +41,8 @@ class _Segment:
 
 
 class _Builder:
-    def __init__(self, graph: TypedGraph, target: Target, resident_outputs: set[str]) -> None:
-        self.graph, self.target = graph, target
+    def __init__(self, graph: TypedGraph, target: Target, resident_outputs: set[str], isolated: bool) -> None:
+        self.graph, self.target, self.isolated = graph, target, isolated
         self.constants = dict(graph.constants)
         self.resident = [*sorted(graph.resident), *sorted(resident_outputs - graph.resident)]
         self.external = {name: i for i, name in enumerate(self.resident)}
@@ -228,9 +229,12 @@ class _Builder:
         steps = [s for segment in self.segments if isinstance(segment, _Segment) for s in segment.steps]
         unshared = self.lifetimes.storages()
         without = sum(round_up(s.nbytes) for s in unshared.values())
-        self.lifetimes.share_in_place(steps)
-        storages = self.lifetimes.storages()
-        arenas = pack(list(storages.values()), self.target.limits.buffer_bytes) if storages else []
+        if self.isolated:
+            storages, arenas = unshared, [_alone(s, i) for i, s in enumerate(unshared.values())]
+        else:
+            self.lifetimes.share_in_place(steps)
+            storages = self.lifetimes.storages()
+            arenas = pack(list(storages.values()), self.target.limits.buffer_bytes) if storages else []
         emitter = _Emitter(self, storages)
         segments = [s if isinstance(s, HostStep) else emitter.segment(s) for s in self.segments]
         weights = sum(round_up(c.nbytes) for c in emitter.constants)
@@ -337,6 +341,12 @@ class _Emitter:
             self._params_at[data] = len(self.params)
             self.params += data + bytes(-len(data) % ALIGNMENT)
         return self._params_at[data], len(data)
+
+
+def _alone(storage: Storage, arena: int) -> int:
+    """Put `storage` into an arena of its own; how large that is."""
+    storage.arena, storage.offset = arena, 0
+    return storage.nbytes
 
 
 def _retyped(constant: Constant, kind: ValueType) -> Constant:

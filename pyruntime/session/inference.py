@@ -151,8 +151,10 @@ class InferenceSession(BoundRuns, Insight):
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
 
+        sanitize = config("pyruntime.sanitize") == "1"
+
         def make(gpu: Device) -> Program:
-            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits)
+            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize)
 
         self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import Executable, HostValue, Weights, run_on_host
+from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
 from pyruntime.ir import Graph, HostTensor, TensorType, TypedGraph, ValueType, known
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import part, split_static
+from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.profiling import Recorder
@@ -32,6 +34,7 @@ class Program:
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
         disabled: names of passes and kernel variants to leave out.
         limits: `gpu_bytes` and `cached_plans` hold here.
+        sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Program:
         disabled: frozenset[str] = frozenset(),
         optimize: bool = True,
         limits: ResourceLimits | None = None,
+        sanitize: bool = False,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -49,6 +53,7 @@ class Program:
         self.refuse_host = refuse_host
         self.optimize = optimize
         self.limits = limits or ResourceLimits()
+        self.sanitize = sanitize
         self.weights = Weights(device)
         self.roots: list[Stage] = []
         self._planning = asyncio.Lock()
@@ -237,7 +242,7 @@ class Program:
                 self.limits.check_host(step.node.label, sum(sizes))
             nbytes = planned_bytes(plan, {*carried, *computed, *bound})
             self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
-            executable = Executable(plan, self.device, self.weights, {**carried, **computed}, bound)
+            executable = self._executable(graph, plan, resident, self.weights, {**carried, **computed}, bound)
             await executable.prepare()
         except BaseException:
             self.device.free(list(computed.values()))
@@ -301,7 +306,7 @@ class Program:
         weights = Weights(self.device)
         plan = build_plan(graph, self.target, graph.outputs)
         self.limits.check_gpu(planned_bytes(plan, ()) + weights.missing(plan.constants), self.held)
-        executable = Executable(plan, self.device, weights, {})
+        executable = self._executable(graph, plan, graph.outputs, weights, {}, ())
         try:
             await executable.prepare()
             await executable.run({})
@@ -309,6 +314,20 @@ class Program:
         finally:
             executable.release()
             weights.release()
+
+    def _executable(
+        self,
+        graph: TypedGraph,
+        plan: Plan,
+        stay: Sequence[str],
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str],
+    ) -> Executable:
+        if not self.sanitize:
+            return Executable(plan, self.device, weights, resident, bound)
+        alone = build_plan(graph, self.target, stay, isolated=True)
+        return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
 
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
         if name in run.tensors:
