@@ -35,6 +35,7 @@ from pyruntime.session import (
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
+from pyruntime.session.stages import WASTE, Stage
 
 __all__ = [
     "adapter_info",
@@ -192,20 +193,41 @@ def _replay(session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequen
     program = session._program
     if session._trace is not None or not all(isinstance(value, HostTensor) for value in feeds.values()):
         return None
-    executable = program.replayable(feeds, outputs) if program else None
-    if executable is None or program is None or not isinstance(program.device, WebGpuDevice):
+    stage = program.replayable(feeds, outputs) if program else None
+    if stage is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
+    executable = stage.executable
     known = executable in _replays
     if known and _replays[executable].live:
         return _replays[executable]
     replay = executable.replay()
-    made = program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name)) if replay else None
+    made = (
+        program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name), _sizes(stage))
+        if replay
+        else None
+    )
     if made is None:
         return None
     _replays[executable] = made
     if not known:
         executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
     return made
+
+
+def _sizes(stage: Stage) -> dict[str, Any] | None:
+    """`Sizes` of web/sizes.js: what a stage leaves open, and what follows from it."""
+    sizes, plan = stage.sizes, stage.executable.plan
+    if sizes is None:
+        return None
+    return {
+        "ranges": [list(r) for r in sizes.ranges],
+        "grows": sizes.grows,
+        "guards": [[sizes.data(g.terms), g.comparison, g.answer] for g in sizes.guards.values()],
+        "expressions": plan.expressions,
+        "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
+        "waste": WASTE,
+        "params": js.Uint8Array.new(to_js(plan.params)),
+    }
 
 
 async def release(handle: int) -> None:

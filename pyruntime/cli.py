@@ -164,7 +164,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     session, stage = _planned(arguments)
     plan = stage.executable.plan
     memory = MemoryPlan((plan.memory,))
-    left = [n.label for n in stage.rest]
+    left = [n.label for n in stage.compiled.rest]
     data = {
         "nodes": [
             {"name": a.name, "op_type": a.op_type, "placement": a.placement, "reason": a.reason, "kernels": a.kernels}
@@ -209,7 +209,7 @@ def _ops(arguments: argparse.Namespace) -> tuple[Any, str]:
         where[a.placement] += 1
         if a.placement == "host":
             reasons[a.op_type] = a.reason
-    for node in stage.rest:
+    for node in stage.compiled.rest:
         places.setdefault(node.op.op_type, {"gpu": 0, "host": 0, "none": 0})
         reasons.setdefault(node.op.op_type, "planned when values are known that only a run gives")
     data = {name: {**where, "reason": reasons.get(name, "")} for name, where in sorted(places.items())}

@@ -107,12 +107,16 @@ export function arrive({ stream, piece, failure }) {
 async function run({ session, feeds, fetches, kept, options }, request) {
   const known = sessions.get(session);
   const tensors = Object.keys(kept).length ? null : onHost(feeds);
-  const fitting = tensors && known?.replays.find((replay) => player.matches(replay, tensors, fetches, known.outputs));
-  if (fitting && !Object.keys(options).length) {
-    try {
-      return await player.run(fitting, tensors);
-    } catch {
-      fitting.live = false; // Python finds out why, and mends what can be mended
+  if (tensors && known && !Object.keys(options).length) {
+    for (const replay of known.replays) {
+      const sizes = player.matches(replay, tensors, fetches, known.outputs);
+      if (!sizes) continue;
+      try {
+        return await player.run(replay, tensors, sizes);
+      } catch {
+        replay.live = false; // Python finds out why, and mends what can be mended
+        break;
+      }
     }
   }
   for (const value of /** @type {any[]} */ (Object.values(feeds))) {

@@ -5,6 +5,7 @@
 
 import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
+import { bind, evaluate, patched } from './sizes.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow } from './staging.js';
 
 export { upload };
@@ -14,6 +15,7 @@ export { upload };
  * @property {GPUComputePipeline} pipeline
  * @property {GPUBindGroup} group
  * @property {[number, number, number]} grid
+ * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
  *
  * @typedef {import('./staging.js').Write} Write
  * @typedef {import('./staging.js').Read} Read
@@ -32,15 +34,17 @@ const PATIENCE = 100;
 /**
  * @param {GPUCommandEncoder} encoder
  * @param {Command[]} commands
+ * @param {number[]} numbers
  */
-function encode(encoder, commands) {
+function encode(encoder, commands, numbers) {
   const pass = encoder.beginComputePass();
   let current;
-  for (const { pipeline, group, grid } of commands) {
+  for (const { pipeline, group, grid, scaled } of commands) {
     if (pipeline !== current) pass.setPipeline(pipeline);
     current = pipeline;
     pass.setBindGroup(0, group);
-    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
+    const [x, y, z] = scaled.length ? grid.map((n, i) => (scaled[i] < 0 ? n : numbers[scaled[i]])) : grid;
+    pass.dispatchWorkgroups(x, y, z);
   }
   pass.end();
 }
@@ -91,8 +95,9 @@ async function settle(device, arrivals, pieces, results, untouched) {
  * @param {Command[]} commands
  * @param {Write[]} writes
  * @param {Read[]} reads
+ * @param {number[]} numbers
  */
-function queue(device, commands, writes, reads) {
+function queue(device, commands, writes, reads, numbers) {
   /** @type {Piece[]} */
   let pieces = [];
   const scopes = guarded(device, () => {
@@ -110,7 +115,7 @@ function queue(device, commands, writes, reads) {
     for (const write of writes) uploadNow(device, write);
     for (let first = 0; first < Math.max(commands.length, 1); first += CHUNK) {
       const encoder = device.createCommandEncoder();
-      if (commands.length) encode(encoder, commands.slice(first, first + CHUNK));
+      if (commands.length) encode(encoder, commands.slice(first, first + CHUNK), numbers);
       if (first + CHUNK >= commands.length) copy(encoder, pieces.slice(0, COPIES));
       device.queue.submit([encoder.finish()]);
     }
@@ -129,16 +134,17 @@ function queue(device, commands, writes, reads) {
  * @param {Command[]} commands
  * @param {Write[]} writes
  * @param {Read[]} reads
+ * @param {number[]} numbers what the grids count
  * @returns {Promise<ArrayBuffer[]>} the bytes of each read
  */
-export async function play(device, commands, writes, reads) {
+export async function play(device, commands, writes, reads, numbers) {
   /** @type {Promise<GPUError | null>[]} */
   const uploaded = [];
   const large = writes.filter(isLarge);
   const small = writes.filter((write) => !isLarge(write));
   const { pieces, scopes } = large.length
-    ? await inTurn(device, large, uploaded, () => queue(device, commands, small, reads))
-    : queue(device, commands, small, reads);
+    ? await inTurn(device, large, uploaded, () => queue(device, commands, small, reads, numbers))
+    : queue(device, commands, small, reads, numbers);
   scopes.push(...uploaded);
   const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
   const results = memory.map(({ bytes }) => bytes);
@@ -160,47 +166,65 @@ export async function play(device, commands, writes, reads) {
  * @typedef {object} Place
  * @property {string} name
  * @property {string} type
- * @property {number[]} dims
+ * @property {number[]} dims as seen when it was planned
+ * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
+ * @property {number} bits of an element
  * @property {GPUBuffer} buffer
  * @property {number} offset
- * @property {number} nbytes
  *
  * @typedef {object} Replay A run in which Python has no part, as `WebGpuDevice.replay_object` describes it.
  * @property {GPUDevice} device
  * @property {Command[]} commands
  * @property {Place[]} uploads
  * @property {Place[]} downloads
+ * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
  * @property {boolean} live false once its memory is freed
  */
 
-/** @param {Place} place @param {{type: string, dims: number[]} | undefined} tensor */
-function fits({ type, dims }, tensor) {
-  return tensor !== undefined && tensor.type === type && tensor.dims.length === dims.length
-    && dims.every((dim, axis) => dim === tensor.dims[axis]);
-}
-
 /**
- * True where `replay` runs exactly these feeds and gives exactly these outputs.
+ * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
  * @param {Replay} replay
  * @param {Record<string, {type: string, dims: number[]}>} feeds
  * @param {string[] | null} fetches null: all
  * @param {number} outputs how many the model has
+ * @returns {number[] | null}
  */
-export function matches({ live, uploads, downloads }, feeds, fetches, outputs) {
+export function matches({ live, uploads, downloads, sizes }, feeds, fetches, outputs) {
   const names = fetches ?? downloads.map(({ name }) => name);
-  return live && uploads.length === Object.keys(feeds).length && uploads.every((place) => fits(place, feeds[place.name]))
+  const same = live && uploads.length === Object.keys(feeds).length
+    && uploads.every(({ name, type }) => feeds[name]?.type === type)
     && downloads.length === (fetches ? fetches.length : outputs)
     && names.every((name) => downloads.some((place) => place.name === name));
+  if (!same) return null;
+  const given = uploads.map(({ name }) => feeds[name].dims);
+  if (sizes) return bind(sizes, uploads, given);
+  const equal = uploads.every(({ dims }, i) => (
+    dims.length === given[i].length && dims.every((dim, axis) => dim === given[i][axis])));
+  return equal ? [] : null;
+}
+
+/** @param {Place} place @param {number[]} numbers */
+function sized({ dims, scaled, bits }, numbers) {
+  const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
+  return { dims: made, nbytes: Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8) };
 }
 
 /**
  * Run a replay on `feeds`.
  * @param {Replay} replay
  * @param {Record<string, {data: ArrayBuffer | import('./pieces.js').Incoming | string[]}>} feeds
+ * @param {number[]} values of its open sizes
  */
-export async function run({ device, commands, uploads, downloads }, feeds) {
-  const writes = uploads.filter(({ nbytes }) => nbytes).map(({ name, buffer, offset, nbytes }) => (
-    { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
-  const results = await play(device, commands, writes, downloads);
-  return Object.fromEntries(downloads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]));
+export async function run({ device, commands, uploads, downloads, sizes }, feeds, values) {
+  const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
+  const writes = uploads.map((place) => ({ ...place, ...sized(place, numbers) })).filter(({ nbytes }) => nbytes)
+    .map(({ name, buffer, offset, nbytes }) => (
+      { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
+  if (sizes?.buffer) {
+    const data = patched(sizes, numbers);
+    writes.unshift({ buffer: sizes.buffer, offset: 0, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
+  const reads = downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
+  const results = await play(device, commands, writes, reads, numbers);
+  return Object.fromEntries(reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]));
 }

@@ -42,13 +42,18 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups."""
+    """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups.
+
+    Attributes:
+        scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
+    """
 
     source: str
     storage: tuple[Slice, ...]
     uniform: Slice | None
     grid: tuple[int, int, int]
     label: str = ""
+    scaled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +157,22 @@ class Device(Protocol):
         """A command list that `submit` replays."""
         ...
 
-    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
         """Write, run the recording in one pass and one submit, read back; the slices' bytes in order of `reads`.
+
+        Args:
+            numbers: what `Bound.scaled` counts.
 
         Raises:
             EngineError: validation or internal error. DeviceLost: the device is gone.
         """
         ...
 
-    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
         """`submit`, with the time of each dispatch: for profiles, slower as a whole."""
         ...
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
+from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
-from pyruntime.ir import Constant, HostTensor, Node, TensorType, ValueType, known
+from pyruntime.ir import HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import current, execute, located
-from pyruntime.plan.memory import round_up
-from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space
+from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space, Transfer
 
-__all__ = ["Executable", "HostValue", "Observer", "Recorded", "Weights", "arrived", "host_value", "run_on_host"]
+__all__ = ["Executable", "HostValue", "Observer", "Recorded", "Sized", "arrived", "host_value", "run_on_host"]
 
 HostValue: TypeAlias = HostTensor | ValueType
 """A value on the host: a tensor, or the known type of a sequence, optional or map."""
-
-_CHUNK = 4 << 20
-"""Bytes: constants smaller than this share buffers of this size."""
 
 _RECORDED = 8
 """Sets of bound buffers whose recordings are kept."""
@@ -40,66 +37,12 @@ class Recorded:
     recordings: dict[int, int]
 
 
-class Weights:
-    """Constants on the device, each uploaded once and shared by all plans of a session."""
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What one run's sizes make of a plan: the values of its expressions, and the parameters (None: as they are)."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._slices: dict[tuple[int, int, int], Slice] = {}
-        self._sources: list[Any] = []
-        self._buffers: list[int] = []
-
-    @staticmethod
-    def _key(constant: Constant) -> tuple[int, int, int]:
-        return id(constant.source), constant.offset, constant.nbytes
-
-    async def load(self, constants: list[Constant]) -> None:
-        """Upload those that are not there yet, small ones packed into common buffers."""
-        fresh = {self._key(c): c for c in constants if self._key(c) not in self._slices}
-        groups: list[list[Constant]] = []
-        room = 0
-        for constant in sorted(fresh.values(), key=lambda c: -c.nbytes):
-            size = round_up(constant.nbytes)
-            if size > room:
-                groups.append([])
-                room = max(_CHUNK, size) if size < _CHUNK else size
-            groups[-1].append(constant)
-            room -= size
-        sizes = [sum(round_up(c.nbytes) for c in group) for group in groups]
-        buffers = await self._device.allocate(sizes, "weights")
-        self._buffers += buffers
-        places: dict[tuple[int, int, int], Slice] = {}
-        writes = []
-        for buffer, group in zip(buffers, groups, strict=True):
-            offset = 0
-            for constant in group:
-                place = Slice(buffer, offset, constant.nbytes)
-                if constant.nbytes:
-                    writes.append(Write(place, constant.source, constant.offset))
-                places[self._key(constant)] = place
-                offset += round_up(constant.nbytes)
-        await self._device.upload(writes)
-        self._slices |= places
-        self._sources += [c.source for c in fresh.values()]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        return sum(round_up(place.nbytes) for place in self._slices.values())
-
-    def missing(self, constants: Iterable[Constant]) -> int:
-        """Bytes that `load` would allocate for these."""
-        fresh = {self._key(c): c.nbytes for c in constants}
-        return sum(round_up(nbytes) for key, nbytes in fresh.items() if key not in self._slices)
-
-    def slice(self, constant: Constant) -> Slice:
-        """Where a loaded constant is."""
-        return self._slices[self._key(constant)]
-
-    def release(self) -> None:
-        """Free the buffers."""
-        self._device.free(self._buffers)
-        self._buffers, self._slices, self._sources = [], {}, []
+    numbers: tuple[int, ...] = ()
+    params: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +50,9 @@ class Replay:
     """A run as data: a recording, and the tensors (name, type, place) written before and read after it."""
 
     recording: int
-    uploads: tuple[tuple[str, TensorType, Slice], ...]
-    downloads: tuple[tuple[str, TensorType, Slice], ...]
+    uploads: tuple[tuple[Transfer, Slice], ...]
+    downloads: tuple[tuple[Transfer, Slice], ...]
+    params: Slice | None
 
 
 class Executable:
@@ -133,6 +77,8 @@ class Executable:
         self._own: list[int] = []
         self._recorded: dict[tuple[int, ...], Recorded] = {}
         self._lock = asyncio.Lock()
+        self._loaded = False
+        self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
         self.on_release: list[Callable[[], None]] = []
 
     async def prepare(self) -> None:
@@ -151,13 +97,13 @@ class Executable:
             )
         try:
             # Both are waited for also when one fails: what the other allocates meanwhile has to be freed.
-            together = device.compile(plan.shaders), self._weights.load(plan.constants)
+            together = device.compile(plan.shaders), self._load()
             for outcome in await asyncio.gather(*together, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
             self._arenas = await device.allocate(plan.arenas, "arena")
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
-            made = await device.allocate([round_up(t.type.nbytes) for t in fresh], "resident")
+            made = await device.allocate([t.region.nbytes for t in fresh], "resident")
             self._own += made
             self.resident.update(zip((t.name for t in fresh), made, strict=True))
             if plan.params:
@@ -168,6 +114,10 @@ class Executable:
         except BaseException:
             self.release()
             raise
+
+    async def _load(self) -> None:
+        await self._weights.load(self.plan.constants)
+        self._loaded = True
 
     def _record(self, bound: Mapping[str, int]) -> Recorded:
         """The recordings for these buffers: made once, the oldest forgotten."""
@@ -197,13 +147,17 @@ class Executable:
         if region.space is Space.WEIGHTS:
             place = self._weights.slice(self.plan.constants[region.index])
             return Slice(place.buffer, place.offset, nbytes)
-        buffers = self._arenas if region.space is Space.ARENA else external
-        return Slice(buffers[region.index], region.offset, nbytes)
+        if region.space is Space.ARENA:
+            return Slice(self._arenas[region.index], region.offset, nbytes)
+        # What a run brings may be smaller than the largest the plan is for.
+        buffer = external[region.index]
+        return Slice(buffer, region.offset, min(nbytes, self._device.ledger.live.get(buffer, nbytes)))
 
     def _bind(self, command: Any, external: list[int]) -> Bound:
         uniform = Slice(self._params[0], *command.params) if command.params else None
         storage = tuple(self._slice(r, external) for r in command.regions)
-        return Bound(self.plan.shaders[command.shader], storage, uniform, command.grid, command.kernel)
+        source = self.plan.shaders[command.shader]
+        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled)
 
     @property
     def external(self) -> list[int]:
@@ -217,16 +171,26 @@ class Executable:
             return None
         recorded = self._record({})
         uploads, downloads = (
-            tuple((t.name, t.type, self._slice(t.region, recorded.external, t.type.nbytes)) for t in transfers)
+            tuple((t, self._slice(t.region, recorded.external)) for t in transfers)
             for transfers in (step.uploads, step.downloads)
         )
-        return Replay(recorded.recordings[0], uploads, downloads)
+        params = Slice(self._params[0], 0, len(self.plan.params)) if self.plan.patches else None
+        return Replay(recorded.recordings[0], uploads, downloads, params)
+
+    def sized(self, sizes: Sequence[int]) -> Sized:
+        """What these sizes make of the plan; kept for the next run of the same."""
+        key = tuple(sizes)
+        if self._sized[0] != key:
+            numbers = tuple(self.plan.numbers(key))
+            self._sized = key, Sized(numbers, self.plan.patched(numbers) if self.plan.patches else None)
+        return self._sized[1]
 
     async def run(
         self,
         values: MutableMapping[str, HostValue],
         bound: Mapping[str, int] | None = None,
         observe: Observer | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 
@@ -236,14 +200,18 @@ class Executable:
         Args:
             bound: a buffer for each external tensor that this run brings; no buffer twice.
             observe: called after each step, which is then measured: slower as a whole.
+            sizes: of the plan's open sizes.
         """
+        sized = self.sized(sizes) if self.plan.sizes else Sized()
         if len(self.plan.steps) <= 1 and observe is None:
-            await self._run(values, self._record(bound or {}), None)
+            await self._run(values, self._record(bound or {}), None, sized)
         else:
             async with self._lock:
-                await self._run(values, self._record(bound or {}), observe)
+                await self._run(values, self._record(bound or {}), observe, sized)
 
-    async def _run(self, values: MutableMapping[str, HostValue], recorded: Recorded, observe: Observer | None) -> None:
+    async def _run(
+        self, values: MutableMapping[str, HostValue], recorded: Recorded, observe: Observer | None, sized: Sized
+    ) -> None:
         for number, step in enumerate(self.plan.steps):
             if (check := current().check) is not None:
                 check()
@@ -252,7 +220,7 @@ class Executable:
             if isinstance(step, HostStep):
                 self._host(step, values)
             else:
-                measured = await self._segment(step, number, values, recorded, observe is not None)
+                measured = await self._segment(step, number, values, recorded, observe is not None, sized)
             if observe is not None:
                 observe(self.plan, number, began, measured)
 
@@ -263,34 +231,42 @@ class Executable:
         values: MutableMapping[str, HostValue],
         recorded: Recorded,
         measure: bool,
+        sized: Sized,
     ) -> Measured | None:
-        writes = self._writes(step, values, recorded.external)
-        reads = self._reads(step, recorded.external)
+        writes = self._writes(step, values, recorded.external, sized)
+        reads = self._reads(step, recorded.external, sized)
         measured: Measured | None = None
         answers: list[Raw]
         if measure:
-            measured = await self._device.measure(recorded.recordings[number], writes, reads)
+            measured = await self._device.measure(recorded.recordings[number], writes, reads, sized.numbers)
             answers = measured.answers
         else:
-            answers = await self._device.submit(recorded.recordings[number], writes, reads)
-        arrived(step, answers, values)
+            answers = await self._device.submit(recorded.recordings[number], writes, reads, sized.numbers)
+        arrived(step, answers, values, sized)
         return measured
 
-    def _writes(self, step: GpuSegment, values: Mapping[str, HostValue], external: list[int]) -> list[Write]:
-        """What a segment uploads; empty tensors are not sent."""
+    def _writes(
+        self, step: GpuSegment, values: Mapping[str, HostValue], external: list[int], sized: Sized
+    ) -> list[Write]:
+        """What a segment uploads, parameters for other sizes first; empty tensors are not sent.
+
+        Parameters go with every run: another one may be queued between this and the last of these sizes.
+        """
         writes = []
+        if sized.params is not None:
+            writes.append(Write(Slice(self._params[0], 0, len(sized.params)), sized.params))
         for transfer in step.uploads:
             tensor = values[transfer.name]
             assert isinstance(tensor, HostTensor)
-            if transfer.type.nbytes:
-                place = self._slice(transfer.region, external, transfer.type.nbytes)
-                writes.append(Write(place, tensor.bytes()))
+            nbytes = transfer.sized(sized.numbers).nbytes
+            if nbytes:
+                writes.append(Write(self._slice(transfer.region, external, nbytes), tensor.bytes()))
         return writes
 
-    def _reads(self, step: GpuSegment, external: list[int]) -> list[Read]:
+    def _reads(self, step: GpuSegment, external: list[int], sized: Sized) -> list[Read]:
         """What a segment reads back, but for empty tensors."""
-        wanted = (t for t in step.downloads if t.type.nbytes)
-        return [Read(self._slice(t.region, external, t.type.nbytes)) for t in wanted]
+        wanted = ((t.region, t.sized(sized.numbers).nbytes) for t in step.downloads)
+        return [Read(self._slice(region, external, nbytes)) for region, nbytes in wanted if nbytes]
 
     def _host(self, step: HostStep, values: MutableMapping[str, HostValue]) -> None:
         inputs: list[ValueType | None] = []
@@ -314,21 +290,25 @@ class Executable:
         return kept
 
     def release(self) -> None:
-        """Free what this executable allocated; weights stay with the session."""
+        """Free what this executable allocated; constants that no other plan of the session uses go too."""
         for told in self.on_release:
             told()
         self.on_release.clear()
         for recorded in self._recorded.values():
             self._forget(recorded)
         self._device.free([*self._arenas, *self._params, *self._own])
+        if self._loaded:
+            self._weights.drop({c.key for c in self.plan.constants})
+            self._loaded = False
         self._recorded, self._arenas, self._params, self._own = {}, [], [], []
 
 
-def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str, HostValue]) -> None:
+def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str, HostValue], sized: Sized) -> None:
     """Put what a segment read back into `values`."""
     raws = iter(answers)
     for transfer in step.downloads:
-        values[transfer.name] = HostTensor(transfer.type, next(raws) if transfer.type.nbytes else b"")
+        kind = transfer.sized(sized.numbers)
+        values[transfer.name] = HostTensor(kind, next(raws) if kind.nbytes else b"")
 
 
 def run_on_host(node: Node, inputs: list[ValueType | None], values: MutableMapping[str, HostValue]) -> None:

@@ -64,12 +64,18 @@ class NullDevice:
         self.recordings[number] = list(commands)
         return number
 
-    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        for part in (*(w.target for w in writes), *(r.source for r in reads)):
+            self._inside(part)
         self.calls.append(("submit", (recording, len(writes), len(reads))))
         return [bytes(r.source.nbytes) for r in reads]
 
-    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
-        answers = await self.submit(recording, writes, reads)
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
+        answers = await self.submit(recording, writes, reads, numbers)
         return Measured(answers, [(0, 0)] * len(self.recordings[recording]), "host")
 
     def drop(self, recording: int) -> None:

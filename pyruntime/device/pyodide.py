@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 import js
-from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
+from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
@@ -25,6 +25,7 @@ from pyruntime.device.unaided import play
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
+from pyruntime.plan.plan import Transfer
 
 __all__ = [
     "JsBytes",
@@ -310,7 +311,13 @@ class WebGpuDevice:
         self.device.pushErrorScope("validation")
         try:
             made = [
-                {"pipeline": self._pipelines[c.source], "group": self._group(c), "grid": list(c.grid)} for c in commands
+                {
+                    "pipeline": self._pipelines[c.source],
+                    "group": self._group(c),
+                    "grid": list(c.grid),
+                    "scaled": list(c.scaled),
+                }
+                for c in commands
             ]
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
@@ -330,7 +337,9 @@ class WebGpuDevice:
         layout, _ = self._pipelines.layout(len(command.storage), command.uniform is not None)
         return self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))
 
-    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
         """See `Device.submit`."""
         self._check()
         proxies: list[JsObject] = []
@@ -344,11 +353,11 @@ class WebGpuDevice:
             if (scope := self._unchecked.pop(recording, None)) is not None and (refused := await scope):
                 raise EngineError(f"it could not bind the model's buffers: {refused.message}")
             if self._player is not None:
-                answers = await self._player.play(self.device, commands, js_object(uploads), js_object(sources))
+                given = js_object(uploads), js_object(sources), to_js(list(numbers))
+                answers = await self._player.play(self.device, commands, *given)
             else:
-                answers = await play(
-                    self.device, commands, lambda: list(map(self._upload, uploads)), sources, js_object
-                )
+                sized = _scaled(commands, numbers)
+                answers = await play(self.device, sized, lambda: list(map(self._upload, uploads)), sources, js_object)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:
@@ -356,45 +365,60 @@ class WebGpuDevice:
                 proxy.destroy()
         return [JsBytes(a) for a in answers]
 
-    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
         """See `Device.measure`."""
         self._check()
         await self.upload(writes)
         recorded = self._recordings[recording]
-        commands = (
-            [{k: getattr(c, k) for k in ("pipeline", "group", "grid")} for c in recorded] if self._player else recorded
-        )
-        spans, clock = await timed(self.device, commands, "timestamp-query" in self.target.features, js_object)
+        keys = ("pipeline", "group", "grid", "scaled")
+        commands = [{k: getattr(c, k) for k in keys} for c in recorded] if self._player else recorded
+        has_queries = "timestamp-query" in self.target.features
+        spans, clock = await timed(self.device, _scaled(commands, numbers), has_queries, js_object)
         empty = self.record([])
         try:
             return Measured(await self.submit(empty, [], reads), spans, clock)
         finally:
             self.drop(empty)
 
-    def replay_object(self, replay: Replay, names: Callable[[TensorType], str]) -> JsObject | None:
+    def replay_object(
+        self, replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None
+    ) -> JsObject | None:
         """A run for `run` of web/player.js, in which Python has no part; None without the player.
 
         Args:
             names: JavaScript's name of a tensor's element type.
+            sizes: what `Sizes` of web/sizes.js has but `buffer`, where the plan leaves sizes open.
         """
         if self._player is None:
             return None
 
-        def tensors(transfers: Sequence[tuple[str, TensorType, Slice]]) -> list[dict[str, Any]]:
+        def tensors(transfers: Sequence[tuple[Transfer, Slice]]) -> list[dict[str, Any]]:
             return [
                 {
-                    "name": name,
-                    "type": names(kind),
-                    "dims": list(kind.shape),
+                    "name": transfer.name,
+                    "type": names(transfer.type),
+                    "dims": list(transfer.type.shape),
+                    "scaled": list(transfer.scaled),
+                    "bits": transfer.type.dtype.bits,
                     "buffer": self._buffers[place.buffer],
                     "offset": place.offset,
-                    "nbytes": place.nbytes,
                 }
-                for name, kind, place in transfers
+                for transfer, place in transfers
             ]
 
         made = {"device": self.device, "commands": self._recordings[replay.recording], "live": True}
-        return js_object({**made, "uploads": tensors(replay.uploads), "downloads": tensors(replay.downloads)})
+        if sizes is not None:
+            sizes = {**sizes, "buffer": self._buffers[replay.params.buffer] if replay.params else jsnull}
+        return js_object(
+            {
+                **made,
+                "uploads": tensors(replay.uploads),
+                "downloads": tensors(replay.downloads),
+                "sizes": jsnull if sizes is None else sizes,
+            }
+        )
 
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""
@@ -410,3 +434,13 @@ class WebGpuDevice:
         self.device.destroy()
         if self.lost is None:
             self.lost = "destroyed: closed here"
+
+
+def _scaled(commands: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """The commands with the grids of a run."""
+    return [
+        {**c, "grid": [n if k < 0 else numbers[k] for n, k in zip(c["grid"], c["scaled"], strict=True)]}
+        if len(c["scaled"])
+        else c
+        for c in commands
+    ]

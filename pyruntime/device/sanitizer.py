@@ -7,10 +7,11 @@ Session config entry `pyruntime.sanitize` = '1'; a run takes a submit and a read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
-from pyruntime.device.executable import Executable, HostValue, Observer, Recorded, Replay, Weights, arrived
+from pyruntime.device.executable import Executable, HostValue, Observer, Recorded, Replay, Sized, arrived
+from pyruntime.device.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.plan.plan import Command, GpuSegment, Plan
 
@@ -55,13 +56,15 @@ class SanitizedExecutable(Executable):
         values: MutableMapping[str, HostValue],
         bound: Mapping[str, int] | None = None,
         observe: Observer | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         async with self._lock:
             self._begun = set()
             for name, buffer in (bound or {}).items():
                 size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))
                 self._device.copy(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))
-            await self._run(values, self._record(bound or {}), observe)
+            sized = self.sized(sizes) if self.plan.sizes else Sized()
+            await self._run(values, self._record(bound or {}), observe, sized)
 
     async def _segment(
         self,
@@ -70,34 +73,39 @@ class SanitizedExecutable(Executable):
         values: MutableMapping[str, HostValue],
         recorded: Recorded,
         measure: bool,
+        sized: Sized,
     ) -> Measured | None:
         twin = self._alone.plan.steps[number]
         assert isinstance(twin, GpuSegment) and len(twin.commands) == len(step.commands)
         here, there = recorded.external, self._alone.external
-        await self._submit([], [*self._writes(step, values, here), *self._alone._writes(twin, values, there)], [])
+        writes = [*self._writes(step, values, here, sized), *self._alone._writes(twin, values, there, sized)]
+        await self._submit([], writes, [], sized)
         for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
-            await self._compare(place, *pair, here, there)
-        answers = await self._submit([], [], self._reads(step, here))
-        arrived(step, answers, values)
+            await self._compare(place, *pair, here, there, sized)
+        answers = await self._submit([], [], self._reads(step, here, sized), sized)
+        arrived(step, answers, values, sized)
         return Measured(answers, [(0, 0)] * len(step.commands), "host") if measure else None
 
-    async def _compare(self, place: int, command: Command, twin: Command, here: list[int], there: list[int]) -> None:
+    async def _compare(
+        self, place: int, command: Command, twin: Command, here: list[int], there: list[int], sized: Sized
+    ) -> None:
         """Run one dispatch in both memories and compare all it wrote."""
         poison, reads, names = list[Write](), list[Read](), list[str]()
         for access, other in zip(command.accesses, twin.accesses, strict=True):
-            if not access.write or not access.nbytes:
+            nbytes = sized.numbers[access.scaled] if access.scaled >= 0 else access.nbytes
+            if not access.write or not nbytes:
                 continue
-            mine = self._slice(command.regions[access.region], here, access.nbytes)
-            own = self._alone._slice(twin.regions[other.region], there, access.nbytes)
+            mine = self._slice(command.regions[access.region], here, nbytes)
+            own = self._alone._slice(twin.regions[other.region], there, nbytes)
             if access.value not in self._begun:
                 in_place = sum(a.region == access.region for a in command.accesses) > 1
-                data = bytes([POISON]) * access.nbytes
+                data = bytes([POISON]) * nbytes
                 poison += [Write(target, data) for target in ((own,) if in_place else (mine, own))]
                 self._begun.add(access.value)
             reads += [Read(mine), Read(own)]
             names.append(access.value)
         bound = [self._bind(command, here), self._alone._bind(twin, there)]
-        answers = await self._submit(bound, poison, reads)
+        answers = await self._submit(bound, poison, reads, sized)
         for name, read, *raws in zip(names, reads[::2], answers[::2], answers[1::2], strict=True):
             a, b = (_plain(raw, read.source.nbytes) for raw in raws)
             if a != b:
@@ -115,10 +123,10 @@ class SanitizedExecutable(Executable):
             "Please report it with the model; `pyruntime.disable` (docs/SWITCHES.md) leaves out passes and kernels"
         )
 
-    async def _submit(self, commands: list[Bound], writes: list[Write], reads: list[Read]) -> list[Raw]:
+    async def _submit(self, commands: list[Bound], writes: list[Write], reads: list[Read], sized: Sized) -> list[Raw]:
         recording = self._device.record(commands)
         try:
-            return await self._device.submit(recording, writes, reads)
+            return await self._device.submit(recording, writes, reads, sized.numbers)
         finally:
             self._device.drop(recording)
 

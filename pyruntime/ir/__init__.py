@@ -1,8 +1,22 @@
 """The intermediate representation: element types, value types, constants and the graph."""
 
 from pyruntime.ir.constant import Constant, RawSource
+from pyruntime.ir.dims import (
+    Dim,
+    Expression,
+    Sizes,
+    divisor,
+    evaluate,
+    expression,
+    hint,
+    int_array,
+    is_dim,
+    lower,
+    multiple,
+    upper,
+)
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.graph import DeclaredTensor, DeclaredType, Dim, Graph, HostKind, Node, Operator, ValueInfo
+from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.typed import TypedGraph
 from pyruntime.ir.types import Array, Element, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
@@ -12,10 +26,12 @@ __all__ = [
     "Array",
     "Constant",
     "DType",
+    "DeclaredDim",
     "DeclaredTensor",
     "DeclaredType",
     "Dim",
     "Element",
+    "Expression",
     "Graph",
     "HostKind",
     "HostTensor",
@@ -25,6 +41,7 @@ __all__ = [
     "OptionalType",
     "RawSource",
     "SequenceType",
+    "Sizes",
     "TensorType",
     "TypedGraph",
     "ValueInfo",
@@ -32,7 +49,16 @@ __all__ = [
     "ValueType",
     "conform",
     "declared_element",
+    "divisor",
     "element_of",
+    "evaluate",
+    "expression",
+    "hint",
+    "int_array",
+    "is_dim",
     "known",
+    "lower",
+    "multiple",
     "of_element",
+    "upper",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from pyruntime.ir.dtype import DType
@@ -19,6 +21,10 @@ class RawSource(Protocol):
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """`length` bytes from `offset`."""
         ...
+
+
+_DIGESTED = 1 << 20
+"""Bytes up to which constants made here are known by what they hold; larger ones by where they are."""
 
 
 class _Bytes:
@@ -39,13 +45,26 @@ class Constant:
     String tensors carry their array and have no raw_data.
     """
 
-    __slots__ = ("_array", "offset", "source", "type")
+    __slots__ = ("_array", "_key", "offset", "source", "type")
 
     def __init__(self, type: TensorType, source: RawSource, offset: int = 0) -> None:
         self.type = type
         self.source = source
         self.offset = offset
         self._array: Array | None = None
+        self._key: Hashable = None
+
+    @property
+    def key(self) -> Hashable:
+        """What the bytes are: constants of one key have the same. Their place in a file, or a digest of small ones."""
+        if self._key is None:
+            small = isinstance(self.source, _Bytes) and self.nbytes <= _DIGESTED
+            self._key = (
+                (blake2b(self.raw(), digest_size=16).digest(), self.nbytes)
+                if small
+                else (id(self.source), self.offset, self.nbytes)
+            )
+        return self._key
 
     @staticmethod
     def from_array(array: Array, dtype: DType | None = None) -> Constant:

@@ -9,9 +9,9 @@ from typing import Protocol
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
 
-__all__ = ["DeclaredTensor", "DeclaredType", "Dim", "Graph", "HostKind", "Node", "Operator", "ValueInfo"]
+__all__ = ["DeclaredDim", "DeclaredTensor", "DeclaredType", "Graph", "HostKind", "Node", "Operator", "ValueInfo"]
 
-Dim = int | str | None
+DeclaredDim = int | str | None
 
 
 class Operator(Protocol):
@@ -38,7 +38,7 @@ class DeclaredTensor:
     """A tensor type as a model declares it: a dimension is a number, a symbol or unknown; no shape: any rank."""
 
     dtype: DType
-    shape: tuple[Dim, ...] | None = None
+    shape: tuple[DeclaredDim, ...] | None = None
 
     def __str__(self) -> str:
         return self.dtype.type_string

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyruntime.ir.constant import Constant
+from pyruntime.ir.dims import Sizes
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
 from pyruntime.ir.types import Array, TensorType, ValueType
@@ -24,6 +25,7 @@ class TypedGraph:
         static: values that follow from constants and shapes alone (constants among them); `static_value` computes
             one when somebody asks.
         resident: inputs that are on the GPU already.
+        sizes: what the dimensions that are no ints are made of; None where all are ints.
     """
 
     nodes: list[Node]
@@ -33,6 +35,7 @@ class TypedGraph:
     constants: dict[str, Constant]
     static: set[str]
     resident: frozenset[str] = frozenset()
+    sizes: Sizes | None = None
     _fresh: int = field(default=0)
 
     def tensor(self, name: str) -> TensorType:

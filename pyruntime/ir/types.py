@@ -1,8 +1,9 @@
 """Types of values: what is known of a tensor, sequence, optional or map while a plan is made.
 
-A `TensorType` is concrete: one plan is made for each signature of input shapes. It may also know its
-value; nothing is computed until somebody asks. Inside a container a tensor is known by its element type alone,
-because the tensors of a sequence differ in shape: `SequenceType(DType.FLOAT)`, `MapType(DType.INT64, DType.FLOAT)`.
+The dimensions of a `TensorType` are ints, or `Dim`s where a plan leaves sizes open. It may also know its
+value, which for small integer tensors has Dims too; nothing is computed until somebody asks. Inside a container a
+tensor is known by its element type alone, because the tensors of a sequence differ in shape:
+`SequenceType(DType.FLOAT)`, `MapType(DType.INT64, DType.FLOAT)`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class ValueNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type, concrete shape and, where it is known, the value of a tensor.
+    """Element type, shape and, where it is known, the value of a tensor.
 
     Equality and hash ignore the value and the name.
     """
@@ -88,8 +90,8 @@ class TensorType:
         return array
 
     def ints(self) -> tuple[int, ...]:
-        """The value as a flat tuple of Python ints. Raises ValueNeeded."""
-        return tuple(int(v) for v in self.value().reshape(-1))
+        """The value as a flat tuple of Python ints (Dims among them stay Dims). Raises ValueNeeded."""
+        return tuple(v if is_dim(v) else int(v) for v in self.value().reshape(-1))  # type: ignore[misc]
 
     def with_shape(self, *shape: int) -> TensorType:
         """The same element type with another shape; the value is forgotten."""

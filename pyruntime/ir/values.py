@@ -93,4 +93,6 @@ def _tensor(dtype: DType, value: Any) -> Array:
     from pyruntime.ir.encoding import round_to
 
     array = np.asarray(value)
+    if array.dtype == object and dtype.numpy.kind in "iu":  # Dims
+        return array
     return array.astype(object, copy=False) if dtype is DType.STRING else round_to(array, dtype, saturate=False)

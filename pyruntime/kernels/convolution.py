@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.kernel import Kernel
@@ -153,7 +153,7 @@ def _gemm(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     if conv.window.is_pointwise:
         conv = replace(conv, window=_flat(conv.window))
     window = conv.window
-    quad = window.pixels % 4 == 0
+    quad = multiple(window.pixels, 4)
     flags = {"QUAD": int(quad), "POINTWISE": int(quad and window.is_pointwise), **_taps(window)}
     return _tiled(target, conv, window, flags, {}, 1)
 
@@ -164,8 +164,9 @@ def _tiled(
     """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
     y = conv.y
     count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
-    large = -(-conv.rows // LARGE) * -(-count // LARGE) * conv.group * phases
-    filled = conv.rows * count * conv.group * phases / (max(large, 1) * LARGE**2)
+    most = upper(count)
+    large = -(-conv.rows // LARGE) * -(-most // LARGE) * conv.group * phases
+    filled = conv.rows * most * conv.group * phases / (max(large, 1) * LARGE**2)
     if large >= MANY and filled >= 0.7 and target.allows("conv_large"):
         tile, slices = LARGE, 1
         flags = {**flags, "SIDE": LARGE // 4, "TALL": 2}
@@ -174,8 +175,9 @@ def _tiled(
     row_tiles, column_tiles = -(-conv.rows // tile), -(-count // tile)
     tiles = row_tiles * column_tiles * conv.group * phases
     splits = 1
-    least = max(8 * STEP * slices, DEEP * tiles + 1)
-    while target.allows("conv_split") and splits < 8 and tiles * splits < FILLING and depth >= least * splits:
+    busy = upper(tiles)
+    least = max(8 * STEP * slices, DEEP * busy + 1)
+    while target.allows("conv_split") and splits < 8 and busy * splits < FILLING and depth >= least * splits:
         splits *= 2
     part = conv
     if splits > 1:
@@ -218,10 +220,11 @@ def _direct(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         conv = replace(conv, window=window)
     quads = -(-window.pixels // 4)
     runs = conv.x.type.shape[0] * conv.group * quads
-    many = target.is_software and conv.rows > 4 and runs * -(-conv.rows // 8) >= EIGHT_JOBS
-    four = conv.rows > 1 and (target.is_software or runs * -(-conv.rows // 4) >= FILLING * WORKGROUP)
+    most = upper(runs)
+    many = target.is_software and conv.rows > 4 and most * -(-conv.rows // 8) >= EIGHT_JOBS
+    four = conv.rows > 1 and (target.is_software or most * -(-conv.rows // 4) >= FILLING * WORKGROUP)
     blocks = -(-conv.rows // (8 if many else 4 if four else 1))
-    flags = {"QUAD": int(window.pixels % 4 == 0), "FOUR": int(four), "EIGHT": int(many)}
+    flags = {"QUAD": int(multiple(window.pixels, 4)), "FOUR": int(four), "EIGHT": int(many)}
     kernel = conv.kernel("conv_direct", **_taps(window), **flags)
     params = params_of(kernel, **conv.sizes(), quads=quads, blocks=blocks, jobs=runs * blocks)
     return (Dispatch(kernel, conv.operands(kernel), target.grid(runs * blocks), params, flops=conv.flops),)
@@ -235,7 +238,7 @@ def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     maps = conv.rows * conv.group
     jobs = images * maps * height * quads
     _, KH, KW = window.kernel
-    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, STRIDE=window.strides[2], QUAD=int(width % 4 == 0))
+    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, STRIDE=window.strides[2], QUAD=int(multiple(width, 4)))
     params = params_of(
         kernel,
         input=[*window.input[1:], channels, images],

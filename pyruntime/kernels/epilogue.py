@@ -15,9 +15,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyruntime.ir import multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
-from pyruntime.kernels.params import Fields, pack, parse
+from pyruntime.kernels.params import Fields, extended, parse
 
 __all__ = ["Epilogue", "attach", "can_attach", "linear"]
 
@@ -81,7 +82,9 @@ def attach(dispatch: Dispatch, epilogue: Epilogue) -> Dispatch:
         body=body,
         bindings=(*kernel.bindings[:at], *reads, *kernel.bindings[at:]),
     )
-    params = dispatch.params + (pack(epilogue.fields, epilogue.values) if epilogue.fields else b"")
+    params = dispatch.params
+    if epilogue.fields:
+        params = extended(params, len(params), epilogue.fields, epilogue.values)
     operands, inplace = dispatch.with_reads(at, list(epilogue.operands.values()))
     return replace(dispatch, kernel=made, operands=operands, params=params, inplace=inplace)
 
@@ -112,7 +115,7 @@ def linear(
         return None if alpha == 1 else Epilogue("scaled", f"return {scaled};", {}, tuple(fields), values)
     fields += [("c_row", "u32"), ("c_col", "u32")]
     values |= {"c_row": row_stride, "c_col": col_stride}
-    if col_stride == 1 and cols % 4 == 0 and c.type.dtype.bits <= 32:
+    if col_stride == 1 and multiple(cols, 4) and c.type.dtype.bits <= 32:
         added = "vec4<T>(load4_c((row * params.c_row + col) >> 2u))"
         kind = "vec"
     else:

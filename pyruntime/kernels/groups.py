@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.template import params_of, template
 
@@ -54,9 +54,10 @@ class Groups:
         """Workgroups that share a row; 1: one pass."""
         if target.is_software or not target.allows("normalize_split") or target.limits.invocations < SHARES:
             return 1
-        if length < LONG or self.rows * 2 > FILLING:
+        long, rows = upper(length), upper(self.rows)
+        if long < LONG or rows * 2 > FILLING:
             return 1
-        return min(-(-length // LEAST), -(-FILLING // self.rows), SHARES)
+        return min(-(-long // LEAST), -(-FILLING // rows), SHARES)
 
 
 def normalize_groups(
@@ -71,8 +72,8 @@ def normalize_groups(
     types = {"x": x.type.dtype, "y": y.type.dtype}
     if form.affine is not None:
         types |= {"scale": form.affine[0].type.dtype, "bias": form.affine[1].type.dtype}
-    whole = form.affine is None or form.per_group or form.inner % 4 == 0
-    flags = {"AFFINE": form.affine is not None, "VEC": length % 4 == 0 and whole}
+    whole = form.affine is None or form.per_group or multiple(form.inner, 4)
+    flags = {"AFFINE": form.affine is not None, "VEC": multiple(length, 4) and whole}
     defines = {name: 1 for name, on in flags.items() if on}
     common = {
         "length": length,
@@ -84,7 +85,7 @@ def normalize_groups(
     shares = form.shares(length, target)
     if shares > 1:
         return _two_passes(target, y, x, form, shares, first_scratch, types, defines, common)
-    wide = 256 if length >= LEAST and target.limits.invocations >= 256 else 64
+    wide = 256 if upper(length) >= LEAST and target.limits.invocations >= 256 else 64
     kernel = template("normalize_groups", types, WG=wide, **defines)
     params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
     operands = (x, *(form.affine or ()), y)
@@ -106,7 +107,7 @@ def _two_passes(
     share = -(-length // (4 * shares)) * 4
     segments = -(-length // share)
     stats = scratch(first_scratch, DType.FLOAT, form.rows, segments, 3)
-    vector = {"VEC": 1} if length % 4 == 0 else {}
+    vector = {"VEC": 1} if multiple(length, 4) else {}
     moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
     groups = form.rows * segments
     params = params_of(moments, groups=groups, length=length, segments=segments, share=share)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyruntime.ir import DType
+from pyruntime.ir import Dim, DType
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.indexing import (
     broadcast_shapes,
@@ -163,7 +163,7 @@ def elementwise(
     """
     size = y.type.size
     scalars = scalars or {}
-    scalar_fields: Fields = tuple((k, "i32" if isinstance(v, int) else "f32") for k, v in scalars.items())
+    scalar_fields: Fields = tuple((k, "i32" if isinstance(v, int | Dim) else "f32") for k, v in scalars.items())
     code = expr if "return" in expr else f"return {expr};"
     args = ", ".join(f"{n}: {o.type.dtype.compute}" for n, o in inputs.items())
     locals_ = "".join(f"let {k} = params.{k}; " for k in scalars)

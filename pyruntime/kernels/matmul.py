@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
@@ -83,7 +83,7 @@ UNITS = 132
 
 def select(product: Product, limits: Limits, disabled: Set[str] = frozenset()) -> Tiling:
     """The configuration for a product on a device, without the variants switched off."""
-    tiling = _best(product, limits, disabled)
+    tiling = _best(product.most(), limits, disabled)
     return replace(tiling, splits=1) if "matmul_split" in disabled else tiling
 
 
@@ -167,7 +167,7 @@ def matmul(
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
     elif not chosen and target.is_software and product.n > 1:
         made = (_direct(target, y, a, b, product),)
-    elif not chosen and product.m <= FEW_ROWS and few:
+    elif not chosen and isinstance(product.m, int) and product.m <= FEW_ROWS and few:
         made = (_few_rows(target, y, a, b, product),)
     elif not chosen and not target.allows("matmul_tiled"):
         made = (_direct(target, y, a, b, product),)
@@ -219,7 +219,7 @@ def _vectors(product: Product) -> tuple[bool, bool, bool]:
     """Whether rows of a, b and y are whole vec4s."""
     rows_a = product.m if product.trans_a else product.k
     rows_b = product.k if product.trans_b else product.n
-    return rows_a % 4 == 0, rows_b % 4 == 0, product.n % 4 == 0
+    return multiple(rows_a, 4), multiple(rows_b, 4), multiple(product.n, 4)
 
 
 def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swapped: bool = False) -> Dispatch:
@@ -229,7 +229,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
     flags = {
         "TRANS_B": p.trans_b,
-        "VEC_A": p.trans_b and step == 1 and p.k % 4 == 0,
+        "VEC_A": p.trans_b and step == 1 and multiple(p.k, 4),
         "VEC_B": vec_b,
         "VEC_Y": vec_y and not p.trans_b,
         "SWAPPED": swapped,
@@ -254,19 +254,21 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
 
 def _shares(p: Product) -> tuple[int, int]:
     """Columns, or quads of columns, of a workgroup of `few_rows`, and shares of k: more of them the longer k is."""
+    long = upper(p.k) >= 2048
     if p.trans_b:
-        return (8, 32) if p.k < 2048 else (4, 64)
-    return (4, 64) if p.k < 2048 else (2, 128)
+        return (4, 64) if long else (8, 32)
+    return (2, 128) if long else (4, 64)
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
     """`shaders/matmul_direct.wgsl`, for software adapters."""
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
     columns = -(-p.n // 4)
-    eight = p.m > 4 and columns * -(-p.m // 8) * p.batches >= EIGHT_JOBS
+    eight = upper(p.m) > 4 and upper(columns * -(-p.m // 8) * p.batches) >= EIGHT_JOBS
     rows = -(-p.m // (8 if eight else 4))
     jobs = columns * rows * p.batches
-    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and p.n % 4 == 0, "VEC_Y": p.n % 4 == 0, "EIGHT": eight}
+    whole = multiple(p.n, 4)
+    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and whole, "VEC_Y": whole, "EIGHT": eight}
     types = {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype}
     kernel = template("matmul_direct", types, **{k: 1 for k, v in flags.items() if v})
     params = params_of(
@@ -307,7 +309,7 @@ def _tiled(
         "VEC_A": vec_a,
         "VEC_B": vec_b,
         "VEC_Y": vec_y,
-        "GUARD_K": steps * TILE_K * tiling.slices * tiling.splits != p.k,
+        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * tiling.splits),
         "SPLIT": split,
         "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
         "STAGED": tiling.slices > 1 and tiling.tile > SMALL.tile,
@@ -370,7 +372,7 @@ def _pad_a(tiling: Tiling, limits: Limits) -> int:
 
 def _sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
     """`shaders/matmul_sum_splits.wgsl`."""
-    vector = p.n % 4 == 0
+    vector = multiple(p.n, 4)
     kernel = template(
         "matmul_sum_splits", {"parts": parts.type.dtype, "y": y.type.dtype}, **({"VEC_Y": 1} if vector else {})
     )

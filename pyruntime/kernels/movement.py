@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyruntime.ir import DType, TensorType
+from pyruntime.ir import DType, TensorType, divisor, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.indexing import collapse, index_code, index_fields, index_values
 from pyruntime.kernels.map import Source, Values, gather_map, group_map
@@ -36,7 +36,7 @@ class Unit:
     @staticmethod
     def widest(dtype: DType, *runs: int) -> Unit:
         """The widest unit of which every run (a length or an offset in elements) is a whole number."""
-        common = math.gcd(*runs)
+        common = math.gcd(*map(divisor, runs))
         width, bits = 1, dtype.bits
         while bits < VECTOR_BITS and common % (2 * width) == 0:
             width, bits = 2 * width, 2 * bits
@@ -139,7 +139,7 @@ def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, s
     rank = len(dims)
     fields, values = index_fields(rank, ["x"]), index_values(dims, {"x": (base, view)})
     count = group(unit.dtype)
-    if unit.is_vector or dims[-1] % count:
+    if unit.is_vector or not multiple(dims[-1], count):
         element = f"{index_code(rank, ['x'])}\n  return {unit.load}_x(at_x);"
         return move(target, f"{name}_r{rank}", unit, y, {"x": x}, element, fields, values)
     loads = ", ".join(

@@ -9,8 +9,11 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
-__all__ = ["Fields", "declare", "pack", "parse"]
+from pyruntime.ir.dims import Dim, hint, is_dim
+
+__all__ = ["Fields", "Params", "Patch", "declare", "extended", "pack", "parse"]
 
 Fields = tuple[tuple[str, str], ...]
 """(name, WGSL type) in order. Types: u32, i32, f32, vec4 of these, array<vec4<...>, N>."""
@@ -20,6 +23,25 @@ _TYPE = re.compile(
     r"^(?:array<\s*vec4<(?P<a>u32|i32|f32)>\s*,\s*(?P<n>\d+)u?\s*>|vec4<(?P<v>u32|i32|f32)>|(?P<s>u32|i32|f32))$"
 )
 _CODES = {"u32": "I", "i32": "i", "f32": "f"}
+
+
+Patch: TypeAlias = tuple[int, str, Dim]
+"""(offset, 'u32', 'i32' or 'f32', the number that belongs there): what a run with other sizes writes."""
+
+
+class Params(bytes):
+    """A struct's bytes for the sizes seen, and what other sizes change in them."""
+
+    patches: tuple[Patch, ...] = ()
+
+    @staticmethod
+    def of(data: bytes, patches: Sequence[Patch]) -> bytes:
+        """`data`, with `patches` where there are any."""
+        if not patches:
+            return data
+        made = Params(data)
+        made.patches = tuple(patches)
+        return made
 
 
 def declare(fields: Fields) -> str:
@@ -40,6 +62,8 @@ def parse(wgsl: str) -> Fields:
 def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]) -> bytes:
     """The struct's bytes: u32 fields take any int modulo 2^32, short vectors are filled with zeros.
 
+    Where values are Dims, the bytes are `Params`.
+
     Raises:
         KeyError: a field without value. ValueError: a value without field, or one too long.
     """
@@ -47,6 +71,7 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
     if unknown:
         raise ValueError(f"Params has no field {', '.join(sorted(unknown))}; it has {', '.join(n for n, _ in fields)}")
     data = bytearray()
+    patches: list[Patch] = []
     for name, kind in fields:
         found = _TYPE.match(kind)
         if not found:
@@ -59,9 +84,24 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
         if len(items) > count:
             raise ValueError(f"Params.{name} holds {count} numbers, got {len(items)}")
         items += [0] * (count - len(items))
+        data += b"\0" * (-len(data) % (4 if scalar else 16))
+        for place, item in enumerate(items):
+            if is_dim(item):
+                patches.append((len(data) + 4 * place, base, item))
+                items[place] = hint(item)
         if base == "u32":
             items = [int(v) & 0xFFFFFFFF for v in items]
-        data += b"\0" * (-len(data) % (4 if scalar else 16))
         data += struct.pack(f"<{count}{_CODES[base]}", *items)
     data += b"\0" * (-len(data) % 16)
-    return bytes(data)
+    return Params.of(bytes(data), patches)
+
+
+def extended(
+    params: bytes, own: int, fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]
+) -> bytes:
+    """The first `own` bytes of a packed struct with further fields behind them, padded to whole vec4s."""
+    added = pack(fields, values)
+    kept = [p for p in getattr(params, "patches", ()) if p[0] < own]
+    moved = [(own + at, kind, dim) for at, kind, dim in getattr(added, "patches", ())]
+    data = params[:own] + added
+    return Params.of(data + bytes(-len(data) % 16), [*kept, *moved])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pyruntime.ir import upper
 from pyruntime.kernels.indexing import broadcast_strides, collapse
 
 __all__ = ["Product", "product_of"]
@@ -29,6 +30,11 @@ class Product:
     b_strides: tuple[int, ...] = (0,)
     trans_a: bool = False
     trans_b: bool = False
+
+    def most(self) -> Product:
+        """The largest product of this kind within the plan's ranges: what kernels are chosen for."""
+        sizes = (upper(self.m), upper(self.n), upper(self.k), tuple(map(upper, self.batch)))
+        return replace(self, m=sizes[0], n=sizes[1], k=sizes[2], batch=sizes[3])
 
     @property
     def batches(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
 from pyruntime.kernels.kernel import Kernel, bindings
@@ -99,6 +99,7 @@ def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes:
         adjacent: the elements of one fold lie next to each other (else those of neighbouring outputs may).
         two_passes: whether accumulators can be stored between passes.
     """
+    outputs, count = upper(outputs), upper(count)
     if count <= SHORT:
         return Strategy(1, 1)
     two_passes = two_passes and target.allows("reduce_split")
@@ -182,8 +183,8 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
         plan.lanes > 1
         and view.inner_strides == (1,)
         and x.type.dtype.bits in (8, 16, 32)
-        and all(s % 4 == 0 for s in view.outer_strides)
-        and view.count % 4 == 0
+        and all(multiple(s, 4) for s in view.outer_strides)
+        and multiple(view.count, 4)
     )
     fields: Fields = (
         ("size", "u32"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyruntime.ir import multiple, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
@@ -32,19 +33,20 @@ class Rows:
     @property
     def vector(self) -> bool:
         """True where rows are whole vec4s."""
-        return self.inner == 1 and self.length % 4 == 0
+        return multiple(self.length, 4) and self.inner == 1
 
     def lanes(self, target: Target) -> int:
         """Invocations a row, a power of two: 1 for short rows, neighbours side by side, and where barriers are dear.
 
         Many rows get one for eight elements or more, few rows all they can use.
         """
-        if self.length <= ALONE or target.is_software or not target.allows("row_lanes"):
+        length, count = upper(self.length), upper(self.count)
+        if length <= ALONE or target.is_software or not target.allows("row_lanes"):
             return 1
-        if self.inner >= ALONE and self.count >= 1024:
+        if upper(self.inner) >= ALONE and count >= 1024:
             return 1
-        most = min(256 if self.count >= 256 else 1024, target.limits.invocations, target.limits.workgroup_x)
-        share = self.length // (8 if self.count >= 1024 else 4)
+        most = min(256 if count >= 256 else 1024, target.limits.invocations, target.limits.workgroup_x)
+        share = length // (8 if count >= 1024 else 4)
         return min(1 << (share.bit_length() - 1), 1 << (most.bit_length() - 1))
 
     def workgroup(self, target: Target) -> int:

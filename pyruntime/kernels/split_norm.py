@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.rows import Norm
 from pyruntime.kernels.template import params_of, template
@@ -26,7 +26,7 @@ def sum_and_normalize(
     last, n = made[-1], y.type.shape[-1]
     if not last.kernel.name.startswith("matmul_sum_splits") or not target.allows("matmul_norm"):
         return None
-    if n % 4 or n > WIDEST or y.type.dtype is not DType.FLOAT or len(last.operands) != 2:
+    if not multiple(n, 4) or upper(n) > WIDEST or y.type.dtype is not DType.FLOAT or len(last.operands) != 2:
         return None
     parts = last.operands[0]
     quads = n // 4

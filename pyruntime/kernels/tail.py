@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from pyruntime.ir import TensorType
+from pyruntime.ir import Dim, TensorType, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
-from pyruntime.kernels.params import Fields, pack, parse
+from pyruntime.kernels.params import Fields, extended, parse
 
 __all__ = ["Access", "Tail", "attach_tail", "classify"]
 
@@ -84,7 +84,7 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
         scalars["tail_columns"] = _columns(dispatch)
     if hook is _ROWS and Access.CHANNEL in accesses:
         scalars["tail_channels"] = _result(dispatch).shape[-2]
-    fields: Fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in scalars.items())
+    fields: Fields = tuple((n, "i32" if isinstance(v, int | Dim) else "f32") for n, v in scalars.items())
     params = dispatch.params
     if fields:
         own = _nbytes(parse(body))
@@ -95,8 +95,7 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
             count=1,
             flags=re.S,
         )
-        params = params[:own] + pack(fields, scalars)
-        params += bytes(-len(params) % 16)
+        params = extended(params, own, fields, scalars)
     return _bound(dispatch, tail, body, params)
 
 
@@ -145,7 +144,7 @@ def _element(tail: Tail) -> str:
 
 
 def _rows(dispatch: Dispatch, tail: Tail) -> str:
-    whole = _columns(dispatch) % 4 == 0
+    whole = multiple(_columns(dispatch), 4)
     lines = ["let at = row * u32(params.tail_columns) + col;"] if _reads_full(tail) else []
     lanes: list[Sequence[str]] = []
     for name, (operand, access) in tail.operands.items():

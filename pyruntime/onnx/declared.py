@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyruntime.errors import Fail
-from pyruntime.ir import Constant, DeclaredTensor, DeclaredType, Dim, DType, HostKind, TensorType, ValueInfo
+from pyruntime.ir import Constant, DeclaredDim, DeclaredTensor, DeclaredType, DType, HostKind, TensorType, ValueInfo
 from pyruntime.onnx.external import ExternalData
 from pyruntime.onnx.records import (
     DimRecord,
@@ -74,7 +74,7 @@ class Constants:
         return Constant(kind, _Decoded(kind.nbytes, lambda: tensor.to_tensor(external).raw_bytes()))
 
 
-def _dim(dim: DimRecord) -> Dim:
+def _dim(dim: DimRecord) -> DeclaredDim:
     return None if dim == "" or (isinstance(dim, int) and dim < 0) else dim
 
 

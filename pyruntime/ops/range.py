@@ -31,8 +31,9 @@ class _Range(Op):
             if not math.isfinite(steps):
                 self.fail("a finite number of elements", steps)
             return max(math.ceil(steps), 0)
-        first, last, step = (int(v.reshape(())) for v in (start, limit, delta))
-        return max(-((first - last) // step), 0)
+        first, last, step = (v.reshape(()).item() for v in (start, limit, delta))
+        count: int = max(-((first - last) // step), 0)
+        return count
 
     def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(start, limit, delta)
@@ -52,7 +53,7 @@ class _Range(Op):
         if y.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
         if y.dtype is DType.INT64:
-            numbers = {"first": int(first), "step": int(step)}
+            numbers = {"first": first.item(), "step": step.item()}
             values = {f"{n}_{part}": v >> shift for n, v in numbers.items() for part, shift in (("lo", 0), ("hi", 32))}
             fields = tuple((name, "u32") for name in values)
             element = """let first = vec2<u32>(params.first_lo, params.first_hi);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
+from pyruntime.ir import Array, DType, TensorType, ValueType, int_array, of_element
 from pyruntime.ops.base import LATEST, Op, op
 
 
@@ -25,7 +25,7 @@ class Shape(_OfTypes):
     end: int | None = None
 
     def infer(self, x: TensorType) -> tuple[ValueType, ...]:
-        return _int64(np.array(x.shape[self.start : self.end], np.int64))
+        return _int64(int_array(x.shape[self.start : self.end]))
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.array(x.shape[self.start : self.end], np.int64),)
@@ -36,7 +36,7 @@ class WholeShape(_OfTypes):
     """x.shape as int64."""
 
     def infer(self, x: TensorType) -> tuple[ValueType, ...]:
-        return _int64(np.array(x.shape, np.int64))
+        return _int64(int_array(x.shape))
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.array(x.shape, np.int64),)
@@ -47,7 +47,7 @@ class Size(_OfTypes):
     """The number of elements as an int64 scalar."""
 
     def infer(self, x: TensorType) -> tuple[ValueType, ...]:
-        return _int64(np.array(x.size, np.int64))
+        return _int64(int_array(x.size))
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.array(x.size, np.int64),)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, TensorType, multiple, upper
 from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, strided_copy, template
 from pyruntime.kernels.indexing import collapse, contiguous
 from pyruntime.ops.base import LATEST, Op, op
@@ -57,8 +57,8 @@ def tiled_transpose(target: Target, y: Operand, x: Operand, strides: list[int]) 
         return None
     rows, across = dims[-1], view.index(1)
     columns = dims[across]
-    vector = rows % 4 == 0 and bits.bits <= 32
-    if min(rows, columns) < WORTH_TILING or not (vector or bits.bits >= 32):
+    vector = multiple(rows, 4) and bits.bits <= 32
+    if min(upper(rows), upper(columns)) < WORTH_TILING or not (vector or bits.bits >= 32):
         return None
     own = contiguous(dims)
     planes = [d for d in range(len(dims) - 1) if d != across]

@@ -6,13 +6,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir import Constant, TensorType, TypedGraph, ValueType
+from pyruntime.ir import (
+    Constant,
+    Dim,
+    Expression,
+    TensorType,
+    TypedGraph,
+    ValueType,
+    expression,
+    hint,
+    is_dim,
+    upper,
+)
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.placement import Placed, place
-from pyruntime.plan.plan import Access, Assignment, Command, GpuSegment, HostStep, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import Access, Assignment, Command, GpuSegment, HostStep, Patch, Plan, Region, Space, Transfer
 from pyruntime.plan.schedule import schedule
 from pyruntime.plan.verify import checked, verify
 
@@ -102,7 +113,7 @@ class _Builder:
             return
         segment = self._segment()
         segment.uploads.append(name)
-        self.lifetimes.define(name, self.graph.tensor(name).nbytes, segment.start)
+        self.lifetimes.define(name, upper(self.graph.tensor(name).nbytes), segment.start)
         self.on_gpu.add(name)
 
     def _to_host(self, name: str) -> None:
@@ -169,7 +180,7 @@ class _Builder:
         for name in placed.node.outputs:
             if not name or name in self.external:
                 continue
-            self.lifetimes.define(name, self.graph.tensor(name).nbytes, max(self.time - 1, 0))
+            self.lifetimes.define(name, upper(self.graph.tensor(name).nbytes), max(self.time - 1, 0))
             self.on_gpu.add(name)
             if name in host_wants:
                 self._to_host(name)
@@ -195,7 +206,7 @@ class _Builder:
         segment = self._segment()
         for name, operand, binding in zip(values, dispatch.operands, dispatch.kernel.bindings, strict=True):
             if binding.write:
-                self.lifetimes.define(name, operand.type.nbytes, self.time)
+                self.lifetimes.define(name, upper(operand.type.nbytes), self.time)
             self.lifetimes.use(name, self.time)
         segment.steps.append(Step(dispatch, tuple(values), self.time, node))
         self.time += 1
@@ -258,6 +269,9 @@ class _Builder:
             static,
             external,
             self.views,
+            list(self.graph.sizes.names) if self.graph.sizes else [],
+            emitter.expressions,
+            emitter.patches,
         )
         if checked():
             verify(plan)
@@ -272,8 +286,11 @@ class _Emitter:
         self.shaders: dict[str, int] = {}
         self.constants: list[Constant] = []
         self.params = bytearray()
+        self.expressions: list[Expression] = []
+        self.patches: list[Patch] = []
         self._constant_number: dict[tuple[int, int, int], int] = {}
-        self._params_at: dict[bytes, int] = {}
+        self._params_at: dict[tuple[bytes, tuple[tuple[int, str, int], ...]], int] = {}
+        self._expression_number: dict[str, int] = {}
 
     def segment(self, segment: _Segment) -> GpuSegment:
         """The segment's transfers and commands."""
@@ -286,7 +303,21 @@ class _Emitter:
     def transfer(self, name: str) -> Transfer:
         """Value `name` and where it is."""
         kind = self.builder.graph.tensor(name)
-        return Transfer(name, TensorType(kind.dtype, kind.shape), self.region(name, kind.nbytes))
+        seen = TensorType(kind.dtype, tuple(map(hint, kind.shape)))
+        most = upper(kind.nbytes)
+        return Transfer(name, seen, self.region(name, most), most, self._scaled(kind.shape))
+
+    def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""
+        found = tuple(self._expression(n) if is_dim(n) else -1 for n in numbers)
+        return found if any(n >= 0 for n in found) else ()
+
+    def _expression(self, dim: Dim) -> int:
+        text = repr(dim)
+        if text not in self._expression_number:
+            self._expression_number[text] = len(self.expressions)
+            self.expressions.append(expression(dim))
+        return self._expression_number[text]
 
     def region(self, name: str, nbytes: int) -> Region:
         """Where value `name` is; `nbytes` is rounded up to what was reserved."""
@@ -307,16 +338,19 @@ class _Emitter:
 
     def command(self, step: Step) -> Command:
         """The dispatch with operands that are one region bound once."""
+        x, y, z = step.dispatch.grid
         dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
         first: dict[tuple[Space, int, int], int] = {}
         for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
-            region = self.region(name, operand.type.nbytes)
+            nbytes = upper(operand.type.nbytes)
+            region = self.region(name, nbytes)
             key = region.space, region.index, region.offset
             shared.append(first.setdefault(key, i))
             if shared[i] == i:
                 regions.append(region)
             number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
-            accesses.append(Access(name, number, operand.type.nbytes, dispatch.kernel.bindings[i].write))
+            scaled = self._scaled((operand.type.nbytes,))
+            accesses.append(Access(name, number, nbytes, dispatch.kernel.bindings[i].write, *scaled))
         try:
             source = dispatch.kernel.wgsl(tuple(shared))
         except Exception as error:  # types that the operator should have refused
@@ -328,19 +362,23 @@ class _Emitter:
             shader,
             tuple(regions),
             params,
-            dispatch.grid,
+            (hint(x), hint(y), hint(z)),
             dispatch.kernel.name,
             step.node,
-            dispatch.flops,
+            hint(dispatch.flops),
             tuple(accesses),
             dispatch.inplace,
+            self._scaled(dispatch.grid),
         )
 
     def _params(self, data: bytes) -> tuple[int, int]:
-        if data not in self._params_at:
-            self._params_at[data] = len(self.params)
+        patches = tuple((at, kind, self._expression(dim)) for at, kind, dim in getattr(data, "patches", ()))
+        key = bytes(data), patches
+        if key not in self._params_at:
+            start = self._params_at[key] = len(self.params)
             self.params += data + bytes(-len(data) % ALIGNMENT)
-        return self._params_at[data], len(data)
+            self.patches += [Patch(start + at, kind, number) for at, kind, number in patches]
+        return self._params_at[key], len(data)
 
 
 def _alone(storage: Storage, arena: int) -> int:

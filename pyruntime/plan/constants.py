@@ -7,13 +7,14 @@ computed once, by a plan of their own, and stay on the GPU.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 
-from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
 
-__all__ = ["HEAVY", "part", "split_static"]
+__all__ = ["HEAVY", "identities", "part", "split_static"]
 
 HEAVY = 64 << 10
 """Bytes above which a static value is not folded on the host."""
@@ -52,6 +53,25 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     graph.resident = graph.resident | set(ends)
     graph.inputs = [*graph.inputs, *ends]
     return first if makers else None
+
+
+def identities(graph: TypedGraph) -> dict[str, Hashable]:
+    """What each value of a graph of constants is: two of one identity are the same bytes, in whatever plan.
+
+    A constant is its bytes (`Constant.key`), any other value its operator over such.
+    """
+    known: dict[str, Hashable] = {n: (c.key, str(c.type)) for n, c in graph.constants.items()}
+
+    def identity(name: str) -> Hashable:
+        if name not in known:
+            constant = Constant.from_array(graph.tensor(name).value(), graph.tensor(name).dtype) if name else None
+            known[name] = (constant.key, str(constant.type)) if constant else None
+        return known[name]
+
+    for node in graph.nodes:
+        inputs = tuple(identity(n) for n in node.inputs)
+        known.update({n: (node.op, i, inputs) for i, n in enumerate(node.outputs) if n})
+    return known
 
 
 def part(graph: TypedGraph, output: str) -> TypedGraph:

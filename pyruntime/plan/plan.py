@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pyruntime.ir import Constant, Node, TensorType, ValueType
+from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
 from pyruntime.plan.memory import MemoryReport
 
-__all__ = ["Access", "Assignment", "Command", "GpuSegment", "HostStep", "Plan", "Region", "Space", "Transfer"]
+__all__ = ["Access", "Assignment", "Command", "GpuSegment", "HostStep", "Patch", "Plan", "Region", "Space", "Transfer"]
 
 
 class Space(Enum):
@@ -35,7 +37,8 @@ class Access:
 
     Attributes:
         value: the value it is; `Plan.views` says which values are the same bytes.
-        region: index into the command's regions; the operand is its first `nbytes` bytes.
+        region: index into the command's regions; the operand is its first `nbytes` bytes at most.
+        scaled: number in `Plan.expressions` of how many it is, -1 where it is always `nbytes`.
         write: the kernel writes it; other operands are only read.
     """
 
@@ -43,6 +46,7 @@ class Access:
     region: int
     nbytes: int
     write: bool
+    scaled: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Command:
         regions: in binding order; operands that share memory are bound once.
         accesses: one for each operand. inplace: pairs (read, written) of them, as the dispatch states them.
         params: (offset, nbytes) in `Plan.params`, None where the kernel has none.
+        grid: workgroups for the sizes seen.
+        scaled: for each direction of the grid the number in `Plan.expressions`, -1 where `grid` always holds.
         node: index into `Plan.assignments` of the node it belongs to.
     """
 
@@ -66,15 +72,44 @@ class Command:
     flops: int = 0
     accesses: tuple[Access, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
+    scaled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A value that crosses between host and GPU."""
+    """A value that crosses between host and GPU.
+
+    Attributes:
+        type: for the sizes seen.
+        most: the bytes it can have.
+        scaled: for each dimension the number in `Plan.expressions`, -1 where `type` always holds; or empty.
+    """
 
     name: str
     type: TensorType
     region: Region
+    most: int
+    scaled: tuple[int, ...] = ()
+
+    def sized(self, numbers: Sequence[int]) -> TensorType:
+        """The type in a run for which the plan's expressions have these values."""
+        if not self.scaled:
+            return self.type
+        shape = (numbers[n] if n >= 0 else d for n, d in zip(self.scaled, self.type.shape, strict=True))
+        return TensorType(self.type.dtype, tuple(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A number in `Plan.params` that follows from sizes.
+
+    Attributes:
+        kind: 'u32' (modulo 2^32), 'i32' or 'f32'. expression: number in `Plan.expressions`.
+    """
+
+    offset: int
+    kind: str
+    expression: int
 
 
 @dataclass(slots=True)
@@ -127,6 +162,8 @@ class Plan:
         host_values: outputs that are known without running anything.
         external: tensors that stay on the GPU between stages; `Region.index` of EXTERNAL regions counts them.
         views: values that are the bytes of another one, and which.
+        sizes: names of the sizes that a run brings; empty for a plan of one signature.
+        expressions: over these; what the run puts into `patches`, grids and shapes.
     """
 
     steps: list[GpuSegment | HostStep]
@@ -139,6 +176,22 @@ class Plan:
     host_values: dict[str, tuple[ValueType, object]]
     external: list[Transfer] = field(default_factory=list)
     views: dict[str, str] = field(default_factory=dict)
+    sizes: list[str] = field(default_factory=list)
+    expressions: list[Expression] = field(default_factory=list)
+    patches: list[Patch] = field(default_factory=list)
+
+    def numbers(self, sizes: Sequence[int]) -> list[int]:
+        """The values of the expressions for these sizes."""
+        return [evaluate(e, sizes) for e in self.expressions]
+
+    def patched(self, numbers: Sequence[int]) -> bytes:
+        """The parameters of a run for which the expressions have these values."""
+        data = bytearray(self.params)
+        for patch in self.patches:
+            value = numbers[patch.expression]
+            code, value = ("<I", value & 0xFFFFFFFF) if patch.kind == "u32" else (f"<{patch.kind[0]}", value)
+            struct.pack_into(code, data, patch.offset, value)
+        return bytes(data)
 
     @property
     def commands(self) -> list[Command]:

@@ -14,12 +14,25 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import InvalidGraph, OrtError
-from pyruntime.ir import Constant, Graph, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ir import (
+    Constant,
+    DType,
+    Graph,
+    Node,
+    Sizes,
+    TensorType,
+    TypedGraph,
+    ValueNeeded,
+    ValueType,
+    is_dim,
+    known,
+    upper,
+)
 from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 
-__all__ = ["Boundary", "Guards", "Typing", "infer_node"]
+__all__ = ["Boundary", "Guards", "Typing", "has_dims", "infer_node"]
 
 FED_LIMIT = 1024
 """Fed values of more elements are not folded through operators: only an operator that asks for them gets them."""
@@ -92,8 +105,11 @@ def infer_node(node: Node, inputs: Sequence[ValueType | None]) -> tuple[ValueTyp
 class Typing:
     """Infers the remaining nodes one after another, up to the end or to a boundary."""
 
-    def __init__(self, types: dict[str, ValueType], static: set[str], guards: Guards) -> None:
+    def __init__(
+        self, types: dict[str, ValueType], static: set[str], guards: Guards, sizes: Sizes | None = None
+    ) -> None:
         self.types = types
+        self.sizes = sizes
         self.static = static
         self.guards = guards
         self.done: list[Node] = []
@@ -129,9 +145,15 @@ class Typing:
         all_static = all(n in self.static for n in names)
         if op.data_dependent and not all_static:
             return Boundary(tuple(dict.fromkeys(n for n in names if n not in self.static)), node)
+        if self.sizes is not None:
+            self.sizes.by = node.label
         outputs = infer_node(node, inputs)
-        static = op.pure and (all_static or op.follows_from_types(*inputs))
-        small = all(isinstance(t, TensorType) and t.size <= FED_LIMIT for t in (*filter(None, inputs), *outputs))
+        # How many elements it has is open: the GPU makes it, also where its elements follow from the sizes.
+        is_open = any(isinstance(t, TensorType) and any(map(is_dim, t.shape)) for t in outputs)
+        static = op.pure and not is_open and (all_static or op.follows_from_types(*inputs))
+        small = not is_open and all(
+            isinstance(t, TensorType) and upper(t.size) <= FED_LIMIT for t in (*filter(None, inputs), *outputs)
+        )
         known = op.pure and all(t is None or t.is_known for t in inputs) and (static or small)
         thunk = _Fold(node, inputs) if known else None
         for i, (name, kind) in enumerate(zip(node.outputs, outputs, strict=False)):
@@ -182,7 +204,32 @@ class Typing:
     def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Constant]) -> TypedGraph:
         """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""
         constants.update(self.constants)
-        return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static)
+        return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
+
+
+def _executed(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
+    """`execute`; on the numbers seen where the operator cannot compute with Dims."""
+    try:
+        return execute(op, *inputs)
+    except Exception:
+        if not any(has_dims(t) for t in inputs):
+            raise
+        return execute(op, *(_closed(t) for t in inputs))
+
+
+def has_dims(kind: ValueType | None) -> bool:
+    """True for a tensor whose known value has Dims among its elements."""
+    if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
+        return False
+    value = kind.value()
+    return bool(value.dtype == object and any(map(is_dim, value.reshape(-1))))
+
+
+def _closed(kind: ValueType | None) -> ValueType | None:
+    """The tensor with ints for Dims, which the plan then relies on."""
+    if not isinstance(kind, TensorType) or not has_dims(kind):
+        return kind
+    return known(kind, kind.value().astype(kind.dtype.numpy))
 
 
 class _Fold:
@@ -202,7 +249,7 @@ class _Fold:
                 op = self.node.op
                 assert isinstance(op, Op)
                 with located(self.node, self.inputs), np.errstate(all="ignore"):
-                    self.results = execute(op, *self.inputs)
+                    self.results = _executed(op, self.inputs)
             result = self.results[index]
             return None if result is None else result.value()
 

@@ -44,13 +44,13 @@ def complaints(plan: Plan) -> Iterator[str]:
         if isinstance(step, HostStep):
             continue
         for transfer in step.uploads:
-            memory.write(transfer.name, transfer.region, transfer.type.nbytes)
+            memory.write(transfer.name, transfer.region, transfer.most)
         for command in step.commands:
             where = f"command {number}, {command.kernel} of '{plan.assignments[command.node].name}'"
             yield from (f"{where}: {text}" for text in _command(command, memory))
             number += 1
         for transfer in step.downloads:
-            lost = memory.missing(transfer.name, transfer.region, transfer.type.nbytes)
+            lost = memory.missing(transfer.name, transfer.region, transfer.most)
             if lost:
                 yield f"download of '{transfer.name}': {lost}"
 
@@ -105,7 +105,7 @@ class _Memory:
         written = {access.value for command in plan.commands for access in command.accesses if access.write}
         for transfer in plan.external:
             if transfer.name not in written:
-                self.write(transfer.name, transfer.region, transfer.type.nbytes)
+                self.write(transfer.name, transfer.region, transfer.most)
 
     def size(self, region: Region) -> int:
         """Bytes of the buffer that `region` is in."""
@@ -115,7 +115,7 @@ class _Memory:
             case Space.WEIGHTS:
                 return round_up(self._plan.constants[region.index].nbytes)
             case Space.EXTERNAL:
-                return max(round_up(t.type.nbytes) for t in self._plan.external if t.region.index == region.index)
+                return max(t.region.nbytes for t in self._plan.external if t.region.index == region.index)
 
     def write(self, value: str, region: Region, nbytes: int) -> None:
         """The first bytes of `region` are those of `value` now."""

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, Weights, run_on_host
+from pyruntime.device.executable import Executable, HostValue, run_on_host
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError
-from pyruntime.ir import Graph, HostTensor, TensorType, TypedGraph, ValueType, known
-from pyruntime.passes import optimize
-from pyruntime.plan.build import build_plan
-from pyruntime.plan.constants import part, split_static
+from pyruntime.device.weights import Weights
+from pyruntime.errors import BindingError, DeviceLost
+from pyruntime.ir import Graph, HostTensor, Sizes, TensorType, ValueType, known
 from pyruntime.plan.plan import Plan
-from pyruntime.plan.typing import Boundary, Guards, Typing
+from pyruntime.plan.typing import Boundary
+from pyruntime.plan.verify import PlanError
+from pyruntime.session.compiler import Compiled, Computed, compile_stage, sources_of
 from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.openings import Openings
 from pyruntime.session.profiling import Recorder
-from pyruntime.session.refusals import KNOWN_LIMIT, TooEarly, refuse_guesses, refuse_host
-from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall, stage_graph
+from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
+from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
@@ -55,6 +57,7 @@ class Program:
         self.limits = limits or ResourceLimits()
         self.sanitize = sanitize
         self.weights = Weights(device)
+        self.openings = Openings(graph)
         self.roots: list[Stage] = []
         self._planning = asyncio.Lock()
         self._staged = asyncio.Lock()
@@ -80,12 +83,12 @@ class Program:
         values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
         run = Run(values, tensors, outputs, keep or {}, check, recorder)
         on_device = run.on_device
-        stage = await self._find(self.roots, run, list(feeds), None, on_device)
+        stage, sizes = await self._find(self.roots, run, list(feeds), None, on_device)
         root = stage
         root.users += 1
         try:
             if stage.boundary is None:
-                await self._run_stage(stage, run)
+                await self._run_stage(stage, run, sizes)
             else:
                 async with self._staged:
                     stage = await self._run_stages(stage, run, on_device)
@@ -95,15 +98,14 @@ class Program:
                 pass
         return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
-    def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Executable | None:
-        """The executable that runs such feeds whatever their values are, where one segment does all; else None."""
+    def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Stage | None:
+        """The stage that runs such feeds whatever their values are, where one segment does all; else None."""
         signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), frozenset[str]()
-        for stage in self.roots:
-            if stage.signature == signature and stage.boundary is None and not stage.guards.read:
-                replay = stage.executable.replay()
-                if replay and {n for n, _, _ in replay.downloads} == set(outputs):
-                    return stage.executable
-        return None
+        found = recall(self.roots, signature, {})
+        if found is None or found[0].boundary is not None or found[0].compiled.guards.read:
+            return None
+        replay = found[0].executable.replay()
+        return found[0] if replay and {t.name for t, _ in replay.downloads} == set(outputs) else None
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
@@ -122,33 +124,33 @@ class Program:
         while stage.boundary is not None:
             run.check()
             arrived = self._cross(stage, stage.boundary, run)
-            stage = await self._find(stage.next, run, arrived, stage, on_device)
+            stage, _ = await self._find(stage.next, run, arrived, stage, on_device)
             await self._run_stage(stage, run)
         return stage
 
-    async def _run_stage(self, stage: Stage, run: Run) -> None:
+    async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
         """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end."""
         executable = stage.executable
-        made = [t for t in executable.plan.external if t.name in executable.bound and t.name not in run.tensors]
-        for transfer in made:
-            given = run.keep.get(transfer.name)
-            if given is not None and (given.type != transfer.type or given.device is not self.device):
-                raise BindingError(
-                    f"output '{transfer.name}' is {transfer.type} here, and the OrtValue bound to it is {given.type}"
-                )
+        numbers = executable.sized(sizes).numbers if sizes else ()
+        external = executable.plan.external
+        made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
-        for transfer in made:
-            given = run.keep.get(transfer.name)
-            if given is not None and given.buffer not in in_use:
-                direct[transfer.name] = given
+        for name, kind in made.items():
+            given = run.keep.get(name)
+            if given is None:
+                continue
+            if given.type != kind or given.device is not self.device:
+                raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
+            if given.buffer not in in_use:
+                direct[name] = given
                 in_use.add(given.buffer)
-        rest = [t for t in made if t.name not in direct]
-        fresh = await DeviceTensor.allocate([t.type for t in rest], self.device)
+        rest = {n: kind for n, kind in made.items() if n not in direct}
+        fresh = await DeviceTensor.allocate(list(rest.values()), self.device)
         run.tensors.update(direct)
-        run.tensors.update(zip((t.name for t in rest), fresh, strict=True))
-        buffers = {t.name: run.tensors[t.name].buffer for t in executable.plan.external if t.name in executable.bound}
-        await executable.run(run.values, buffers, run.recorder.step if run.recorder else None)
+        run.tensors.update(zip(rest, fresh, strict=True))
+        buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
+        await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
 
     async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there.
@@ -174,7 +176,7 @@ class Program:
             kind = (
                 (value.known(name) if isinstance(value, HostTensor) else value)
                 if value is not None
-                else stage.types.get(name)
+                else stage.compiled.types.get(name)
             )
             inputs.append(kind if name else None)
         began = time.perf_counter()
@@ -186,18 +188,20 @@ class Program:
 
     async def _find(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
-    ) -> Stage:
+    ) -> tuple[Stage, tuple[int, ...]]:
+        """The stage for these values and the open sizes they bring; planned where there is none."""
         types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
-        sources = _sources(run.values)
-        stage = recall(stages, signature, sources)
-        if stage is not None:
-            return stage
+        sources = sources_of(run.values)
+        found = recall(stages, signature, sources)
+        if found is not None:
+            return found
         async with self._planning:
-            stage = recall(stages, signature, sources)
-            if stage is not None:
-                return stage
-            return await self._plan(stages, run.values, types, before, run.outputs, on_device)
+            found = recall(stages, signature, sources)
+            if found is not None:
+                return found
+            stage = await self._plan(stages, run.values, types, before, run.outputs, on_device)
+        return stage, stage.fits(signature) or ()
 
     async def _plan(
         self,
@@ -208,51 +212,122 @@ class Program:
         outputs: Sequence[str],
         on_device: frozenset[str],
     ) -> Stage:
-        guards = Guards(_sources(values))
-        constants = dict(before.constants if before else self.graph.constants)
-        types: dict[str, ValueType] = (
-            dict(before.types)
-            if before
-            else {n: TensorType(c.type.dtype, c.type.shape, c.numpy, n) for n, c in constants.items()}
-        )
-        static = set(before.static) if before else set(constants)
-        self._arrive(arrived, values, before, guards, types)
+        """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
         if before is None:
-            static -= arrived.keys()
-            constants = {n: c for n, c in constants.items() if n not in arrived}
-        typing = Typing(types, static, guards)
-        rest, boundary = typing.run(before.rest if before else self.graph.nodes)
-        carried = before.executable.resident if before else {}
-        bound = before.executable.bound if before else frozenset(n for n in arrived if n in on_device)
-        on_host = list(dict.fromkeys([*values, *arrived]))
-        there = {*carried, *bound}
-        graph, resident = stage_graph(typing, rest, boundary, on_host, there, constants, outputs, on_device)
-        if self.optimize:
-            optimize(graph, self.target)
-        computed = await self._constants(graph)
+            self.openings.note(arrived)
+            opened, sizes = self.openings.open(arrived) if self.target.allows("open_sizes") else (arrived, None)
+            if sizes is not None:
+                stage = await self._plan_open(stages, values, opened, outputs, on_device, sizes)
+                if stage is not None:
+                    return stage
+        compiled = self._compile(values, arrived, before, outputs, on_device, None)
+        return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
+
+    async def _plan_open(
+        self,
+        stages: list[Stage],
+        values: Mapping[str, HostValue],
+        arrived: Mapping[str, ValueType],
+        outputs: Sequence[str],
+        on_device: frozenset[str],
+        sizes: Sizes,
+    ) -> Stage | None:
+        """A stage with open sizes; None where it needs their numbers, which then stay as they come."""
         try:
-            plan = build_plan(graph, self.target, resident)
-            if before is None and not values:
-                refuse_guesses(plan.host_steps, boundary, arrived)
-            if self.refuse_host:
-                refuse_host(plan.assignments, boundary)
-            bound |= on_device & set(resident)
-            for step in plan.host_steps:
-                sizes = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
-                self.limits.check_host(step.node.label, sum(sizes))
-            nbytes = planned_bytes(plan, {*carried, *computed, *bound})
+            compiled = self._compile(values, arrived, None, outputs, on_device, sizes)
+            if compiled.boundary is not None or compiled.plan.host_steps:
+                reason = "a node runs on the host or waits for values"
+            else:
+                made = await self._made(stages, compiled, arrived, None, outputs, on_device, early=False)
+                self.openings.close(sizes.specialized())
+                return made
+        except (DeviceLost, PlanError):
+            raise
+        except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
+            reason = f"{type(error).__name__}: {error}"
+        self.openings.close(dict.fromkeys(sizes.names, reason))
+        return None
+
+    def _compile(
+        self,
+        values: Mapping[str, HostValue],
+        arrived: Mapping[str, ValueType],
+        before: Stage | None,
+        outputs: Sequence[str],
+        on_device: frozenset[str],
+        sizes: Sizes | None,
+    ) -> Compiled:
+        return compile_stage(
+            self.graph,
+            self.target,
+            arrived,
+            values,
+            outputs,
+            on_device,
+            before.compiled if before else None,
+            before.executable.resident if before else (),
+            sizes,
+            self.optimize,
+            self.sanitize,
+        )
+
+    async def _made(
+        self,
+        stages: list[Stage],
+        compiled: Compiled,
+        arrived: Mapping[str, ValueType],
+        before: Stage | None,
+        outputs: Sequence[str],
+        on_device: frozenset[str],
+        early: bool,
+    ) -> Stage:
+        """The stage on the device: constants computed, memory allocated, pipelines compiled.
+
+        Args:
+            early: no value is known yet.
+        """
+        plan = compiled.plan
+        if before is None and early:
+            refuse_guesses(plan.host_steps, compiled.boundary, arrived)
+        if self.refuse_host:
+            refuse_host(plan.assignments, compiled.boundary)
+        for step in plan.host_steps:
+            made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
+            self.limits.check_host(step.node.label, sum(made))
+        carried = before.executable.resident if before else {}
+        computed: dict[str, int] = {}
+        keys: list[Hashable] = []
+        try:
+            for constant in compiled.prologue:
+                make = partial(self._compute, constant)
+                computed[constant.name] = await self.weights.compute(constant.key, constant.nbytes, make)
+                keys.append(constant.key)
+            nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
             self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
-            executable = self._executable(graph, plan, resident, self.weights, {**carried, **computed}, bound)
+            executable = self._executable(plan, compiled.alone, self.weights, {**carried, **computed}, compiled.bound)
             await executable.prepare()
         except BaseException:
-            self.device.free(list(computed.values()))
+            self.weights.drop(keys)
             raise
-        executable.own(computed.values())
         signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs), on_device
-        nbytes += sum(t.type.nbytes for t in plan.external if t.name in computed)
-        stage = Stage(signature, guards, executable, boundary, rest, types, static, graph.constants, nbytes)
+        stage = Stage(signature, executable, compiled, nbytes)
+        stage.on_release.append(lambda: self.weights.drop(keys))
         stages.append(stage)
         return stage
+
+    async def _compute(self, constant: Computed) -> int:
+        """Make a computed constant; what it is made from leaves the GPU again. Returns its buffer."""
+        weights = Weights(self.device)
+        plan = constant.plan
+        self.limits.check_gpu(planned_bytes(plan, ()) + weights.missing(plan.constants), self.held)
+        executable = self._executable(plan, constant.alone, weights, {}, ())
+        try:
+            await executable.prepare()
+            await executable.run({})
+            return executable.keep_resident()[constant.name]
+        finally:
+            executable.release()
+            weights.release()
 
     def _make_room(self, stages: list[Stage], needed: int, before: Stage | None) -> None:
         """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
@@ -272,61 +347,11 @@ class Program:
         """Bytes on the GPU: weights and plans."""
         return self.weights.nbytes + sum(stage.held() for stage in self.roots)
 
-    @staticmethod
-    def _arrive(
-        arrived: Mapping[str, ValueType],
-        values: Mapping[str, HostValue],
-        before: Stage | None,
-        guards: Guards,
-        types: dict[str, ValueType],
-    ) -> None:
-        """Add the types of what a stage begins with; those that may be looked at know their value."""
-        for name, kind in arrived.items():
-            boundary = before.boundary if before else None
-            asked = boundary is not None and boundary.node is None
-            small = isinstance(kind, TensorType) and kind.size <= KNOWN_LIMIT
-            source = guards.source(name) if name in values and (small or asked) else None
-            types[name] = replace(kind, source=source, name=name)
-
-    async def _constants(self, graph: TypedGraph) -> dict[str, int]:
-        """Compute the heavy static values of `graph` on the GPU; their buffers by name."""
-        first = split_static(graph, self.target)
-        buffers: dict[str, int] = {}
-        try:
-            for name in first.outputs if first else ():
-                assert first is not None
-                buffers |= await self._constant(part(first, name))
-        except BaseException:
-            self.device.free(list(buffers.values()))
-            raise
-        return buffers
-
-    async def _constant(self, graph: TypedGraph) -> dict[str, int]:
-        """Run a graph of constants once; what its value is made from leaves the GPU again."""
-        weights = Weights(self.device)
-        plan = build_plan(graph, self.target, graph.outputs)
-        self.limits.check_gpu(planned_bytes(plan, ()) + weights.missing(plan.constants), self.held)
-        executable = self._executable(graph, plan, graph.outputs, weights, {}, ())
-        try:
-            await executable.prepare()
-            await executable.run({})
-            return executable.keep_resident()
-        finally:
-            executable.release()
-            weights.release()
-
     def _executable(
-        self,
-        graph: TypedGraph,
-        plan: Plan,
-        stay: Sequence[str],
-        weights: Weights,
-        resident: Mapping[str, int],
-        bound: Iterable[str],
+        self, plan: Plan, alone: Plan | None, weights: Weights, resident: Mapping[str, int], bound: Iterable[str]
     ) -> Executable:
-        if not self.sanitize:
+        if alone is None:
             return Executable(plan, self.device, weights, resident, bound)
-        alone = build_plan(graph, self.target, stay, isolated=True)
         return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
 
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
@@ -334,7 +359,7 @@ class Program:
             return await self._kept(name, run, name in feeds)
         value = run.values.get(name)
         if value is None:
-            kind = stage.types[name]
+            kind = stage.compiled.types[name]
             value = HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
         if name not in run.keep or not isinstance(value, HostTensor):
             return value
@@ -371,7 +396,3 @@ def _type(value: AnyValue | None, name: str) -> ValueType:
     if isinstance(value, HostTensor | DeviceTensor):
         return replace(value.type, name=name)
     return replace(value, source=None, name=name)
-
-
-def _sources(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:
-    return {n: (v.array if isinstance(v, HostTensor) else v.value) for n, v in values.items()}

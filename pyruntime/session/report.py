@@ -43,8 +43,8 @@ def assignments(session: Session) -> list[Assignment]:
         for s in stages
         if s.boundary and s.boundary.node
     ]
-    if not stages or stages[-1].rest:
-        rest = stages[-1].rest if stages else session._model.graph.nodes
+    if not stages or stages[-1].compiled.rest:
+        rest = stages[-1].compiled.rest if stages else session._model.graph.nodes
         for node in rest:
             has = isinstance(node.op, Op) and type(node.op).has_kernel()
             reason = (

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyruntime.device.executable import Executable, HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType
-from pyruntime.plan.memory import round_up
+from pyruntime.ir import Sizes, ValueType
 from pyruntime.plan.plan import Plan
-from pyruntime.plan.typing import Boundary, Guards, Typing
+from pyruntime.plan.typing import Boundary
+from pyruntime.session.compiler import Compiled
+from pyruntime.session.openings import matched, scale
 from pyruntime.session.profiling import Recorder
 
-__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall", "stage_graph"]
+__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall"]
 
 AnyValue: TypeAlias = HostValue | DeviceTensor
 """A value wherever it is."""
 
 Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
 """Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
+
+
+WASTE = 16
+"""A plan is not used for sizes of which its kernels expect as many times more: another one is made."""
 
 
 @dataclass(slots=True)
@@ -55,30 +60,46 @@ class Stage:
 
     Attributes:
         signature: types of the values that came with it, and the outputs wanted.
-        guards: fed values the plan depends on.
-        boundary: why it ends; None for the last stage.
-        rest: nodes for later stages.
-        types, static: what is known after it.
+        compiled: what it is; `executable`: that on the device.
         nbytes: what it holds on the GPU besides weights.
         next: stages planned so far for what followed, the one used last at the end.
         users: runs that are in it or in a stage after it.
+        on_release: called once when it is released.
     """
 
     signature: Signature
-    guards: Guards
     executable: Executable
-    boundary: Boundary | None
-    rest: list[Node]
-    types: dict[str, ValueType]
-    static: set[str]
-    constants: dict[str, Constant]
+    compiled: Compiled
     nbytes: int = 0
     next: list[Stage] = field(default_factory=list)
     users: int = 0
+    on_release: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """Why it ends; None for the last stage."""
+        return self.compiled.boundary
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """What it leaves open."""
+        return self.compiled.sizes
+
+    def fits(self, signature: Signature) -> tuple[int, ...] | None:
+        """The open sizes with which it runs such values (none: an empty tuple); None where it does not."""
+        if self.sizes is None:
+            return () if self.signature == signature else None
+        if self.signature[1:] != signature[1:]:
+            return None
+        values = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
+        return values if values is not None and scale(self.sizes, values) <= WASTE else None
 
     def release(self) -> int:
         """Free it and all stages after it; returns their bytes."""
         self.executable.release()
+        for drop in self.on_release:
+            drop()
+        self.on_release.clear()
         return self.nbytes + sum(stage.release() for stage in self.next)
 
     def held(self) -> int:
@@ -86,13 +107,22 @@ class Stage:
         return self.nbytes + sum(stage.held() for stage in self.next)
 
 
-def recall(stages: list[Stage], signature: Signature, sources: Mapping[str, Callable[[], object]]) -> Stage | None:
-    """The stage that fits, moved to the end of `stages`."""
+def recall(
+    stages: list[Stage], signature: Signature, sources: Mapping[str, Callable[[], object]]
+) -> tuple[Stage, tuple[int, ...]] | None:
+    """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
+    best: tuple[float, int, tuple[int, ...]] | None = None
     for index, stage in enumerate(stages):
-        if stage.signature == signature and stage.guards.hold(sources):
-            stages.append(stages.pop(index))
-            return stage
-    return None
+        values = stage.fits(signature)
+        if values is None or not stage.compiled.guards.hold(sources):
+            continue
+        waste = scale(stage.sizes, values) if stage.sizes else 0.0
+        if best is None or waste < best[0]:
+            best = waste, index, values
+    if best is None:
+        return None
+    stages.append(stages.pop(best[1]))
+    return stages[-1], best[2]
 
 
 def forget_oldest(stages: list[Stage]) -> bool:
@@ -106,38 +136,5 @@ def forget_oldest(stages: list[Stage]) -> bool:
 
 def planned_bytes(plan: Plan, there: Collection[str]) -> int:
     """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
-    fresh = sum(round_up(t.type.nbytes) for t in plan.external if t.name not in there)
+    fresh = sum(t.region.nbytes for t in plan.external if t.name not in there)
     return sum(plan.arenas) + len(plan.params) + fresh
-
-
-def stage_graph(
-    typing: Typing,
-    rest: list[Node],
-    boundary: Boundary | None,
-    on_host: Sequence[str],
-    carried: Iterable[str],
-    constants: dict[str, Constant],
-    outputs: Sequence[str],
-    on_device: frozenset[str],
-) -> tuple[TypedGraph, list[str]]:
-    """The graph of a stage, and which of its outputs stay on the GPU for later stages."""
-    made = {n for node in typing.done for n in node.outputs if n and n not in typing.static}
-    needed = [n for n in (boundary.needed if boundary else ()) if n in made or n in carried]
-    wanted = [n for n in outputs if n in made]
-    later = sorted(made & {n for node in rest for n in node.inputs})
-    kept = [n for n in wanted if n in on_device and n not in needed and _dense(typing.types[n])]
-    stay = list(dict.fromkeys([*kept, *(n for n in later if _dense(typing.types[n]))]))
-    known_at_end = [n for n in outputs if n in typing.static and not rest]
-    to_host = dict.fromkeys([*needed, *(n for n in wanted if n not in kept), *(n for n in later if n not in stay)])
-    graph = typing.graph(
-        [*(n for n in on_host if n in typing.types and n not in carried), *carried],
-        list(dict.fromkeys([*to_host, *known_at_end, *stay])),
-        constants,
-    )
-    graph.resident = frozenset(carried)
-    graph.static = set(graph.static)
-    return graph, [n for n in stay if n not in to_host]
-
-
-def _dense(kind: ValueType) -> bool:
-    return isinstance(kind, TensorType) and bool(kind.dtype.compute)

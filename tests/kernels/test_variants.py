@@ -17,7 +17,7 @@ from tests.kernels.variant_cases import CASES, lowered, target_of
 
 
 def test_cases__every_variant__has_one() -> None:
-    assert CASES.keys() == VARIANTS.keys()
+    assert CASES.keys() == VARIANTS.keys() - {"open_sizes"}  # plans, not kernels: tests/session/test_open_sizes.py
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -66,13 +66,17 @@ class FaultyDevice(NullDevice):
         self._step("record")
         return super().record(commands)
 
-    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
         self._step("submit")
-        return await super().submit(recording, writes, reads)
+        return await super().submit(recording, writes, reads, numbers)
 
-    async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
         self._step("measure")
-        return await super().measure(recording, writes, reads)
+        return await super().measure(recording, writes, reads, numbers)
 
     def close(self) -> None:
         super().close()

@@ -24,9 +24,11 @@ class Recorder(NullDevice):
         self.submits: list[tuple[int, int, int]] = []
         self.differ = differ
 
-    async def submit(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> list[Raw]:
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
         self.submits.append((len(self.recordings[recording]), len(writes), len(reads)))
-        answers = await super().submit(recording, writes, reads)
+        answers = await super().submit(recording, writes, reads, numbers)
         if self.differ and self.recordings[recording]:
             return [bytes([i % 2]) * len(bytes(a)) for i, a in enumerate(answers)]  # type: ignore[arg-type]
         return answers

@@ -1,0 +1,102 @@
+// @ts-check
+/**
+ * Sizes that runs bring to one plan: which of them a run has, whether the plan is for them, and what follows from them.
+ * Python makes the expressions and guards (`pyruntime/ir/dims.py`); they are data, so that no code is made from them.
+ */
+
+/**
+ * @typedef {[number, Atom[]][]} Expression a sum of products: [factor, atoms]
+ * @typedef {number | [string, Expression, Expression]} Atom the number of a size, or '//' or '%' of two expressions
+ *
+ * @typedef {object} Sizes
+ * @property {[number, number][]} ranges lowest and highest value of each size
+ * @property {boolean[]} grows
+ * @property {[Expression, '<' | '==', boolean][]} guards compared with 0, and what that has to answer
+ * @property {Expression[]} expressions
+ * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches offset in `params`, type, number of the expression
+ * @property {number} waste how many times larger than a run's sizes the kernels may take them to be
+ * @property {Uint8Array} params
+ * @property {GPUBuffer | null} buffer where `params` go
+ */
+
+/** Sizes below this are alike (`pyruntime/session/openings.py`). */
+const SMALL = 64;
+
+/** @type {Record<string, (a: number, b: number) => number>} */
+const OPERATIONS = {
+  '//': (a, b) => Math.floor(a / b),
+  '%': (a, b) => a - b * Math.floor(a / b),
+};
+
+/**
+ * @param {Expression} expression
+ * @param {number[]} values
+ */
+export function evaluate(expression, values) {
+  let total = 0;
+  for (const [factor, atoms] of expression) {
+    let product = factor;
+    for (const atom of atoms) {
+      product *= typeof atom === 'number'
+        ? values[atom]
+        : OPERATIONS[atom[0]](evaluate(atom[1], values), evaluate(atom[2], values));
+    }
+    total += product;
+  }
+  return total;
+}
+
+/**
+ * The sizes that tensors of these dimensions bring; null where they do not fit, or the plan is not for them.
+ * @param {Sizes} sizes
+ * @param {{dims: number[], scaled: number[]}[]} places dimensions seen, and for each the number of its expression or -1
+ * @param {number[][]} given
+ * @returns {number[] | null}
+ */
+export function bind(sizes, places, given) {
+  /** @type {number[]} */
+  const values = [];
+  for (const [i, { dims, scaled }] of places.entries()) {
+    if (dims.length !== given[i].length) return null;
+    for (const [axis, size] of given[i].entries()) {
+      const number = scaled.length ? scaled[axis] : -1;
+      if (number < 0) {
+        if (size !== dims[axis]) return null;
+        continue;
+      }
+      const at = /** @type {number} */ (sizes.expressions[number][0][1][0]); // an input's dimension is a size itself
+      if (values[at] !== undefined && values[at] !== size) return null;
+      values[at] = size;
+    }
+  }
+  return suits(sizes, values) ? values : null;
+}
+
+/** @param {Sizes} sizes @param {number[]} values */
+function suits({ ranges, grows, guards, waste }, values) {
+  let times = 1;
+  for (const [i, [low, high]] of ranges.entries()) {
+    if (!(values[i] >= low && values[i] <= high)) return false;
+    if (!grows[i]) times *= Math.max(1, high / Math.max(values[i], SMALL));
+  }
+  return times <= waste && guards.every(([expression, comparison, answer]) => {
+    const difference = evaluate(expression, values);
+    return (comparison === '<' ? difference < 0 : difference === 0) === answer;
+  });
+}
+
+/**
+ * The parameters of a run for which the expressions have these values.
+ * @param {Sizes} sizes
+ * @param {number[]} numbers
+ */
+export function patched({ params, patches }, numbers) {
+  const data = params.slice();
+  const view = new DataView(data.buffer);
+  for (const [offset, type, number] of patches) {
+    const value = numbers[number];
+    if (type === 'f32') view.setFloat32(offset, value, true);
+    else view.setUint32(offset, value - 2 ** 32 * Math.floor(value / 2 ** 32), true);
+  }
+  return data.buffer;
+}
