@@ -13,6 +13,7 @@ from pyruntime.ir.dims import (
     is_dim,
     lower,
     multiple,
+    positive,
     upper,
 )
 from pyruntime.ir.dtype import DType
@@ -60,5 +61,6 @@ __all__ = [
     "lower",
     "multiple",
     "of_element",
+    "positive",
     "upper",
 ]

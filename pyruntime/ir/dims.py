@@ -37,6 +37,7 @@ __all__ = [
     "is_dim",
     "lower",
     "multiple",
+    "positive",
     "upper",
 ]
 
@@ -138,6 +139,7 @@ class Sizes:
 
     def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool:
         """The answer of a comparison with 0, remembered where the ranges leave it open."""
+        terms = self._reduced(terms)
         low, high = self.range(terms)
         if comparison == "<" and (high < 0 or low >= 0):
             return high < 0
@@ -151,6 +153,24 @@ class Sizes:
             self.guards[terms, comparison] = Guard(terms, comparison, answer, self.by, number)
             self._check = None
         return answer
+
+    def _reduced(self, terms: Terms) -> Terms:
+        """The terms without what all of them have in common and is above 0: the comparison with 0 stays the same."""
+        common = list(terms[0][0]) if len(terms) > 1 else []
+        for atoms, _ in terms[1:]:
+            rest = list(atoms)
+            common = [a for a in common if a in rest and not rest.remove(a)]  # type: ignore[func-returns-value]
+        common = [a for a in common if self._atoms[a].low > 0]
+        factor = math.gcd(*(f for _, f in terms)) or 1
+        if not common and factor == 1:
+            return terms
+        made = []
+        for atoms, f in terms:
+            rest = list(atoms)
+            for a in common:
+                rest.remove(a)
+            made.append((tuple(rest), f // factor))
+        return tuple(sorted(made))
 
     def value(self, terms: Terms) -> int:
         """The number seen."""
@@ -473,6 +493,11 @@ def divisor(value: Any) -> int:
     if not isinstance(value, Dim):
         return abs(int(value))
     return math.gcd(*(factor for _, factor in value.terms))
+
+
+def positive(value: Any) -> Any:
+    """max(1, value), without asking where `value` is at least 1 whatever the sizes are."""
+    return value if lower(value) >= 1 else max(1, value)
 
 
 def multiple(value: Any, of: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyruntime.ir import Constant, DType, TensorType
+from pyruntime.ir import Constant, DType, TensorType, positive
 
 if TYPE_CHECKING:
     from pyruntime.kernels.kernel import Kernel
@@ -63,7 +63,7 @@ class Target:
 
         The shader finds its number with `global_index(gid, nwg)` of `lib/index.wgsl`.
         """
-        return self.fold(max(1, -(-invocations // workgroup)))
+        return self.fold(positive(-(-invocations // workgroup)))
 
     def fold(self, groups: int) -> tuple[int, int, int]:
         """`groups` workgroups as (x, y, z) within the limit; x·y·z >= groups: shaders check the surplus."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyruntime.ir import DType, multiple, upper
+from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.template import params_of, template
 
@@ -68,7 +68,7 @@ def normalize_groups(
     Args:
         first_scratch: number of the scratch tensor this may use.
     """
-    length = x.type.size // max(form.rows, 1)
+    length = x.type.size // positive(form.rows)
     types = {"x": x.type.dtype, "y": y.type.dtype}
     if form.affine is not None:
         types |= {"scale": form.affine[0].type.dtype, "bias": form.affine[1].type.dtype}
@@ -89,7 +89,7 @@ def normalize_groups(
     kernel = template("normalize_groups", types, WG=wide, **defines)
     params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
     operands = (x, *(form.affine or ()), y)
-    return (Dispatch(kernel, operands, target.fold(max(form.rows, 1)), params, flops=8 * x.type.size),)
+    return (Dispatch(kernel, operands, target.fold(positive(form.rows)), params, flops=8 * x.type.size),)
 
 
 def _two_passes(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyruntime.ir import is_dim
+
 __all__ = [
     "MAX_RANK",
     "broadcast_shapes",
@@ -61,7 +63,7 @@ def collapse(shape: Sequence[int], *views: Sequence[int]) -> tuple[tuple[int, ..
     dims: list[int] = []
     strides: list[list[int]] = [[] for _ in views]
     for d, dim in enumerate(shape):
-        if dim == 1:
+        if not is_dim(dim) and dim == 1:
             continue
         if dims and all(s[-1] == v[d] * dim for s, v in zip(strides, views, strict=True)):
             dims[-1] *= dim

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import DType, multiple, upper
+from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
 from pyruntime.kernels.kernel import Kernel, bindings
@@ -133,7 +133,7 @@ def reduction(
     for dim in inner:
         count *= dim
     flat = len(inner) == 1 and inner_view[0] in (0, 1)
-    plan = choose(max(outputs, 1), count, flat, target, fold.state is not None)
+    plan = choose(positive(outputs), count, flat, target, fold.state is not None)
     view = _View(outer, outer_view, inner, inner_view)
     if plan.segments == 1:
         return (_dispatch(target, fold, y, x, view, plan),)
@@ -217,7 +217,7 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
     kernel = Kernel(name, body, bindings({"x": x.type.dtype}, {"y": y.type.dtype}))
     per = 1 if plan.lanes > 1 or lanes(y.type.dtype) == 1 else group(y.type.dtype)
     together = max(1, WORKGROUP // plan.lanes)
-    grid = target.fold(max(1, -(-size // together))) if plan.lanes > 1 else target.grid(-(-size // per))
+    grid = target.fold(positive(-(-size // together))) if plan.lanes > 1 else target.grid(-(-size // per))
     return Dispatch(kernel, (x, y), grid, pack(fields, values), flops=x.type.size)
 
 

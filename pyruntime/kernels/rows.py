@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyruntime.ir import multiple, upper
+from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
@@ -56,7 +56,7 @@ class Rows:
     def grid(self, target: Target) -> tuple[int, int, int]:
         """Workgroups that cover all rows."""
         together = self.workgroup(target) // self.lanes(target)
-        return target.fold(max(1, -(-self.count // together)))
+        return target.fold(positive(-(-self.count // together)))
 
     def defines(self, target: Target) -> dict[str, int]:
         """WG, LANES, SHARED and VEC of the row templates."""
@@ -83,7 +83,7 @@ def softmax_rows(
         **rows.defines(target),
         **{k: 1 for k, v in flags.items() if v},
     )
-    params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner))
+    params = params_of(kernel, rows=rows.count, length=rows.length, inner=positive(rows.inner))
     # Every row is folded before the barrier; after it an invocation rereads only what it writes.
     inplace = ((0, 1),) if kernel.can_share(0, 1) else ()
     return Dispatch(kernel, (x, y), rows.grid(target), params, inplace, flops=5 * x.type.size)

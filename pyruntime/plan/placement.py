@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
-from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType
+from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, upper
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
 from pyruntime.kernels.legalize import legalize
@@ -126,10 +126,10 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
             return "float64 is exact on the host"
         if bound > limits.storage_buffers:
             return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
-        largest = max(o.type.nbytes for o in dispatch.operands)
+        largest = max(upper(o.type.nbytes) for o in dispatch.operands)
         if largest > limits.binding_bytes:
             return f"a tensor of {largest:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
-        if max(dispatch.grid) > limits.workgroups:
+        if max(map(upper, dispatch.grid)) > limits.workgroups:
             return f"{name} needs {dispatch.grid} workgroups; the device takes {limits.workgroups} a dimension"
     return ""
 
