@@ -14,8 +14,9 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
     {
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "attention_flash": "attention as one kernel; without: products around a softmax",
+        "attention_few": "few queries that share keys in one workgroup; without: as any attention",
         "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
-        "attention_split": "keys of tiled attention dealt out over workgroups; without: a workgroup walks over all",
+        "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
         "matmul_tiled": "products through workgroup memory; without: from where the operands are",
         "matmul_few_rows": "products of at most eight rows read the weights once; without: as any product",
         "matmul_large": "tiles of 128 x 128; without: of 64 x 64",
