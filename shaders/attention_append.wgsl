@@ -1,6 +1,6 @@
 // Rows of queries, keys or values made ready: normalised, turned, and set into a cache.
 //
-//   fresh[b, h, s] = turn(norm(x[b, h, s]), angles of position first[b] + s)
+//   fresh[b, h, s] = turn(norm(x[b, h, s] + bias[h]), angles of position first[b] + s)
 //   y[b, h, t] = fresh[b, h, t - first[b]] where that row is among the new ones (without PLACED: fresh[b, h, t]),
 //                else past[b, h, t] where there is one, else 0
 //
@@ -12,11 +12,11 @@
 // is one number or (CHANNELS) one for every component of a head.
 //
 // An invocation makes four components, of 4 bits eight; where one row ends the next begins.
-//#tensors x, past, cosines, sines, positions, weight, lengths, prompt, scale -> y
+//#tensors x, past, bias, cosines, sines, positions, weight, lengths, prompt, scale -> y
 //#variants TURN=1 | TURN=1,PAIRS=1,POSITIONS=1,NORM=1 | PLACED=1,PAST=1,LENGTHS=1,PROMPT=1 lengths=int32 prompt=int32
 //#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1 lengths=int32 past=int8 y=int8
 //#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1,BITS=4,NIBBLES=1,CHANNELS=1 lengths=int32 past=uint8 y=uint8
-//#variants TURN=1,ODD=1 x=float16 y=float16
+//#variants PLACED=1,BIAS=1,ODD=1 | TURN=1,ODD=1 x=float16 y=float16
 const BITS: u32 = 8u;
 
 struct Params {
@@ -30,6 +30,7 @@ struct Params {
   half: u32,
   angle_rows: u32,        // rows of the caches of angles
   first: i32,
+  head_bias: u32,         // where the components of head 0 are in bias
   lacking: i32,
   queries: i32,
   groups: u32,            // invocations a row
@@ -50,16 +51,26 @@ fn first_of(batch: u32) -> i32 {
 
 struct Fresh {
   base: u32,      // component 0 in x
+  shift: u32,     // and in the bias
   angles: u32,    // its row in the caches of angles
   factor: f32,
 }
 
+fn given(row: Fresh, c: u32) -> f32 {
+//#if BIAS
+  return load_x(row.base + c * params.strides.w) + load_bias(row.shift + c);
+//#else
+  return load_x(row.base + c * params.strides.w);
+//#endif
+}
+
 fn fresh_row(batch: u32, head: u32, s: u32) -> Fresh {
-  var row = Fresh(params.base + dot(vec3<u32>(batch, head, s), params.strides.xyz), 0u, 1.0);
+  var row = Fresh(params.base + dot(vec3<u32>(batch, head, s), params.strides.xyz), params.head_bias + head * params.size,
+                  0u, 1.0);
 //#if NORM
   var squares = 0.0;
   for (var c = 0u; c < params.size; c++) {
-    let x = load_x(row.base + c * params.strides.w);
+    let x = given(row, c);
     squares += x * x;
   }
   row.factor = inverseSqrt(squares / f32(params.size) + params.epsilon);
@@ -76,7 +87,7 @@ fn fresh_row(batch: u32, head: u32, s: u32) -> Fresh {
 }
 
 fn normed(row: Fresh, c: u32) -> f32 {
-  let x = load_x(row.base + c * params.strides.w);
+  let x = given(row, c);
 //#if NORM
   return x * row.factor * load_weight(c);
 //#else

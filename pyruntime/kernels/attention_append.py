@@ -55,6 +55,7 @@ class Append:
 
     Attributes:
         placed: they go behind those of `past`, into y of as many rows as y has; else y has the new rows alone.
+        bias: a tensor, and where in it the components of head 0 are, those of all heads in turn.
         norm: the weight of a norm over a head's components, and its epsilon.
     """
 
@@ -62,6 +63,7 @@ class Append:
     past: Operand | None = None
     lengths: Lengths = Lengths()
     turn: Turn | None = None
+    bias: tuple[Operand, int] | None = None
     norm: tuple[Operand, float] | None = None
     quantised: Quantised | None = None
 
@@ -74,11 +76,11 @@ def append(
     Uses one scratch tensor where a device binds too few tensors to do all at once.
     """
     bound = _bound(y, x, made)
-    ready = made.turn is not None or made.norm is not None
+    ready = made.turn is not None or made.norm is not None or made.bias is not None
     if len(bound) > target.limits.storage_buffers and ready and made.placed:
         shape = (*y.type.shape[:2], rows, size)
         between = scratch(first_scratch, DType.FLOAT, *shape)
-        turned = Append(lengths=made.lengths, turn=made.turn, norm=made.norm)
+        turned = Append(lengths=made.lengths, turn=made.turn, bias=made.bias, norm=made.norm)
         batch_step, head_step, row_step, _ = contiguous(shape)
         packed = HeadView(0, (batch_step, head_step, row_step, 1))
         placed = Append(True, made.past, made.lengths, quantised=made.quantised)
@@ -95,6 +97,7 @@ def append(
         "TURN": turn,
         "PAIRS": turn is not None and turn.interleaved,
         "POSITIONS": "positions" in bound,
+        "BIAS": made.bias,
         "NORM": made.norm,
         "ODD": quantised is None and size % 4,
         "QUANTISED": quantised,
@@ -122,6 +125,7 @@ def append(
         half=angles[1],
         angle_rows=angles[0],
         first=made.lengths.first,
+        head_bias=made.bias[1] if made.bias is not None else 0,
         lacking=made.lengths.lacking,
         queries=made.lengths.queries,
         groups=groups,
@@ -140,6 +144,7 @@ def _bound(y: Operand, x: Operand, made: Append) -> dict[str, Operand]:
     given = {
         "x": x,
         "past": past if made.placed else None,
+        "bias": made.bias[0] if made.bias is not None else None,
         "cosines": turn.cosines if turn is not None else None,
         "sines": turn.sines if turn is not None else None,
         "positions": turn.positions if turn is not None else None,

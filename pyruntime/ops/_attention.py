@@ -204,9 +204,9 @@ class _Lowering:
         """The attention as its kernels take it."""
         h = self.heads
         sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
-        views = (x.head_view() for x in (q, k, v, y))
+        q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
         scale, cap = self.op.scale_of(h), max(0.0, float(self.op.softcap))
-        return AttentionForm(sizes, *views, scale, True, h.group, cap, self.reach())
+        return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
     def composed(self, q: Operand, k: Operand, v: Operand, bias: Operand | None) -> None:
         """Scores, softcap and bias, softmax, and the product with the values, each a kernel of its own."""

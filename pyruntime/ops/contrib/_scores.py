@@ -23,28 +23,37 @@ _FIELDS: Fields = (
     ("cap", "f32"),
     ("dim", "u32"),
     ("width", "u32"),
+    ("hidden", "f32"),
 )
 
 
 def output_scores(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, y: Operand, after: bool, number: int
+    target: Target,
+    form: AttentionForm,
+    tensors: AttentionTensors,
+    y: Operand,
+    after: bool,
+    number: int,
+    hidden: float = 0.0,
 ) -> tuple[Dispatch, ...]:
-    """y [B, H, S, T] := cap(scale · q kᵀ) + mask, 0 where no key is seen; `after`: the softmax of it.
+    """y [B, H, S, T] := cap(scale · q kᵀ) + mask, `hidden` where no key is seen; `after`: the softmax of it.
 
     T may be less than the form's keys. `number`: of a scratch tensor.
     """
     flags = flags_of(form, tensors)
     fields = dict(_FIELDS)
     values = {n: v for n, v in values_of(form, tensors.mask, form.y).items() if n in fields}
-    values |= {"dim": form.sizes[4], "width": y.type.shape[3]}
+    values |= {"dim": form.sizes[4], "width": y.type.shape[3], "hidden": hidden}
     sources = [Source(n, x) for n, x in named(tensors).items() if n in ("q", "k", "mask", "lengths", "prompt")]
     if not after:
         name = "attention_scores_" + "_".join(n.lower() for n in flags)
-        return (gather_map(target, name, y, sources, _score(flags, "0.0"), _FIELDS, values, flops=form.flops),)
+        return (
+            gather_map(target, name, y, sources, _score(flags, "params.hidden"), _FIELDS, values, flops=form.flops),
+        )
     x = scratch(number, DType.FLOAT, *y.type.shape)
     name = "attention_masked_scores_" + "_".join(n.lower() for n in flags)
-    hidden = "f32_bits(0xff800000u, params.keys)"
-    made = gather_map(target, name, x, sources, _score(flags, hidden), _FIELDS, values, flops=form.flops)
+    nothing = "f32_bits(0xff800000u, params.keys)"
+    made = gather_map(target, name, x, sources, _score(flags, nothing), _FIELDS, values, flops=form.flops)
     return made, _softmax(target, form, tensors.sink, y, x)
 
 

@@ -231,7 +231,9 @@ class GroupQueryAttention(Op):
 
     def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
         given = all_inputs(inputs)
-        types = [None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs]
+        types: list[Any] = [
+            None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
+        ]
         s = self.sizes(*types)
         q, k, v = self._fresh(s, given)
         ends = given[5].reshape(-1).astype(np.int64) + 1
