@@ -46,7 +46,7 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
 
 def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, behind: int) -> Array:
     """True [B, 1, S, T] where a query at position first[b] + i sees key j; negative `before`, `behind`: all there."""
-    distance = np.arange(keys) - (first[:, None, None] + np.arange(queries)[:, None])
+    distance: Array = np.arange(keys) - (first[:, None, None] + np.arange(queries)[:, None])
     seen: Array = np.broadcast_to(np.arange(keys) < lengths[:, None, None], distance.shape).copy()
     if before >= 0:
         seen &= -distance <= before

@@ -42,7 +42,8 @@ def lower_group_query(
         y = out(1 + i, present) if op.wants(1 + i) else scratch(_K + i, present.dtype, *present.shape)
         bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
         if s.new:
-            ready = Append(True, past, rows, turn if i == 0 else None, norms[1] if i == 0 else None, bits)
+            norm = norms[1] if i == 0 else None
+            ready = Append(True, past, rows, turn if i == 0 else None, norm=norm, quantised=bits)
             x, view = bound[1 + i], views[1 + i]
             made += append(target, y, x, view, s.new, s.size, ready, _READY)
         elif past is not None and op.wants(1 + i):
@@ -60,7 +61,8 @@ def lower_group_query(
     if turn is not None or norms[0] is not None:
         q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
         q_view = _whole_view(q)
-        made += append(target, q, query, views[0], s.queries, s.size, Append(False, None, rows, turn, norms[0]), _READY)
+        ready = Append(False, None, rows, turn, norm=norms[0])
+        made += append(target, q, query, views[0], s.queries, s.size, ready, _READY)
     return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
 
 

@@ -19,6 +19,7 @@ from pyruntime.ops.contrib._masked import (
     check_bias,
     check_mask,
     lower_masked,
+    lowest,
     whole_view,
 )
 
@@ -124,12 +125,11 @@ class MultiHeadAttention(Op):
         past_length = int(length.reshape(-1)[0]) if s.shared else None
         y, k, v, scores = attend_masked(s, parts, (past_key, past_value), mask, attention_bias, past_length)
         kind = query.dtype
-        return (
-            packed(y).astype(kind),
-            k.astype(kind),
-            v.astype(kind),
-            _finite(scores.before, DType.from_numpy(kind)).astype(kind),
-        )
+        made = (packed(y).astype(kind), k.astype(kind), v.astype(kind))
+        if not self.wants(3):
+            return made
+        hidden = np.float32(lowest(DType.from_numpy(kind)))
+        return (*made, np.where(np.isneginf(scores.before), hidden, scores.before).astype(kind))
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         query, key, value, bias, mask, attention_bias, past_key, past_value, length, _ = (
