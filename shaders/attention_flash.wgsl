@@ -1,4 +1,4 @@
-// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h, j] + mask[b, h, i, j]) * v[b, h, j]
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
 //
 // Flash attention: the scores never leave the registers (Dao et al., 2022; online softmax of Milakov and Gimelshein,
 // 2018). A workgroup takes ROWS queries of one head; SPLIT invocations share a query, each walking every SPLIT-th key
@@ -7,12 +7,14 @@
 //
 // q, k, v, y and the mask are strided views (batch, head, position, component), so that the reshapes and transposes
 // around attention move nothing. VEC: components are contiguous and all strides whole vec4s. A row whose every key is
-// masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does. DIRECT: keys and values are read where they
-// are, without workgroup memory, for adapters that run on a processor (with SPLIT = 1). UNROLL: register arrays are
-// indexed by constants.
-//#tensors q, k, v, mask -> y
-//#variants VEC=1,UNROLL=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
-//#variants DIRECT=1,ROWS=64,SPLIT=1,KEYS=8,VEC=1
+// masked by -infinity gives 0 with EMPTY_ZERO, else NaN as the formula does. CAP: scores become cap * tanh(score / cap)
+// before the mask. SINK: exp(sink[h]) is added to the divisor. RANGE: a query sees the keys near its position alone;
+// LENGTHS: of each batch entry, the number of keys, of which the queries are the last (int64 with LONG); PROMPT: a number
+// that says, where it is that of the queries, that these are the first instead.
+//#tensors q, k, v, mask, lengths, prompt, sink -> y
+//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
+//#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
+//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64
 //#variants ROWS=1,SPLIT=64,VEC=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
@@ -36,18 +38,22 @@ struct Params {
   y_strides: vec4<u32>,
   mask_strides: vec4<u32>,
   bases: vec4<u32>,       // of q, k, v, y
+  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
   queries: u32,
   keys: u32,
   heads: u32,
+  group: u32,             // heads of q that share one of k and v
   tiles: u32,             // workgroups along the queries of a head
   jobs: u32,              // workgroups in all
   scale: f32,
+  cap: f32,
 }
 
-//#if !DIRECT
 var<workgroup> tile: array<vec4<f32>, max(KEYS * max(PITCH, PITCH_V), THREADS / 2u * PITCH_V)>;
 var<workgroup> part_top: array<f32, THREADS>;
 var<workgroup> part_sum: array<f32, THREADS>;
+//#if RANGE
+var<workgroup> stretch: vec2<u32>;
 //#endif
 
 //#if VEC
@@ -88,6 +94,26 @@ fn quad_v(base: u32, d: u32) -> vec4<f32> {
 }
 //#endif
 
+//#if RANGE
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  var first = params.reach.x;
+  var length = i32(params.keys);
+//#if LENGTHS
+//#if LONG
+  length = i64_low(load_lengths(batch)) + params.reach.w;
+//#else
+  length = load_lengths(batch) + params.reach.w;
+//#endif
+  first = length - i32(params.queries);
+//#endif
+//#if PROMPT
+  if (load_prompt(0u) == i32(params.queries)) { first = 0; }
+//#endif
+  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+}
+//#endif
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -104,104 +130,96 @@ fn main(
   let query = min(row, params.queries - 1u);
 
   let q_base = params.bases.x + dot(vec3<u32>(at, query), params.q_strides.xyz);
-  let k_base = params.bases.y + dot(at, params.k_strides.xy);
-  let v_base = params.bases.z + dot(at, params.v_strides.xy);
+  let at_kv = vec2<u32>(batch, at.y / params.group);
+  let k_base = params.bases.y + dot(at_kv, params.k_strides.xy);
+  let v_base = params.bases.z + dot(at_kv, params.v_strides.xy);
 //#if MASK
   let mask_base = dot(vec3<u32>(at, query), params.mask_strides.xyz);
 //#endif
 
+//#if RANGE
+  let seen = visible(batch, query);
+  // What later queries see begins and ends later.
+  if (lane == 0u) { stretch.x = seen.x; }
+  if (lane == THREADS - 1u) { stretch.y = seen.y; }
+  let span = workgroupUniformLoad(&stretch);
+//#else
+  let span = vec2<u32>(0u, params.keys);
+  let seen = span;
+//#endif
+
   var x: array<vec4<f32>, QUADS>;
-  //#unroll UNROLL
+  //#unroll
   for (var d = 0u; d < QUADS; d++) {
     x[d] = quad_q(q_base, d) * params.scale;
   }
   var y: array<vec4<f32>, QUADS_V>;
-  //#unroll UNROLL
+  //#unroll
   for (var d = 0u; d < QUADS_V; d++) {
     y[d] = vec4<f32>();
   }
   var top = LOWEST;
   var sum = 0.0;
 
-  for (var first = 0u; first < params.keys; first += KEYS) {
-//#if !DIRECT
+  for (var first = span.x; first < span.y; first += KEYS) {
     for (var i = lane; i < KEYS * QUADS; i += THREADS) {
-      let j = min(first + i / QUADS, params.keys - 1u);
+      let j = min(first + i / QUADS, span.y - 1u);
       tile[i / QUADS * PITCH + i % QUADS] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
     }
     workgroupBarrier();
-//#endif
     var score: array<f32, MINE>;
     var highest = top;
-    //#unroll UNROLL
+    //#unroll
     for (var n = 0u; n < MINE; n++) {
       let j = n * SPLIT + part;
       var products = vec4<f32>();
-//#if DIRECT
-      let at_k = k_base + min(first + j, params.keys - 1u) * params.k_strides.z;
-      //#unroll UNROLL
-      for (var d = 0u; d < QUADS; d++) {
-        products += x[d] * quad_k(at_k, d);
-      }
-//#else
-      //#unroll UNROLL
+      //#unroll
       for (var d = 0u; d < QUADS; d++) {
         products += x[d] * tile[j * PITCH + d];
       }
-//#endif
       var s = products.x + products.y + products.z + products.w;
+//#if CAP
+      s = params.cap * hyperbolic_tangent(s / params.cap);
+//#endif
 //#if MASK
-      s += load_mask(mask_base + min(first + j, params.keys - 1u) * params.mask_strides.w);
+      s += f32(load_mask(mask_base + min(first + j, span.y - 1u) * params.mask_strides.w));
 //#endif
       score[n] = s;
-      if (first + j < params.keys) { highest = max(highest, s); }
+      if (first + j >= seen.x && first + j < seen.y) { highest = max(highest, s); }
     }
-//#if !DIRECT
     workgroupBarrier();
     for (var i = lane; i < KEYS * QUADS_V; i += THREADS) {
-      let j = min(first + i / QUADS_V, params.keys - 1u);
+      let j = min(first + i / QUADS_V, span.y - 1u);
       tile[i / QUADS_V * PITCH_V + i % QUADS_V] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
     }
     workgroupBarrier();
-//#endif
     let shrink = exp(top - highest);
     top = highest;
     sum *= shrink;
-    //#unroll UNROLL
+    //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
       y[d] *= shrink;
     }
-    //#unroll UNROLL
+    //#unroll
     for (var n = 0u; n < MINE; n++) {
       let j = n * SPLIT + part;
-      let weight = select(0.0, exp(score[n] - top), first + j < params.keys);
+      let weight = select(0.0, exp(score[n] - top), first + j >= seen.x && first + j < seen.y);
       sum += weight;
-//#if DIRECT
-      let at_v = v_base + min(first + j, params.keys - 1u) * params.v_strides.z;
-      //#unroll UNROLL
-      for (var d = 0u; d < QUADS_V; d++) {
-        y[d] += weight * quad_v(at_v, d);
-      }
-//#else
-      //#unroll UNROLL
+      //#unroll
       for (var d = 0u; d < QUADS_V; d++) {
         y[d] += weight * tile[j * PITCH_V + d];
       }
-//#endif
     }
-//#if !DIRECT
     workgroupBarrier();
-//#endif
   }
 
-//#if !DIRECT
   for (var step = SPLIT / 2u; step > 0u; step >>= 1u) {
     let giver = part >= step && part < 2u * step;
     let slot = (lane / SPLIT) * step + (part % step);
     if (giver) {
       part_top[slot] = top;
       part_sum[slot] = sum;
-      //#unroll UNROLL
+      //#unroll
       for (var d = 0u; d < QUADS_V; d++) {
         tile[slot * PITCH_V + d] = y[d];
       }
@@ -212,7 +230,7 @@ fn main(
       let mine = exp(top - highest);
       let theirs = exp(part_top[slot] - highest);
       sum = sum * mine + part_sum[slot] * theirs;
-      //#unroll UNROLL
+      //#unroll
       for (var d = 0u; d < QUADS_V; d++) {
         y[d] = y[d] * mine + tile[slot * PITCH_V + d] * theirs;
       }
@@ -220,16 +238,22 @@ fn main(
     }
     workgroupBarrier();
   }
-//#endif
 
   if (part == 0u && row < params.queries) {
+    var share = 1.0;
+//#if SINK
+    let sink = load_sink(at.y);
+    let highest = max(top, sink);
+    share = exp(top - highest);
+    sum = sum * share + exp(sink - highest);
+//#endif
 //#if EMPTY_ZERO
-    let share = select(1.0 / sum, 0.0, sum == 0.0);
+    share *= select(1.0 / sum, 0.0, sum == 0.0);
 //#else
-    let share = 1.0 / sum;
+    share /= sum;
 //#endif
     let out = params.bases.w + dot(vec3<u32>(at, row), params.y_strides.xyz);
-    //#unroll UNROLL
+    //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
       let r = y[d] * share;
 //#if VEC

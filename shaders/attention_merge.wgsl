@@ -1,7 +1,8 @@
 // y[b, h, i] = sum over s of exp(top[s] - T) * parts[s, b, h, i] / sum over s of exp(top[s] - T) * sum[s], T = max top:
-// the second pass of attention_tiled where keys were dealt out. `stats` holds top and sum of every split and query.
-//#tensors parts, stats -> y
-//#variants VEC=1 | DIM_V=7,EMPTY_ZERO=1 | VEC=1 y=float16
+// the second pass of attention_tiled and attention_few_queries where keys were dealt out. `stats` holds top and sum of every
+// split and query; a sum of 0 says that the split has no results. SINK: exp(sink[h]) is added to the divisor.
+//#tensors parts, stats, sink -> y
+//#variants VEC=1 | VEC=1,SINK=1 | DIM_V=7,EMPTY_ZERO=1 | VEC=1 y=float16
 const DIM_V: u32 = 64u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
 const LOWEST: f32 = -3.4028234663852886e38;
@@ -26,12 +27,22 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   for (var s = 0u; s < params.splits; s++) {
     top = max(top, load_stats((s * params.rows + row) * 2u));
   }
+  let head = row / params.queries;
+  let batch = head / params.heads;
+  let place = vec3<u32>(batch, head - batch * params.heads, row - head * params.queries);
   var sum = 0.0;
   var x = vec4<f32>();
+//#if SINK
+  let sink = load_sink(place.y);
+  top = max(top, sink);
+  sum = exp(sink - top);
+//#endif
   for (var s = 0u; s < params.splits; s++) {
     let at = s * params.rows + row;
+    let given = load_stats(at * 2u + 1u);
+    if (given == 0.0) { continue; }
     let share = exp(load_stats(at * 2u) - top);
-    sum += share * load_stats(at * 2u + 1u);
+    sum += share * given;
 //#if VEC
     x += share * load4_parts(at * QUADS_V + d);
 //#else
@@ -45,9 +56,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 //#else
   x *= 1.0 / sum;
 //#endif
-  let head = row / params.queries;
-  let batch = head / params.heads;
-  let place = vec3<u32>(batch, head - batch * params.heads, row - head * params.queries);
   let base = params.base + dot(place, params.y_strides.xyz);
 //#if VEC
   store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);

@@ -1,4 +1,4 @@
-// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h, j] + mask[b, h, i, j]) * v[b, h, j]
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
 //
 // Flash attention (Dao et al., 2022) as two register-tiled products: a workgroup takes ROWS queries of one head and
 // walks over the keys, KEYS at a time. An invocation makes TALL x 4 scores, then, the same rows of the result: TALL x
@@ -12,10 +12,12 @@
 //
 // SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. VEC, EMPTY_ZERO, views: as in attention_flash.
-//#tensors q, k, v, mask -> y, stats
+// RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge.
+//#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=32,TALL=4 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1,ROWS=32,TALL=4
 //#variants VEC=1,SPLIT=1 | VEC=1,DIM=128,DIM_V=128,ROWS=32,TALL=4 | VEC=0,DIM=33,DIM_V=18,SPLIT=1,MASK=1
-//#variants VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
+//#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1,SPLIT=1 lengths=int32 prompt=int32
+//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 | VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 64u;
@@ -47,15 +49,19 @@ struct Params {
   y_strides: vec4<u32>,
   mask_strides: vec4<u32>,
   bases: vec4<u32>,       // of q, k, v, y
+  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
   queries: u32,
   keys: u32,
   heads: u32,
+  group: u32,             // heads of q that share one of k and v
   tiles: u32,             // workgroups along the queries of a head
   jobs: u32,              // workgroups in all
   plane: u32,             // workgroups a split
-  steps: u32,             // tiles of keys a workgroup walks over
+  steps: u32,             // tiles of keys a workgroup walks over, without RANGE
+  splits: u32,
   split_stride: u32,      // elements from one split of y to the next
   scale: f32,
+  cap: f32,
 }
 
 var<workgroup> tile_q: array<vec4<f32>, QUADS * 4u * ROW_QUADS>;
@@ -63,6 +69,10 @@ var<workgroup> tile_kv: array<vec4<f32>, max(QUADS * 4u * TX, KEYS * QUADS_V)>;
 var<workgroup> tile_p: array<vec4<f32>, KEYS * PITCH_P>;
 var<workgroup> part: array<vec4<f32>, THREADS>;
 var<workgroup> decay: array<vec4<f32>, ROW_QUADS>;
+//#if RANGE
+var<workgroup> seen: array<vec2<u32>, ROWS>;
+var<workgroup> stretch: vec2<u32>;
+//#endif
 
 //#if VEC
 fn quad_q(base: u32, d: u32) -> vec4<f32> {
@@ -113,6 +123,26 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
   return quad_v(base + key * params.v_strides.z, e % QUADS_V);
 }
 
+//#if RANGE
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  var first = params.reach.x;
+  var length = i32(params.keys);
+//#if LENGTHS
+//#if LONG
+  length = i64_low(load_lengths(batch)) + params.reach.w;
+//#else
+  length = load_lengths(batch) + params.reach.w;
+//#endif
+  first = length - i32(params.queries);
+//#endif
+//#if PROMPT
+  if (load_prompt(0u) == i32(params.queries)) { first = 0; }
+//#endif
+  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+}
+//#endif
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -128,10 +158,9 @@ fn main(
   let group = t / ROW_QUADS;
 //#if SPLIT
   let split = job / params.plane;
-  let start = split * params.steps * KEYS;
   let within = job - split * params.plane;
 //#else
-  let start = 0u;
+  let split = 0u;
   let within = job;
 //#endif
   let head = within / params.tiles;
@@ -139,11 +168,28 @@ fn main(
   let batch = head / params.heads;
   let at = vec2<u32>(batch, head - batch * params.heads);
   let q_base = params.bases.x + dot(at, params.q_strides.xy);
-  let k_base = params.bases.y + dot(at, params.k_strides.xy);
-  let v_base = params.bases.z + dot(at, params.v_strides.xy);
+  let at_kv = vec2<u32>(batch, at.y / params.group);
+  let k_base = params.bases.y + dot(at_kv, params.k_strides.xy);
+  let v_base = params.bases.z + dot(at_kv, params.v_strides.xy);
 //#if MASK
   let mask_base = dot(at, params.mask_strides.xy);
 //#endif
+//#if RANGE
+  if (local < ROWS) { seen[local] = visible(batch, min(row0 + local, params.queries - 1u)); }
+  workgroupBarrier();
+  if (local == 0u) {
+    // What later queries see begins and ends later.
+    let tiles = (max(seen[ROWS - 1u].y, seen[0].x) - seen[0].x + KEYS - 1u) / KEYS;
+    let share = (tiles + params.splits - 1u) / params.splits;
+    let before = min(split * share, tiles);
+    stretch = vec2<u32>(seen[0].x + before * KEYS, min(share, tiles - before));
+  }
+  let span = workgroupUniformLoad(&stretch);
+//#else
+  let span = vec2<u32>(split * params.steps * KEYS, params.steps);
+//#endif
+  let start = span.x;
+  let steps = span.y;
 
   for (var n = 0u; n < BLOCKS_Q; n++) {
     let e = t + n * THREADS;
@@ -176,7 +222,7 @@ fn main(
   var top = vec4<f32>(LOWEST);
   var sum = vec4<f32>();
 
-  for (var step = 0u; step < params.steps; step++) {
+  for (var step = 0u; step < steps; step++) {
     let first = start + step * KEYS;
     //#unroll
     for (var n = 0u; n < BLOCKS_K; n++) {
@@ -215,6 +261,15 @@ fn main(
         }
       }
     }
+//#if CAP
+    //#unroll
+    for (var r = 0u; r < TALL; r++) {
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        score[r][c] = params.cap * hyperbolic_tangent(score[r][c] / params.cap);
+      }
+    }
+//#endif
 //#if MASK
     //#unroll
     for (var r = 0u; r < TALL; r++) {
@@ -222,7 +277,18 @@ fn main(
       let line = mask_base + row * params.mask_strides.z;
       //#unroll
       for (var c = 0u; c < 4u; c++) {
-        score[r][c] += load_mask(line + min(first + c * TX + tx, params.keys - 1u) * params.mask_strides.w);
+        score[r][c] += f32(load_mask(line + min(first + c * TX + tx, params.keys - 1u) * params.mask_strides.w));
+      }
+    }
+//#endif
+//#if RANGE
+    //#unroll
+    for (var r = 0u; r < TALL; r++) {
+      let mine = seen[(r / 4u * TY + ty) * 4u + r % 4u];
+      //#unroll
+      for (var c = 0u; c < 4u; c++) {
+        let key = first + c * TX + tx;
+        if (key < mine.x || key >= mine.y) { score[r][c] = f32_bits(0xff800000u, params.keys); }
       }
     }
 //#endif
@@ -241,7 +307,7 @@ fn main(
       let e = t + n * THREADS;
       if (e < KEYS * QUADS_V) { tile_kv[e] = next_v[n]; }
     }
-    let after = start + min(step + 1u, params.steps - 1u) * KEYS;
+    let after = start + min(step + 1u, steps - 1u) * KEYS;
     //#unroll
     for (var n = 0u; n < LOADS_K; n++) {
       next_k[n] = fetch_k(k_base, after, t + n / 4u * THREADS, n % 4u);
@@ -304,6 +370,7 @@ fn main(
   }
 
   part[t] = sum;
+  if (group == 0u) { decay[quad_row] = top; }
   workgroupBarrier();
 //#if SPLIT
   if (group == 0u) {
@@ -333,10 +400,17 @@ fn main(
     for (var n = 0u; n < GROUPS; n++) {
       whole += part[n * ROW_QUADS + g * TY + ty];
     }
+    var share = vec4<f32>(1.0);
+//#if SINK
+    let sink = load_sink(at.y);
+    let highest = max(decay[g * TY + ty], vec4<f32>(sink));
+    share = exp(decay[g * TY + ty] - highest);
+    whole = whole * share + exp(vec4<f32>(sink) - highest);
+//#endif
 //#if EMPTY_ZERO
-    let share = select(1.0 / whole, vec4<f32>(), whole == vec4<f32>());
+    share *= select(1.0 / whole, vec4<f32>(), whole == vec4<f32>());
 //#else
-    let share = 1.0 / whole;
+    share /= whole;
 //#endif
     let base = params.bases.w + dot(at, params.y_strides.xy);
 //#endif

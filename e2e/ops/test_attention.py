@@ -10,7 +10,8 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.kernels import attention, inp, out
-from pyruntime.kernels.attention import AttentionForm, HeadView, Tile
+from pyruntime.kernels.attention import Tile
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.linear_attention import RULES, LinearAttention
@@ -125,7 +126,8 @@ def test_attention__tiles_at_odd_sizes__as_the_formula(
     assert y is not None
     target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
     assert tile.workgroup_bytes(D, E) <= 32768
-    made = attention.attend(target, form, operands[0], operands[1], operands[2], bias, out(0, y), 0, tile)
+    tensors = AttentionTensors(operands[0], operands[1], operands[2], out(0, y), bias)
+    made = attention.attend(target, form, tensors, 0, tile)
     (got,) = gpu.run(made, [carrier(x)[1] for x in inputs], types, [y])
     scores = 0.3 * heads(q) @ heads(k).swapaxes(2, 3) + (mask if masked else 0)
     top = scores.max(-1, keepdims=True)

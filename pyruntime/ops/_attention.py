@@ -1,8 +1,8 @@
-"""Attention on the GPU: as one fused kernel, or, where scores are wanted or capped, as products around a softmax."""
+"""Attention on the GPU: as one fused kernel, or, where scores are wanted, as products around a softmax."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import Array, DType, TensorType
@@ -18,12 +18,12 @@ from pyruntime.kernels import (
     scratch,
     strided_copy,
 )
-from pyruntime.kernels.attention import WIDEST_HEAD, HeadView
+from pyruntime.kernels.attention import attend, fits
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
 from pyruntime.kernels.epilogue import linear
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.matmul import Product, matmul
 from pyruntime.kernels.rows import Rows, softmax_rows
-from pyruntime.ops.fused_attention import FusedAttention
 
 __all__ = ["Heads", "lower_attention"]
 
@@ -152,22 +152,29 @@ class _Lowering:
         self.made.append(gather_map(self.target, "attention_cache", y, sources, element, fields, values))
         return _View(y, steps)
 
-    def bias(self) -> Operand | None:
+    def mask(self) -> Operand | None:
+        """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
+        given = self.input(3)
+        if given is None or (given.type.dtype is not DType.BOOL and given.type.shape[-1] == self.heads.total):
+            return given
+        return self.bias(mask_only=True)
+
+    def bias(self, mask_only: bool = False) -> Operand | None:
         """The sum of all that is added to the scores, as float32 [B or 1, Hq or 1, M, T]; None: nothing is.
 
-        Where query heads share keys it is [1, 1, M, T] or whole.
+        `mask_only`: without what positions hide.
         """
-        h, mask, nonpad = self.heads, self.input(3), self.input(6)
-        left, right = self.op.windows
-        if mask is None and nonpad is None and not self.op.is_causal and left < 0 and right < 0:
+        h, mask = self.heads, self.input(3)
+        nonpad = None if mask_only else self.input(6)
+        left, right = (-1, -1) if mask_only else self.op.windows
+        causal = bool(self.op.is_causal) and not mask_only
+        if mask is None and nonpad is None and not causal and left < 0 and right < 0:
             return None
         shape: tuple[int, ...] = (1,) * 4
         if mask is not None:
             shape = (1,) * (4 - mask.type.rank) + mask.type.shape
         batch = h.batch if nonpad is not None or shape[0] > 1 else 1
         heads = h.q_heads if shape[1] > 1 else 1
-        if h.group > 1 and batch * heads > 1:
-            batch, heads = h.batch, h.q_heads
         y = scratch(_BIAS, DType.FLOAT, batch, heads, h.queries, h.total)
         own = contiguous(shape)
         values: dict[str, Any] = {
@@ -182,52 +189,24 @@ class _Lowering:
         }
         fields = tuple((n, "vec4<u32>" if n == "strides" else "i32" if n in _SIGNED else "u32") for n in values)
         sources = [Source(n, x) for n, x in (("mask", mask), ("nonpad", nonpad)) if x is not None]
-        element = _bias_code(mask, nonpad, bool(self.op.is_causal), left, right)
-        name = "attention_bias" + "_causal" * bool(self.op.is_causal) + "_left" * (left >= 0) + "_right" * (right >= 0)
+        element = _bias_code(mask, nonpad, causal, left, right)
+        name = "attention_bias" + "_causal" * causal + "_left" * (left >= 0) + "_right" * (right >= 0)
         self.made.append(gather_map(self.target, name, y, sources, element, fields, values))
         return y
 
-    def fused(self, q: _View, k: _View, v: _View, bias: Operand | None) -> None:
-        """One kernel; groups of query heads count as heads of as many batch entries as there are key heads."""
-        h, y = self.heads, out(0, self.outs[0])
-        y_view = _View(y, h.strides(h.q_heads, h.queries, h.v_size))
-        mask = bias.type if bias is not None else None
-        batch, heads = h.batch, h.q_heads
-        packed = h.flat and h.group > 1 and h.batch > 1
-        if packed:
-            # Batch and key head have no common stride in a packed tensor.
-            q = self.whole(q, h.q_heads, h.queries, h.size, _Q)
-            k = self.whole(k, h.kv_heads, h.total, h.size, _K)
-            v = self.whole(v, h.kv_heads, h.total, h.v_size, _V)
-            result = scratch(_Y, y.type.dtype, h.batch, h.q_heads, h.queries, h.v_size)
-            y_view = _View(result, contiguous(result.type.shape))
-        if h.group > 1:
-            batch, heads = h.batch * h.kv_heads, h.group
-            q, y_view = (_View(x.operand, (h.group * x.strides[1], *x.strides[1:])) for x in (q, y_view))
-            k, v = (_View(x.operand, (x.strides[1], 0, *x.strides[2:])) for x in (k, v))
-            if mask is not None and mask.shape[1] > 1:
-                mask = mask.with_shape(batch, heads, *mask.shape[2:])
-        fused = FusedAttention(
-            sizes=(batch, heads, h.queries, h.total, h.size, h.v_size),
-            q_view=q.head_view(),
-            k_view=k.head_view(),
-            v_view=v.head_view(),
-            y_view=y_view.head_view(),
-            y_shape=y_view.operand.type.shape,
-            scale=self.op.scale_of(h),
-            empty_zero=True,
-        )
-        bound = replace(bias, type=mask) if bias is not None and mask is not None else None
-        for made in fused.dispatches(self.target, q.operand, k.operand, v.operand, bound, y_view.operand, _SPLITS):
-            operands = tuple(bias if o is bound and bias is not None else o for o in made.operands)
-            self.made.append(replace(made, operands=operands))
-        if packed:
-            self.packed(y, y_view.operand)
+    def reach(self) -> Reach:
+        """The keys that positions let a query see."""
+        left, right = self.op.windows
+        behind = 0 if self.op.is_causal else right
+        return Reach(left, behind, self.heads.past)
 
-    def whole(self, view: _View, heads: int, positions: int, size: int, number: int) -> _View:
-        """`in_heads` as a view."""
-        made = self.in_heads(view, heads, positions, size, number)
-        return _View(made, contiguous((self.heads.batch, heads, positions, size)))
+    def form(self, q: _View, k: _View, v: _View, y: _View) -> AttentionForm:
+        """The attention as its kernels take it."""
+        h = self.heads
+        sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
+        q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
+        scale, cap = self.op.scale_of(h), max(0.0, float(self.op.softcap))
+        return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
     def composed(self, q: Operand, k: Operand, v: Operand, bias: Operand | None) -> None:
         """Scores, softcap and bias, softmax, and the product with the values, each a kernel of its own."""
@@ -338,16 +317,18 @@ def lower_attention(
     k, v = made.cache(1, 4, 1, _K), made.cache(2, 5, 2, _V)
     if not op.wants(0) and not op.wants(3):
         return tuple(made.made)
-    bias = made.bias()
+    y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
+    form = made.form(queries, k, v, y)
     types = {x.operand.type.dtype for x in (queries, k, v)}
-    parts = op.wants(3) or op.softcap > 0 or max(h.size, h.v_size) > WIDEST_HEAD or len(types) > 1 or not h.total
+    parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not h.total
     if parts or not target.allows("attention_flash"):
         made.composed(
             made.in_heads(queries, h.q_heads, h.queries, h.size, _Q),
             made.in_heads(k, h.kv_heads, h.total, h.size, _K),
             made.in_heads(v, h.kv_heads, h.total, h.v_size, _V),
-            bias,
+            made.bias(),
         )
     else:
-        made.fused(queries, k, v, bias)
+        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), made.input(6))
+        made.made += attend(target, form, AttentionTensors(*bound), _SPLITS)
     return tuple(made.made)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, inp, out
-from pyruntime.kernels.attention import WIDEST_HEAD, AttentionForm, HeadView, attend
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.attention import WIDEST_HEAD, attend
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
 from pyruntime.ops.base import Op, Unsupported, op
 
 __all__ = ["FusedAttention"]
@@ -59,22 +60,9 @@ class FusedAttention(Op):
     ) -> tuple[Dispatch, ...]:
         bias = inp(3, mask) if mask is not None else None
         y = out(0, TensorType(q.dtype, self.y_shape))
-        return self.dispatches(target, inp(0, q), inp(1, k), inp(2, v), bias, y)
-
-    def dispatches(
-        self,
-        target: Target,
-        q: Operand,
-        k: Operand,
-        v: Operand,
-        mask: Operand | None,
-        y: Operand,
-        first_scratch: int = 0,
-    ) -> tuple[Dispatch, ...]:
-        """What `lower` returns, for any operands; `first_scratch`: number of the first of two scratch tensors."""
-        dtype, widest = q.type.dtype, max(self.sizes[4:])
+        dtype, widest = q.dtype, max(self.sizes[4:])
         if not dtype.is_float or dtype.is_wide or widest > WIDEST_HEAD:
             raise Unsupported(f"heads of {widest} components of {dtype.onnx_name} have no fused kernel")
         views = (self.q_view, self.k_view, self.v_view, self.y_view)
         form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero)
-        return attend(target, form, q, k, v, mask, y, first_scratch)
+        return attend(target, form, AttentionTensors(inp(0, q), inp(1, k), inp(2, v), y, bias))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.kernels.attention import WIDEST_HEAD, HeadView
+from pyruntime.kernels.attention import WIDEST_HEAD
+from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.fused_attention import FusedAttention
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pyruntime.ir import Array
+from pyruntime.ops.base import Unsupported
 from tests.harness import carrier, make_op, run_op
 from tests.oracle import TOLERANCE, node_of, ort_run
 
@@ -29,6 +31,8 @@ class Case:
         inputs: arrays of NumPy's or ml_dtypes' types; None for an optional input that is absent.
         outputs: how many of its outputs are named.
         reference: the outputs from the inputs, where onnxruntime's CPU has no kernel for this case.
+        defined: what of an output, given its number, has a defined value, as an array; default: all.
+        host: it has no GPU kernel, and says so.
         tolerance: (rtol, atol) where those of `tests.oracle.TOLERANCE` do not fit; the case's docstring says why.
     """
 
@@ -39,6 +43,8 @@ class Case:
     domain: str = "com.microsoft"
     opset: int = 21
     reference: Callable[..., tuple[Array, ...]] | None = None
+    defined: Callable[[int, Array], Array] | None = None
+    host: bool = False
     tolerance: tuple[float, float] | None = None
 
 
@@ -65,12 +71,18 @@ def check(case: Case, gpu: Any = None) -> None:
     wanted = expected(case)
     node = node_of(case.op_type, case.inputs, case.outputs, case.domain, **case.attributes)
     op = make_op(node, {case.domain: 1, "": case.opset})
+    if gpu is not None and case.host:
+        with pytest.raises(Unsupported):
+            run_op(op, list(case.inputs), gpu)
+        return
     got = run_op(op, list(case.inputs), gpu)
     assert len(got) >= case.outputs
     for number, (mine, theirs) in enumerate(zip(got, wanted, strict=False)):
         dtype, value = carrier(theirs)
         assert mine.dtype == value.dtype, f"output {number}: type {mine.dtype}, expected {value.dtype}"
         assert mine.shape == value.shape, f"output {number}: shape {mine.shape}, expected {value.shape}"
+        if case.defined is not None:
+            mine, value = case.defined(number, mine), case.defined(number, value)
         if dtype.is_float:
             rtol, atol = case.tolerance or TOLERANCE.get(dtype, (1e-9, 1e-12))
             np.testing.assert_allclose(mine, value, rtol, atol, err_msg=f"output {number}")

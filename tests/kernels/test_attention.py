@@ -8,7 +8,8 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import LARGE, SMALL, AttentionForm, HeadView, Tile, attend, select
+from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend, select
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
 
@@ -25,7 +26,7 @@ def lowered(target: Target, made: AttentionForm) -> list[Dispatch]:
     _, heads, queries, keys, size, _ = made.sizes
     shapes = [(1, p, heads * size) for p in (queries, keys, keys)]
     q, k, v = (inp(i, TensorType(DType.FLOAT, s)) for i, s in enumerate(shapes))
-    return list(attend(target, made, q, k, v, None, out(0, q.type)))
+    return list(attend(target, made, AttentionTensors(q, k, v, out(0, q.type))))
 
 
 @pytest.mark.parametrize(
@@ -70,4 +71,4 @@ def test_attend__variants_switched_off__are_not_used() -> None:
     assert [d.kernel.name.startswith("attention_tiled") for d in whole] == [True]
     flash = lowered(replace(NVIDIA, disabled=frozenset({"attention_tiled"})), whisper)
     assert [d.kernel.name.startswith("attention_flash") for d in flash] == [True]
-    assert lowered(replace(NVIDIA, vendor="google"), whisper)[0].kernel.name.startswith("attention_flash")
+    assert lowered(replace(NVIDIA, vendor="google"), whisper)[0].kernel.name.startswith("attention_rows")

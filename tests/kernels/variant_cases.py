@@ -74,7 +74,8 @@ _MATMUL = newest("MatMul")
 
 CASES = {
     "software": Case(_MATMUL, ((16, 32), (32, 24)), "matmul_direct", software=True),
-    "attention_flash": Case(Attention(), ((1, 2, 5, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
+    "attention_flash": Case(Attention(), ((1, 2, 35, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
+    "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
     "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 512, 8), (1, 64, 512, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),

@@ -1,0 +1,180 @@
+"""Attention of few queries, as decoding has it; of adapters that run on a processor; and the sum of shares of keys.
+
+few      `shaders/attention_few_queries.wgsl`: all query heads that share keys in one workgroup, keys dealt out over
+         workgroups where they are many; also heads too wide for the registers of the other kernels
+rows     `shaders/attention_rows.wgsl`: an invocation makes a row, for adapters that run on a processor
+merge    `shaders/attention_merge.wgsl`: the second pass where keys were dealt out
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pyruntime.ir import DType
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "is_few", "merge"]
+
+MOST_ROWS = 8
+"""Rows of a workgroup at most: each holds its results in registers."""
+
+FEW = 32
+"""Rows that share keys, of at most half as many queries, for which this kernel is the best."""
+
+ALONE = 256
+"""Keys a workgroup takes before a second one is worth a dispatch that joins them."""
+
+ENOUGH = 512
+"""Workgroups that fill any GPU."""
+
+ROW_WORKGROUP = 8
+"""Invocations of a workgroup where rows are few: a processor gives a core a workgroup at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewQueries:
+    """A configuration of `shaders/attention_few_queries.wgsl`: rows and keys of a step, and shares of the keys."""
+
+    rows: int
+    keys: int
+    splits: int = 1
+
+    @property
+    def lanes(self) -> int:
+        """Invocations that find a row's maximum."""
+        return min(16, self.keys // self.rows)
+
+    def together(self, wide: int) -> int:
+        """Results of an invocation that go through workgroup memory at a time; `wide`: vec4s of a row it has."""
+        return min(4, self.rows * wide)
+
+    def workgroup_bytes(self, size: int) -> int:
+        """Workgroup memory for heads of `size` components of q and k."""
+        staged = 16 * max(self.rows * -(-size // 4), 4 * self.keys)
+        return staged + 4 * self.rows * (self.keys + self.lanes + 3) + 64
+
+    def blocks(self, form: AttentionForm) -> int:
+        """Workgroups along the rows of a head of k."""
+        return -(-form.group * form.sizes[2] // self.rows)
+
+    def groups(self, form: AttentionForm) -> int:
+        """Workgroups of one split."""
+        return self.blocks(form) * form.heads // form.group
+
+
+def is_few(form: AttentionForm) -> bool:
+    """True where tiles of 32 queries would be mostly padding."""
+    queries = form.sizes[2]
+    return queries <= FEW // 2 and form.group * queries <= FEW
+
+
+def few_queries(form: AttentionForm, limits: Limits, split: bool = True) -> FewQueries | None:
+    """The configuration for an attention on a device; None where not even one row fits workgroup memory."""
+    wanted = form.group * form.sizes[2]
+    # A vec4 of results a row and 512 components: more would not stay in registers.
+    most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, form.sizes[5])))
+    rows = min(most, 1 << max(0, wanted - 1).bit_length())
+    while rows >= 1:
+        for keys in (128, 64):
+            made = FewQueries(rows, keys)
+            if made.workgroup_bytes(form.sizes[4]) <= limits.workgroup_bytes and keys <= limits.invocations:
+                groups = made.groups(form)
+                seen = form.reach.keys(form.sizes[2], form.sizes[3])
+                splits = min(-(-seen // ALONE), -(-ENOUGH // max(1, groups))) if split else 1
+                return FewQueries(rows, keys, max(1, splits))
+        rows //= 2
+    return None
+
+
+def attend_few(
+    target: Target, form: AttentionForm, tensors: AttentionTensors, made: FewQueries, first_scratch: int = 0
+) -> tuple[Dispatch, ...]:
+    """y by the kernel for few queries; uses two scratch tensors where keys are dealt out."""
+    batch, heads, M, _, D, E = form.sizes
+    splits, y, view, stats = made.splits, tensors.y, form.y, None
+    shape = (batch, heads, M, E)
+    if splits > 1:
+        y = scratch(first_scratch, DType.FLOAT, splits, *shape)
+        stats = scratch(first_scratch + 1, DType.FLOAT, splits, form.rows, 2)
+        batch_step, head_step, row_step, _ = contiguous(shape)
+        view = HeadView(0, (batch_step, head_step, row_step, 1))
+    bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink)
+    flags = flags_of(form, tensors, SPLIT=splits > 1)
+    if splits > 1:
+        flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
+    kernel = template(
+        "attention_few_queries",
+        {name: operand.type.dtype for name, operand in bound.items()},
+        DIM=D,
+        DIM_V=E,
+        ROWS=made.rows,
+        THREADS=made.keys,
+        LANES=made.lanes,
+        TOGETHER=made.together(-(-E // (4 * made.keys))),
+        **flags,
+    )
+    groups = made.groups(form)
+    params = params_of(
+        kernel,
+        **values_of(form, tensors.mask, view),
+        blocks=made.blocks(form),
+        splits=splits,
+        plane=groups,
+        jobs=groups * splits,
+        rows=form.rows,
+        split_stride=math.prod(shape),
+    )
+    operands = tuple(bound[b.name] for b in kernel.bindings)
+    first = Dispatch(kernel, operands, target.fold(groups * splits), params, flops=form.flops)
+    if stats is None:
+        return (first,)
+    return first, merge(target, form, y, stats, tensors, splits)
+
+
+def merge(
+    target: Target, form: AttentionForm, part: Operand, stats: Operand, tensors: AttentionTensors, splits: int
+) -> Dispatch:
+    """y from the shares `part`, [splits, batch, heads, queries, components], and their maxima and divisors."""
+    _, heads, M, _, _, E = form.sizes
+    bound = {"parts": part, "stats": stats, "sink": tensors.sink, "y": tensors.y}
+    given = {name: operand for name, operand in bound.items() if operand is not None}
+    flags = {"VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
+    kernel = template(
+        "attention_merge",
+        {name: operand.type.dtype for name, operand in given.items()},
+        DIM_V=E,
+        **{name: 1 for name, on in flags.items() if on},
+    )
+    jobs = form.rows * -(-E // 4)
+    params = params_of(
+        kernel,
+        y_strides=form.y.strides,
+        base=form.y.base,
+        queries=M,
+        heads=heads,
+        rows=form.rows,
+        splits=splits,
+        jobs=jobs,
+    )
+    return Dispatch(kernel, tuple(given.values()), target.grid(jobs), params)
+
+
+def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
+    """y by the kernel for adapters that run on a processor."""
+    bound = named(tensors)
+    workgroup = ROW_WORKGROUP if form.rows < 1024 else WORKGROUP
+    kernel = template(
+        "attention_rows",
+        {name: operand.type.dtype for name, operand in bound.items()},
+        DIM=form.sizes[4],
+        DIM_V=form.sizes[5],
+        WG=workgroup,
+        **flags_of(form, tensors),
+    )
+    params = params_of(kernel, **values_of(form, tensors.mask, form.y), rows=form.rows)
+    operands = tuple(bound[b.name] for b in kernel.bindings)
+    return Dispatch(kernel, operands, target.grid(form.rows, workgroup), params, flops=form.flops)

@@ -1,0 +1,107 @@
+"""Attention of com.microsoft on NumPy: what its operators share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+
+__all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "rotate", "sees"]
+
+
+def heads_of(x: Array, heads: int) -> Array:
+    """[B, S, heads · D] as [B, heads, S, D], in float32."""
+    return x.reshape(x.shape[0], x.shape[1], heads, x.shape[2] // heads).swapaxes(1, 2).astype(np.float32)
+
+
+def packed(x: Array) -> Array:
+    """[B, heads, S, D] as [B, S, heads · D]."""
+    b, heads, s, d = x.shape
+    return x.swapaxes(1, 2).reshape(b, s, heads * d)
+
+
+def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
+    """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
+    half = cosines.shape[1]
+    places = np.clip(positions, 0, cosines.shape[0] - 1)
+    c, s = (t[places].astype(np.float32)[:, None] for t in (cosines, sines))
+    one, two = slice(0, half), slice(half, 2 * half)
+    if interleaved:
+        one, two = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    y = x.astype(np.float32).copy()
+    y[..., one] = c * x[..., one] - s * x[..., two]
+    y[..., two] = s * x[..., one] + c * x[..., two]
+    return y
+
+
+def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    """x / sqrt(mean(x²) + epsilon) · weight along the last axis."""
+    mean = np.mean(np.square(x), axis=-1, keepdims=True)
+    y: Array = x / np.sqrt(mean + np.float32(epsilon)) * weight.astype(np.float32)
+    return y
+
+
+def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, behind: int) -> Array:
+    """True [B, 1, S, T] where a query at position first[b] + i sees key j; negative `before`, `behind`: all there."""
+    distance: Array = np.arange(keys) - (first[:, None, None] + np.arange(queries)[:, None])
+    seen: Array = np.broadcast_to(np.arange(keys) < lengths[:, None, None], distance.shape).copy()
+    if before >= 0:
+        seen &= -distance <= before
+    if behind >= 0:
+        seen &= distance <= behind
+    return seen[:, None]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores that go into the softmax, [B, H, S, T] with -inf where nothing is seen, and what comes out."""
+
+    before: Array
+    after: Array
+
+
+def attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    scale: float,
+    *,
+    cap: float = 0.0,
+    bias: Array | None = None,
+    seen: Array | None = None,
+    sink: Array | None = None,
+) -> tuple[Array, Scores]:
+    """y [B, H, S, E] = softmax(cap(scale · q kᵀ) + bias) v over the keys seen, and the scores.
+
+    q: [B, H, S, D], k: [B, G, T, D], v: [B, G, T, E], float32; H is a multiple of G. sink: [H], scores of a key without
+    value. A query that sees no key gives 0.
+    """
+    wide: Any = np.float32
+    group = q.shape[1] // k.shape[1]
+    with np.errstate(all="ignore"):
+        scores = np.matmul(q * wide(scale), np.repeat(k, group, axis=1).swapaxes(2, 3))
+        if cap > 0:
+            scores = np.tanh(scores / wide(cap)) * wide(cap)
+        if bias is not None:
+            scores = scores + bias.astype(wide)
+        if seen is not None:
+            scores = np.where(seen, scores, wide(-np.inf))
+        top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        if sink is not None:
+            sink = sink.astype(wide).reshape(1, -1, 1, 1)
+            top = np.maximum(top, sink)
+        top = np.where(np.isneginf(top), wide(0), top)
+        weights = np.exp(scores - top)
+        total = weights.sum(axis=-1, keepdims=True)
+        if sink is not None:
+            total = total + np.exp(sink - top)
+        weights = weights / np.where(total == 0, wide(1), total)
+        values = np.repeat(v, group, axis=1)
+        if seen is not None:
+            # A value nobody sees may be anything, infinity and NaN too.
+            values = np.where(seen.any(axis=(1, 2))[:, None, :, None], values, wide(0))
+        y = np.matmul(weights, values)
+    return y, Scores(scores, weights)

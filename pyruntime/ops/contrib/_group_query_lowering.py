@@ -1,0 +1,137 @@
+"""GroupQueryAttention on the GPU: rows made ready and set into the caches, then the attention over the caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, inp, out, scratch, strided_copy
+from pyruntime.kernels.attention import attend
+from pyruntime.kernels.attention_append import Append, Lengths, Quantised, Turn, append
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.indexing import contiguous
+from pyruntime.ops.contrib._scores import output_scores
+
+__all__ = ["lower_group_query"]
+
+_Q, _K, _V, _K_WHOLE, _V_WHOLE, _READY, _SCORES, _SPLITS = range(8)
+"""Numbers of the scratch tensors."""
+
+
+def lower_group_query(
+    op: Any, target: Target, s: Any, inputs: list[TensorType | None], outs: tuple[TensorType, ...]
+) -> tuple[Dispatch, ...]:
+    """The dispatches of a GroupQueryAttention node."""
+    given = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
+    query, lengths, total = given[0], given[5], given[6]
+    assert query is not None and lengths is not None and total is not None
+    made: list[Dispatch] = []
+    rows = Lengths(lengths=lengths, lacking=1, prompt=total, queries=s.queries)
+    views, bound = _fresh(op, s, given)
+    turn = None
+    if op.do_rotary:
+        assert given[7] is not None and given[8] is not None
+        turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
+    norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
+
+    caches: list[Operand] = []
+    for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
+        past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
+        y = out(1 + i, present) if op.wants(1 + i) else scratch(_K + i, present.dtype, *present.shape)
+        bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
+        if s.new:
+            norm = norms[1] if i == 0 else None
+            ready = Append(True, past, rows, turn if i == 0 else None, norm=norm, quantised=bits)
+            x, view = bound[1 + i], views[1 + i]
+            made += append(target, y, x, view, s.new, s.size, ready, _READY)
+        elif past is not None and op.wants(1 + i):
+            made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(present.shape)))
+        elif past is not None:
+            y = past
+        if bits is not None:
+            whole = scratch(_K_WHOLE + i, DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
+            made.append(_whole(target, whole, y, bits))
+            y = whole
+        caches.append(y)
+    if not op.wants(0) and not op.wants(3):
+        return tuple(made)
+    q, q_view = query, views[0]
+    if turn is not None or norms[0] is not None:
+        q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+        q_view = _whole_view(q)
+        ready = Append(False, None, rows, turn, norm=norms[0])
+        made += append(target, q, query, views[0], s.queries, s.size, ready, _READY)
+    return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
+
+
+def _attention(
+    op: Any,
+    target: Target,
+    s: Any,
+    given: list[Operand | None],
+    outs: tuple[TensorType, ...],
+    qkv: tuple[Operand, Operand, Operand],
+    q_view: HeadView,
+) -> list[Dispatch]:
+    q, k, v = qkv
+    width = op.num_heads * s.size
+    y_view = HeadView(0, (s.queries * width, s.size, width, 1))
+    sink = given[11]
+    if sink is None and op.smooth_softmax == 1:
+        sink = constant(0, Constant.from_array(np.zeros(op.num_heads, np.float32)))
+    form = AttentionForm(
+        (s.batch, op.num_heads, s.queries, s.present, s.size, s.size),
+        q_view,
+        _whole_view(k),
+        _whole_view(v),
+        y_view,
+        op.factor(s.size),
+        True,
+        op.num_heads // op.kv_num_heads,
+        max(0.0, op.softcap),
+        Reach(op.before, 0 if op.causal else -1, 0, 1),
+    )
+    tensors = AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)
+    made: list[Dispatch] = []
+    if op.wants(0):
+        made += attend(target, form, tensors, _SPLITS)
+    if op.wants(3):
+        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2, _SCORES)
+    return made
+
+
+def _whole_view(x: Operand) -> HeadView:
+    batch, head, row, _ = contiguous(x.type.shape)
+    return HeadView(0, (batch, head, row, 1))
+
+
+def _fresh(op: Any, s: Any, given: list[Operand | None]) -> tuple[list[HeadView], list[Operand]]:
+    """Query, key and value as [B, heads, rows, D], and the tensors they are in."""
+    query, key, value = given[:3]
+    assert query is not None
+    groups = op.kv_num_heads
+    if key is None or value is None:
+        width = (op.num_heads + 2 * groups) * s.size
+        strides = (s.queries * width, s.size, width, 1)
+        bases = (0, op.num_heads * s.size, (op.num_heads + groups) * s.size)
+        return [HeadView(b, strides) for b in bases], [query] * 3
+    views = [
+        HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))
+        for heads, rows in ((op.num_heads, s.queries), (groups, s.new), (groups, s.new))
+    ]
+    return views, [query, key, value]
+
+
+def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
+    """y [B, G, T, D] := the numbers a quantised cache stands for."""
+    _, heads, length, size = y.type.shape
+    at = "((i / params.run) % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
+    code = f"return f32(load_x(i)) * load_scale({at});"
+    if made.bits == 4:
+        code = f"return (f32(extractBits(load_x(i / 2u), 4u * (i & 1u), 4u)) - 8.0) * load_scale({at});"
+    fields = (("run", "u32"), ("heads", "u32"), ("size_d", "u32"))
+    values = {"run": length * size, "heads": heads, "size_d": size}
+    name = f"attention_cache_{made.bits}" + "_channels" * made.channels
+    return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, fields, values)

@@ -1,0 +1,298 @@
+"""What MultiHeadAttention, Attention and their kin share: additive masks of five forms, caches, one attention.
+
+A key padding mask of 0 adds `filter` to the scores, it does not hide: a query whose every key is masked sees all. Its
+forms: [B]: how many keys count; [2B]: where they end, then where they begin; [3B + 2]: their number first, then offsets
+that say nothing more; [B, T]; [B, S, T]; [B, 1, M, M], a mask of all positions of which the rows of the queries count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, scratch
+from pyruntime.kernels.attention import attend as attend_on_gpu
+from pyruntime.kernels.attention_append import Append, Lengths, Turn, append
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides, contiguous
+from pyruntime.ops.base import Op
+from pyruntime.ops.contrib._attention import Scores, attend, sees
+from pyruntime.ops.contrib._scores import output_scores
+
+__all__ = [
+    "Caches",
+    "MaskedHeads",
+    "Rows",
+    "attend_masked",
+    "check_bias",
+    "check_mask",
+    "lower_masked",
+    "lowest",
+    "whole_view",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedHeads:
+    """Sizes: `new` keys follow `past` ones.
+
+    Attributes:
+        causal: keys behind a query are hidden, the first query being behind the past.
+        shared: past is a buffer of `present` rows, of which a number known at run time are keys.
+    """
+
+    batch: int
+    heads: int
+    queries: int
+    new: int
+    past: int
+    size: int
+    v_size: int
+    scale: float
+    filter: float
+    causal: bool = False
+    shared: bool = False
+
+    @property
+    def present(self) -> int:
+        """Rows of the caches."""
+        return self.past if self.shared else self.past + self.new
+
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        return self.scale or 1.0 / float(np.sqrt(self.size))
+
+
+def lowest(dtype: DType) -> float:
+    """The score of a hidden key."""
+    return -65504.0 if dtype is DType.FLOAT16 else float(np.finfo(np.float32).min)
+
+
+def check_mask(op: Op, mask: TensorType | None, s: MaskedHeads) -> None:
+    """Raises InvalidGraph where the mask has none of the forms."""
+    if mask is None:
+        return
+    b = s.batch
+    forms = [(b,), (2 * b,), (3 * b + 2,)]
+    fits = mask.shape in forms or (mask.rank == 2 and mask.shape[0] == b) or mask.rank in (3, 4)
+    if mask.rank > 1 and not s.shared:
+        fits = mask.shape in ((b, s.present), (b, s.queries, s.present))
+        fits = fits or (mask.rank == 4 and mask.shape[:2] == (b, 1) and min(mask.shape[2:]) >= s.present)
+    if not fits or mask.dtype is not DType.INT32:
+        op.fail(f"an int32 mask of [{b}], [{3 * b + 2}], [{b}, {s.present}] or [{b}, {s.queries}, {s.present}]", mask)
+
+
+def check_bias(op: Op, bias: TensorType | None, s: MaskedHeads) -> None:
+    """Raises InvalidGraph where attention_bias does not broadcast to the scores."""
+    if bias is None:
+        return
+    full = (s.batch, s.heads, s.queries)
+    fits = bias.rank == 4 and bias.shape[0] in (1, full[0]) and bias.shape[1] in (1, full[1])
+    if not fits or bias.shape[2] != s.queries or (bias.shape[3] != s.present and not s.shared):
+        op.fail(f"attention_bias of shape [{s.batch} or 1, {s.heads} or 1, {s.queries}, {s.present}]", bias)
+
+
+def _mask_array(mask: Array, s: MaskedHeads, past: int, total: int) -> Array:
+    """What the mask adds, [B, 1, S or 1, total]."""
+    b, wide = s.batch, np.float32
+    keys = np.arange(total)
+    if mask.ndim == 1:
+        end = mask[:b, None]
+        begin = mask[b : 2 * b, None] if mask.size == 2 * b else np.zeros_like(end)
+        kept = ((keys < end) & (keys >= begin))[:, None, None]
+    elif mask.ndim == 2:
+        kept = mask[:, None, None, :total] != 0
+    elif mask.ndim == 3:
+        kept = mask[:, None, :, :total] != 0
+    else:
+        kept = mask[:, :, past : past + s.queries, :total] != 0
+    made: Array = np.where(kept, wide(0), wide(s.filter))
+    return made
+
+
+def attend_masked(
+    s: MaskedHeads,
+    qkv: Sequence[Array],
+    past: Sequence[Array | None],
+    mask: Array | None,
+    bias: Array | None,
+    past_length: int | None = None,
+) -> tuple[Array, Array, Array, Scores]:
+    """y [B, H, S, E], the caches behind it, and the scores; q, k and v are float32 [B, H, rows, components]."""
+    q, k, v = qkv
+    before = s.past if past_length is None else past_length
+    total = before + s.new
+    caches = []
+    for old, new in zip(past, (k, v), strict=True):
+        whole = new
+        if old is not None:
+            new = new.astype(old.dtype)
+            whole = np.concatenate((old[:, :, :before], new), axis=2)
+            if s.shared:
+                whole = np.concatenate((whole, old[:, :, total:]), axis=2)
+        caches.append(whole)
+    added = None if mask is None else _mask_array(mask, s, before, total)
+    if bias is not None:
+        bias = bias[..., :total].astype(np.float32)
+        added = bias if added is None else added + bias
+    keys, values = (c[:, :, :total].astype(np.float32) for c in caches)
+    seen = None
+    if s.causal:
+        ends = np.full(s.batch, total)
+        seen = sees(np.full(s.batch, before), ends, s.queries, total, -1, 0)
+    y, scores = attend(q, keys, values, s.factor(), bias=added, seen=seen)
+    return y, caches[0], caches[1], scores
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of heads in a tensor: [B, heads, rows, size] as `view`; `bias`: what is added, as `Append` has it."""
+
+    operand: Operand
+    view: HeadView
+    bias: tuple[Operand, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Past keys and values, and where the caches behind them go (None: nowhere)."""
+
+    past: tuple[Operand | None, Operand | None] = (None, None)
+    present: tuple[Operand | None, Operand | None] = (None, None)
+    length: Operand | None = None
+    """int32 [1], the keys of a shared buffer."""
+
+
+_Q, _K, _V, _BIAS, _READY, _LENGTHS, _SCORES, _SPLITS = range(20, 28)
+"""Numbers of the scratch tensors; two from the last on."""
+
+
+def whole_view(x: Operand) -> HeadView:
+    """The view of a contiguous [B, heads, rows, size]."""
+    batch, head, row, _ = contiguous(x.type.shape)
+    return HeadView(0, (batch, head, row, 1))
+
+
+def lower_masked(
+    target: Target,
+    s: MaskedHeads,
+    qkv: tuple[Rows, Rows, Rows],
+    caches: Caches,
+    mask: Operand | None,
+    bias: Operand | None,
+    y: tuple[Operand, HeadView] | None,
+    scores: Operand | None = None,
+    turn: Turn | None = None,
+) -> list[Dispatch]:
+    """The dispatches of `attend_masked`; y and scores: where they go, None where they are not wanted."""
+    made: list[Dispatch] = []
+    places = Lengths(s.past)
+    if caches.length is not None:
+        lengths = scratch(_LENGTHS, DType.INT32, s.batch)
+        code = "return load_past_length(0u) + i32(params.new_rows);"
+        source = [Source("past_length", caches.length)]
+        fields, values = (("new_rows", "u32"),), {"new_rows": s.new}
+        made.append(gather_map(target, "attention_lengths", lengths, source, code, fields, values))
+        places = Lengths(lengths=lengths)
+    ready: list[tuple[Operand, HeadView]] = []
+    sizes = (s.size, s.size, s.v_size)
+    for i, rows in enumerate(qkv):
+        size = sizes[i]
+        turning = turn if i < 2 else None
+        past = caches.past[i - 1] if i else None
+        present = caches.present[i - 1] if i else None
+        if rows.bias is None and turning is None and past is None and present is None:
+            ready.append((rows.operand, rows.view))
+            continue
+        count, length = (s.queries, s.queries) if i == 0 else (s.new, s.present)
+        into = present
+        if into is None:
+            stored = rows.operand.type.dtype if i else DType.FLOAT
+            into = scratch((_Q, _K, _V)[i], stored, s.batch, s.heads, length, size)
+        how = Append(i > 0, past, places, turning, rows.bias)
+        made += append(target, into, rows.operand, rows.view, count, size, how, _READY)
+        ready.append((into, whole_view(into)))
+    if y is None and scores is None:
+        return made
+    added = bias
+    if mask is not None:
+        added = _bias_of(target, s, mask, bias, caches.length, made)
+    (q, q_view), (k, k_view), (v, v_view) = ready
+    reach = Reach(-1, 0, s.past) if s.causal else Reach()
+    sizes_all = (s.batch, s.heads, s.queries, s.present, s.size, s.v_size)
+    y_operand, y_view = y if y is not None else (q, q_view)
+    form = AttentionForm(sizes_all, q_view, k_view, v_view, y_view, s.factor(), True, reach=reach)
+    tensors = AttentionTensors(q, k, v, y_operand, added, places.lengths)
+    if y is not None:
+        made += attend_on_gpu(target, form, tensors, _SPLITS)
+    if scores is not None:
+        made += output_scores(target, form, tensors, scores, False, _SCORES, lowest(scores.type.dtype))
+    return made
+
+
+def _bias_of(
+    target: Target,
+    s: MaskedHeads,
+    mask: Operand,
+    bias: Operand | None,
+    past_length: Operand | None,
+    made: list[Dispatch],
+) -> Operand:
+    """What mask and attention_bias add together, float32 and broadcast as far as they are."""
+    shape, rank = mask.type.shape, mask.type.rank
+    rows = s.queries if rank > 2 else 1
+    whole: tuple[int, ...] = (s.batch, 1, rows, s.present)
+    if bias is not None:
+        whole = broadcast_shapes(whole, (*bias.type.shape[:3], s.present))
+    y = scratch(_BIAS, DType.FLOAT, *whole)
+    width = shape[-1]
+    lines = [
+        "let j = i % params.total;",
+        "let m = (i / params.total) % params.rows;",
+        "let h = (i / (params.total * params.rows)) % params.heads;",
+        "let b = i / (params.total * params.rows * params.heads);",
+        "var past = params.past_rows;",
+    ]
+    if past_length is not None:
+        lines.append("past = u32(load_past_length(0u));")
+    kept = {
+        1: "i32(j) < load_mask(b)" + (" && i32(j) >= load_mask(params.batch + b)" if shape == (2 * s.batch,) else ""),
+        2: "j < params.width && load_mask(b * params.width + min(j, params.width - 1u)) != 0",
+        3: "j < params.width && load_mask((b * params.mask_rows + m) * params.width + min(j, params.width - 1u)) != 0",
+        4: "load_mask((b * params.mask_rows + min(past + m, params.mask_rows - 1u)) * params.width"
+        " + min(j, params.width - 1u)) != 0",
+    }[rank]
+    lines.append(f"let added = select(params.masked, 0.0, {kept});")
+    sources = [Source("mask", mask)]
+    strides: tuple[int, ...] = ()
+    if past_length is not None:
+        sources.append(Source("past_length", past_length))
+    if bias is None:
+        lines.append("return added;")
+    else:
+        sources.append(Source("bias", bias))
+        strides = broadcast_strides(bias.type.shape, (*whole[:3], bias.type.shape[3]))
+        lines.append("let column = min(j, params.bias_width - 1u);")
+        lines.append("return added + load_bias(dot(vec4<u32>(b, h, m, column), params.strides));")
+    values: dict[str, Any] = {
+        "strides": strides,
+        "total": s.present,
+        "rows": whole[2],
+        "heads": whole[1],
+        "batch": s.batch,
+        "past_rows": s.past,
+        "width": width,
+        "mask_rows": shape[-2] if rank > 2 else 1,
+        "bias_width": bias.type.shape[3] if bias is not None else 1,
+        "masked": s.filter,
+    }
+    kinds = {"strides": "vec4<u32>", "masked": "f32"}
+    fields = tuple((n, kinds.get(n, "u32")) for n in values)
+    name = f"attention_mask_{rank}" + "_ends" * (shape == (2 * s.batch,)) + "_bias" * (bias is not None)
+    name += "_shared" * (past_length is not None)
+    made.append(gather_map(target, name, y, sources, "\n  ".join(lines), fields, values))
+    return y

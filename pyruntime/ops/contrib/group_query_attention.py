@@ -1,0 +1,351 @@
+"""GroupQueryAttention: causal attention with a key/value cache. Source: com.microsoft operator GroupQueryAttention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, known
+from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
+from pyruntime.ops.contrib._group_query_lowering import lower_group_query
+from pyruntime.ops.contrib._kv_cache import quantised, unquantised
+
+__all__ = ["GroupQueryAttention", "GroupQuerySizes"]
+
+_FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+_INPUTS = 16
+_KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuerySizes:
+    """`new` rows of keys follow `past` rows; the cache then has `present` rows, of which at most `total` are keys."""
+
+    batch: int
+    queries: int
+    new: int
+    past: int
+    present: int
+    size: int
+
+
+@op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
+class GroupQueryAttention(Op):
+    """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
+
+    query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
+    past_key, past_value: [B, G, P, D]; seqlens_k: int32 [B], the keys of a batch entry less one; total_sequence_length:
+    int32 scalar, their maximum. cos_cache, sin_cache: [positions, R / 2], R <= D. attention_bias: [B or 1, H or 1, S,
+    total]. head_sink: [H]. Outputs: y [B, S, H·D]; present_key, present_value: the cache with the new rows; output_qk
+    [B, H, S, total]: with `qk_output` 1 the scores before the softmax (0 where nothing is seen), with 2 after it.
+
+    - The queries are the last of a batch entry's keys: the first is at position seqlens_k + 1 - S. Where
+      total_sequence_length is S, a first prompt, they begin at 0 instead; entries may then be shorter: what rows behind
+      them give is not defined.
+    - A query at position i sees keys j <= i, with `local_window_size` w those of j > i - w; with `causal` 0 all of its
+      batch entry.
+    - P = total - N, a cache that grows: present has `total` rows. P >= total, one that does not: present has P rows, of
+      which those from total on are not defined. Only the value of total_sequence_length says which, so it is needed
+      while planning wherever P and N are positive and there is no attention_bias, whose shape says it too.
+    - N = 0: the cache is another layer's, and stays.
+    - Query and key are normed (q_norm_weight, k_norm_weight [D]) before they are turned, at position_ids int64 [B, S]
+      or their positions; the cache holds turned keys. (In a first prompt onnxruntime's CPU provider reads the first
+      of position_ids alone and counts on from there.)
+    - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
+    - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
+      are float [1] or, PER_CHANNEL, [G·D].
+    - `sliding_window_cache`: the cache keeps the last rows only; the specification has the rule. It runs on the host.
+
+    Everything is computed in float32 and rounded once.
+    """
+
+    causal: int = 1
+    do_rotary: int = 0
+    k_quant_type: str = "NONE"
+    kv_cache_bit_width: int = 0
+    kv_num_heads: int
+    local_window_size: int = -1
+    num_heads: int
+    qk_norm_epsilon: float = 9.999999974752427e-07
+    qk_output: int = 0
+    rotary_interleaved: int = 0
+    scale: float = 0.0
+    sliding_window_cache: int = 0
+    smooth_softmax: int = -1
+    softcap: float = 0.0
+    v_quant_type: str = "NONE"
+
+    @property
+    def is_quantised(self) -> bool:
+        """True where the caches are of integers."""
+        return self.k_quant_type != "NONE"
+
+    @property
+    def bits(self) -> int:
+        """Bits of a quantised component."""
+        return self.kv_cache_bit_width or 8
+
+    def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
+        """The sizes. Raises InvalidGraph, ValueNeeded."""
+        query, key, value, past_key, past_value = all_inputs(inputs)[:5]
+        if query is None or query.rank != 3:
+            self.fail("a query of rank 3", query)
+        heads, groups = self.num_heads, self.kv_num_heads
+        if heads <= 0 or groups <= 0 or heads % groups:
+            self.fail("num_heads a multiple of kv_num_heads", f"{heads} and {groups}")
+        if (key is None) != (value is None):
+            self.fail("key and value together", "one of them")
+        batch, queries, width = query.shape
+        parts = heads if key is not None else heads + 2 * groups
+        if width % parts:
+            self.fail(f"a query whose last dimension is a multiple of {parts} heads", query)
+        size = width // parts
+        new = queries if key is None or key.rank != 3 else key.shape[1]
+        fresh = (batch, new, groups * size)
+        if key is not None and value is not None and not key.shape == value.shape == fresh:
+            self.fail(f"key and value of shape {list(fresh)}", f"{key} and {value}")
+        if new not in (0, queries):
+            self.fail(f"keys for {queries} queries, or none", new)
+        if (past_key is None) != (past_value is None):
+            self.fail("past_key and past_value together", "one of them")
+        past = past_key.shape[2] if past_key is not None and past_key.rank == 4 else 0
+        stored = size // 2 if self.is_quantised and self.bits == 4 else size
+        for x in (past_key, past_value):
+            if x is not None and x.shape != (batch, groups, past, stored):
+                self.fail(f"past_key and past_value of shape {[batch, groups, 'P', stored]}", x)
+        return GroupQuerySizes(batch, queries, new, past, self._present(past, new, inputs), size)
+
+    def _present(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
+        """Rows of the caches behind the node."""
+        if not past or not new or self.sliding_window_cache:
+            return past or new
+        total = self.total(past, new, inputs)
+        if total != past + new and total > past:
+            self.fail(f"total_sequence_length {past + new}, or at most {past} for a cache that does not grow", total)
+        return max(past, total)
+
+    def total(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
+        """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
+        given = all_inputs(inputs)
+        if given[10] is not None and given[10].rank == 4:
+            return int(given[10].shape[3])
+        if not past:
+            return new
+        if given[6] is None or given[6].size != 1:
+            self.fail("total_sequence_length to be one number", given[6])
+        return int(given[6].ints()[0])
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        query = all_inputs(inputs)[0]
+        s = self.sizes(*inputs)
+        assert query is not None
+        self._check(s, all_inputs(inputs))
+        past_key = all_inputs(inputs)[3]
+        cache = query.dtype
+        if past_key is not None:
+            cache = past_key.dtype
+        elif self.is_quantised:
+            cache = DType.UINT8 if self.bits == 4 else DType.INT8
+        stored = s.size // 2 if self.is_quantised and self.bits == 4 else s.size
+        present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, stored))
+        made = (TensorType(query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
+        if not self.wants(3):
+            return made
+        total = self.total(s.past, s.new, inputs)
+        return (*made, TensorType(query.dtype, (s.batch, self.num_heads, s.queries, total)))
+
+    def _check(self, s: GroupQuerySizes, given: list[TensorType | None]) -> None:
+        query, key, value, past_key, past_value, lengths, total, cosines, sines, positions, bias, sink = given[:12]
+        assert query is not None
+        if query.dtype not in _FLOATS:
+            self.fail("a query of float, float16 or bfloat16", query)
+        self.same_dtype(query, key, value, cosines, sines, bias, sink, given[14], given[15])
+        if lengths is None or lengths.dtype is not DType.INT32 or lengths.size != s.batch:
+            self.fail(f"seqlens_k of int32 [{s.batch}]", lengths)
+        if total is None or total.dtype is not DType.INT32 or total.size != 1:
+            self.fail("total_sequence_length of one int32", total)
+        if self.do_rotary and (cosines is None or sines is None):
+            self.fail("cos_cache and sin_cache with do_rotary", "none")
+        if cosines is not None and sines is not None:
+            fits = cosines.rank == 2 and cosines.shape == sines.shape and 2 * cosines.shape[1] <= s.size
+            if not fits or not cosines.shape[0]:
+                self.fail(f"cos_cache and sin_cache of one shape [positions, at most {s.size // 2}]", cosines)
+        if positions is not None and positions.shape != (s.batch, s.queries):
+            self.fail(f"position_ids of shape {[s.batch, s.queries]}", positions)
+        if bias is not None:
+            lead = (s.batch, self.num_heads, s.queries)
+            if bias.rank != 4 or any(d not in (1, n) for d, n in zip(bias.shape[:2], lead, strict=False)):
+                self.fail(f"attention_bias of shape [{s.batch} or 1, {self.num_heads} or 1, {s.queries}, total]", bias)
+            if bias.shape[2] != s.queries:
+                self.fail(f"attention_bias for {s.queries} queries", bias)
+        if sink is not None and sink.shape != (self.num_heads,):
+            self.fail(f"head_sink of shape [{self.num_heads}]", sink)
+        if (given[14] is None) != (given[15] is None):
+            self.fail("q_norm_weight and k_norm_weight together", "one of them")
+        for weight in (given[14], given[15]):
+            if weight is not None and weight.shape != (s.size,):
+                self.fail(f"q_norm_weight and k_norm_weight of shape [{s.size}]", weight)
+        if not self.causal and self.local_window_size > 0:
+            self.fail("local_window_size -1 where causal is 0", self.local_window_size)
+        if self.sliding_window_cache and not (past_key and 0 < self.local_window_size <= s.past):
+            self.fail("a cache of at least local_window_size > 0 rows with sliding_window_cache", past_key)
+        self._check_quantised(s, query, past_key, past_value, given[12], given[13])
+
+    def _check_quantised(
+        self,
+        s: GroupQuerySizes,
+        query: TensorType,
+        past_key: TensorType | None,
+        past_value: TensorType | None,
+        k_scale: TensorType | None,
+        v_scale: TensorType | None,
+    ) -> None:
+        kinds = (self.k_quant_type, self.v_quant_type)
+        if any(k not in _KINDS for k in kinds) or ("NONE" in kinds and kinds != ("NONE", "NONE")):
+            self.fail(f"k_quant_type and v_quant_type in {', '.join(_KINDS)}, both NONE or neither", kinds)
+        wanted = query.dtype
+        if self.is_quantised:
+            if self.bits not in (4, 8) or s.size % 8:
+                self.fail("kv_cache_bit_width 4 or 8 and heads of a multiple of 8", f"{self.bits} and {s.size}")
+            wanted = DType.UINT8 if self.bits == 4 else DType.INT8
+            for scale, kind in ((k_scale, kinds[0]), (v_scale, kinds[1])):
+                count = 1 if kind == "PER_TENSOR" else self.kv_num_heads * s.size
+                if scale is None or scale.size != count or scale.dtype is not DType.FLOAT:
+                    self.fail(f"k_scale and v_scale of {count} floats for {kind}", scale)
+        for x in (past_key, past_value):
+            if x is not None and x.dtype is not wanted:
+                self.fail(f"caches of {wanted.type_string}", x)
+
+    def factor(self, size: int) -> float:
+        """What scores are multiplied by."""
+        return self.scale or 1.0 / float(np.sqrt(size))
+
+    @property
+    def before(self) -> int:
+        """Keys in front of itself a query sees; -1: all."""
+        return self.local_window_size - 1 if self.local_window_size > 0 else -1
+
+    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
+        given = all_inputs(inputs)
+        types: list[Any] = [
+            None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
+        ]
+        s = self.sizes(*types)
+        q, k, v = self._fresh(s, given)
+        ends = given[5].reshape(-1).astype(np.int64) + 1
+        total = int(given[6].reshape(-1)[0])
+        first = np.where(total == s.queries, 0, ends - s.queries)
+        if given[14] is not None:
+            q, k = rms_norm(q, given[14], self.qk_norm_epsilon), rms_norm(k, given[15], self.qk_norm_epsilon)
+        if self.do_rotary:
+            at = given[9] if given[9] is not None else first[:, None] + np.arange(s.queries)
+            q = rotate(q, given[7], given[8], at, bool(self.rotary_interleaved))
+            k = rotate(k, given[7], given[8], at, bool(self.rotary_interleaved)) if s.new else k
+        if self.sliding_window_cache:
+            return self._slide(s, q, k, v, ends, given)
+        begin = first if s.new else ends
+        caches = [
+            self._cache(s, x, given[3 + i], begin, given[12 + i], kind)
+            for i, (x, kind) in enumerate(((k, self.k_quant_type), (v, self.v_quant_type)))
+        ]
+        keys, values = (c[0] for c in caches)
+        bias = given[10]
+        if bias is not None:
+            bias = np.pad(bias.astype(np.float32), [(0, 0)] * 3 + [(0, s.present - bias.shape[3])])
+        seen = sees(first, ends, s.queries, s.present, self.before, 0 if self.causal else -1)
+        sink = self._sink(given[11])
+        y, scores = attend(q, keys, values, self.factor(s.size), cap=self.softcap, bias=bias, seen=seen, sink=sink)
+        made = (packed(y).astype(given[0].dtype), caches[0][1], caches[1][1])
+        if not self.wants(3):
+            return made
+        qk = scores.after if self.qk_output == 2 else np.where(seen, scores.before, np.float32(0))
+        return (*made, qk[..., :total].astype(given[0].dtype))
+
+    def _sink(self, sink: Array | None) -> Array | None:
+        if sink is None and self.smooth_softmax == 1:
+            return np.zeros(self.num_heads, np.float32)
+        return sink
+
+    def _fresh(self, s: GroupQuerySizes, given: list[Any]) -> tuple[Array, Array, Array]:
+        query, key, value = given[:3]
+        if key is None:
+            heads, groups = self.num_heads * s.size, self.kv_num_heads * s.size
+            query, key, value = np.split(query, [heads, heads + groups], axis=2)
+        return (
+            heads_of(query, self.num_heads),
+            heads_of(key, self.kv_num_heads),
+            heads_of(value, self.kv_num_heads),
+        )
+
+    def _cache(
+        self, s: GroupQuerySizes, x: Array, past: Array | None, begin: Array, scale: Array | None, kind: str
+    ) -> tuple[Array, Array]:
+        """Keys or values in float32, and the cache as it is stored."""
+        dtype = past.dtype if past is not None else None
+        stored = x if not self.is_quantised else quantised(x, scale, self.bits)
+        if dtype is not None:
+            stored = stored.astype(dtype)
+        present = np.zeros((*stored.shape[:2], s.present, stored.shape[3]), stored.dtype)
+        if past is not None:
+            present[:, :, : s.past] = past
+        for b in range(s.batch):
+            lo = int(np.clip(begin[b], 0, s.present))
+            hi = min(lo + s.new, s.present)
+            present[b, :, lo:hi] = stored[b, :, : hi - lo]
+        if self.is_quantised:
+            return unquantised(present, scale, self.bits, s.size), present
+        return present.astype(np.float32), present
+
+    def _slide(
+        self, s: GroupQuerySizes, q: Array, k: Array, v: Array, ends: Array, given: list[Any]
+    ) -> tuple[Array, ...]:
+        """With a cache of the last rows alone: one batch entry after the other."""
+        y = np.zeros((s.batch, self.num_heads, s.queries, s.size), np.float32)
+        caches = [np.zeros_like(given[3]), np.zeros_like(given[4])]
+        for b in range(s.batch):
+            end = int(ends[b])
+            new = min(s.new, end)
+            old = self._resident(s, end - new)
+            rows = []
+            for i, (x, scale) in enumerate(((k, given[12]), (v, given[13]))):
+                stored = quantised(x[b : b + 1], scale, self.bits) if self.is_quantised else x[b : b + 1]
+                stored = stored[:, :, :new].astype(given[3 + i].dtype)
+                whole = np.concatenate((given[3 + i][b : b + 1, :, :old], stored), axis=2)
+                kept = self._resident(s, end)
+                caches[i][b, :, :kept] = whole[0, :, whole.shape[2] - kept :]
+                rows.append(unquantised(whole, scale, self.bits, s.size) if self.is_quantised else whole)
+            start = end - new - old
+            bias = None if given[10] is None else given[10][min(b, len(given[10]) - 1)][None, :, :, start:end]
+            at = np.array([old])
+            seen = sees(at, np.array([old + new]), s.queries, old + new, self.before, 0 if self.causal else -1)
+            keys, values = (r.astype(np.float32) for r in rows)
+            y[b : b + 1], _ = attend(
+                q[b : b + 1],
+                keys,
+                values,
+                self.factor(s.size),
+                cap=self.softcap,
+                bias=bias,
+                seen=seen,
+                sink=self._sink(given[11]),
+            )
+        return packed(y).astype(given[0].dtype), caches[0], caches[1]
+
+    def _resident(self, s: GroupQuerySizes, processed: int) -> int:
+        """Rows a sliding cache of s.past rows holds after so many tokens."""
+        spare = s.past - self.local_window_size + 1
+        return processed if processed <= s.past else processed - spare * -(-(processed - s.past) // spare)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        if self.sliding_window_cache:
+            raise Unsupported("a sliding cache is moved on the host")
+        return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*inputs))
+
+
+def all_inputs(inputs: Any) -> list[Any]:
+    """All inputs; those not given are None."""
+    return [*inputs, *[None] * (_INPUTS - len(inputs))]

@@ -1,0 +1,332 @@
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
+// for few queries: decoding (flash decoding: Dao et al., 2023).
+//
+// A workgroup takes ROWS rows, queries of all heads that share a head of k and v, and a stretch of the keys, THREADS at a
+// time. A score of every row is made by the invocation that reads the key; LANES invocations find a row's maximum and
+// sum (online softmax of Milakov and Gimelshein, 2018); for the result an invocation owns a vec4 of components, WIDE of
+// them where there are more than THREADS, of all rows, and every GROUPS-th key.
+//
+// SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
+// divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
+// shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
+//#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
+//#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,THREADS=64,SINK=1
+//#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
+//#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,THREADS=64 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
+//#variants VEC=1,ROWS=8,THREADS=64,LANES=8 q=float16 k=float16 v=float16 y=float16
+const DIM: u32 = 64u;
+const DIM_V: u32 = 64u;
+const ROWS: u32 = 4u;
+const THREADS: u32 = 128u;
+const LANES: u32 = 16u;
+const TOGETHER: u32 = 4u;
+
+const QUADS: u32 = (DIM + 3u) / 4u;
+const QUADS_V: u32 = (DIM_V + 3u) / 4u;
+const OWNERS: u32 = min(QUADS_V, THREADS);
+const WIDE: u32 = (QUADS_V + THREADS - 1u) / THREADS;
+const GROUPS: u32 = THREADS / OWNERS;
+const RESULTS: u32 = ROWS * WIDE;
+const CHUNKS: u32 = (RESULTS + TOGETHER - 1u) / TOGETHER;
+const SPAN: u32 = THREADS / LANES;
+const LOWEST: f32 = -3.4028234663852886e38;
+
+struct Params {
+  q_strides: vec4<u32>,
+  k_strides: vec4<u32>,
+  v_strides: vec4<u32>,
+  y_strides: vec4<u32>,
+  mask_strides: vec4<u32>,
+  bases: vec4<u32>,       // of q, k, v, y
+  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
+  queries: u32,
+  keys: u32,
+  heads: u32,
+  group: u32,             // heads of q that share one of k and v
+  blocks: u32,            // workgroups along the rows of a head of k
+  splits: u32,
+  plane: u32,             // workgroups a split
+  jobs: u32,              // workgroups in all
+  rows: u32,              // rows in all
+  split_stride: u32,      // elements from one split of y to the next
+  scale: f32,
+  cap: f32,
+}
+
+// Queries, and at the end the results of TOGETHER rows.
+var<workgroup> tile_q: array<vec4<f32>, max(ROWS * QUADS, TOGETHER * THREADS)>;
+var<workgroup> scores: array<f32, ROWS * THREADS>;
+var<workgroup> part: array<f32, ROWS * LANES>;
+var<workgroup> decay: array<f32, ROWS>;
+var<workgroup> seen: array<vec2<u32>, ROWS>;
+var<workgroup> stretch: vec2<u32>;
+
+//#if VEC
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  return load4_q((base >> 2u) + d);
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  return load4_k((base >> 2u) + d);
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  return load4_v((base >> 2u) + d);
+}
+//#else
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
+  }
+  return x;
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
+  }
+  return x;
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
+  }
+  return x;
+}
+//#endif
+
+//#if RANGE
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  var first = params.reach.x;
+  var length = i32(params.keys);
+//#if LENGTHS
+//#if LONG
+  length = i64_low(load_lengths(batch)) + params.reach.w;
+//#else
+  length = load_lengths(batch) + params.reach.w;
+//#endif
+  first = length - i32(params.queries);
+//#endif
+//#if PROMPT
+  if (load_prompt(0u) == i32(params.queries)) { first = 0; }
+//#endif
+  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+}
+//#endif
+
+struct Row {
+  head: u32,
+  query: u32,
+  is_real: bool,
+}
+
+// Row `row` of the rows of a head of k: neighbours are the heads of one query.
+fn row_of(row: u32) -> Row {
+  let query = row / params.group;
+  return Row(row - query * params.group, min(query, params.queries - 1u), query < params.queries);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let job = workgroup_index(wid, nwg);
+  if (job >= params.jobs) { return; }
+  let t = local % THREADS;
+  let split = job / params.plane;
+  let within = job - split * params.plane;
+  let shared_head = within / params.blocks;
+  let row0 = (within - shared_head * params.blocks) * ROWS;
+  let kv_heads = params.heads / params.group;
+  let batch = shared_head / kv_heads;
+  let kv_head = shared_head - batch * kv_heads;
+  let head0 = kv_head * params.group;
+  let k_base = params.bases.y + dot(vec2<u32>(batch, kv_head), params.k_strides.xy);
+  let v_base = params.bases.z + dot(vec2<u32>(batch, kv_head), params.v_strides.xy);
+
+  for (var i = t; i < ROWS * QUADS; i += THREADS) {
+    let row = row_of(row0 + i / QUADS);
+    let base = params.bases.x + dot(vec3<u32>(batch, head0 + row.head, row.query), params.q_strides.xyz);
+    tile_q[i] = quad_q(base, i % QUADS) * params.scale;
+  }
+  if (t < ROWS) {
+//#if RANGE
+    seen[t] = visible(batch, row_of(row0 + t).query);
+//#else
+    seen[t] = vec2<u32>(0u, params.keys);
+//#endif
+    decay[t] = 1.0;
+  }
+  workgroupBarrier();
+  if (t == 0u) {
+    // Rows are in the order of their queries, and what later queries see begins and ends later.
+    let whole = vec2<u32>(seen[0].x, max(seen[0].x, seen[ROWS - 1u].y));
+    let share = ((whole.y - whole.x + THREADS - 1u) / THREADS + params.splits - 1u) / params.splits * THREADS;
+    let first = min(whole.x + split * share, whole.y);
+    stretch = vec2<u32>(first, min(first + share, whole.y));
+  }
+  let span = workgroupUniformLoad(&stretch);
+
+  let group = t / OWNERS;
+  let owned = t % OWNERS;
+  let row = t / LANES;
+  var y: array<vec4<f32>, RESULTS>;
+  //#unroll
+  for (var i = 0u; i < RESULTS; i++) {
+    y[i] = vec4<f32>();
+  }
+  // Of the row at t / LANES: the maximum, known to all its lanes, and the sum of this lane's keys.
+  var top = LOWEST;
+  var sum = 0.0;
+
+  for (var first = span.x; first < span.y; first += THREADS) {
+    let key = min(first + t, span.y - 1u);
+    let at_k = k_base + key * params.k_strides.z;
+    var score: array<f32, ROWS>;
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      score[r] = 0.0;
+    }
+    for (var d = 0u; d < QUADS; d++) {
+      let x = quad_k(at_k, d);
+      //#unroll
+      for (var r = 0u; r < ROWS; r++) {
+        score[r] += dot(tile_q[r * QUADS + d], x);
+      }
+    }
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      var s = score[r];
+//#if CAP
+      s = params.cap * hyperbolic_tangent(s / params.cap);
+//#endif
+//#if MASK
+      let place = row_of(row0 + r);
+      s += f32(load_mask(dot(vec4<u32>(batch, head0 + place.head, place.query, key), params.mask_strides)));
+//#endif
+      if (first + t >= span.y || key < seen[r].x || key >= seen[r].y) { s = f32_bits(0xff800000u, params.keys); }
+      scores[r * THREADS + t] = s;
+    }
+    workgroupBarrier();
+
+    var highest = top;
+    if (row < ROWS) {
+      for (var n = 0u; n < SPAN; n++) {
+        highest = max(highest, scores[row * THREADS + n * LANES + t % LANES]);
+      }
+      part[t] = highest;
+    }
+    workgroupBarrier();
+
+    if (row < ROWS) {
+      for (var n = 0u; n < LANES; n++) {
+        highest = max(highest, part[row * LANES + n]);
+      }
+      let factor = exp(top - highest);
+      if (t % LANES == 0u) { decay[row] = factor; }
+      top = highest;
+      sum *= factor;
+      for (var n = 0u; n < SPAN; n++) {
+        let at = row * THREADS + n * LANES + t % LANES;
+        let weight = exp(scores[at] - top);
+        sum += weight;
+        scores[at] = weight;
+      }
+    }
+    workgroupBarrier();
+
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      //#unroll
+      for (var n = 0u; n < WIDE; n++) {
+        y[r * WIDE + n] *= decay[r];
+      }
+    }
+    if (group < GROUPS) {
+      for (var j = group; j < min(THREADS, span.y - first); j += GROUPS) {
+        let at_v = v_base + (first + j) * params.v_strides.z;
+        //#unroll
+        for (var n = 0u; n < WIDE; n++) {
+          let x = quad_v(at_v, min(owned + n * THREADS, QUADS_V - 1u));
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            y[r * WIDE + n] += scores[r * THREADS + j] * x;
+          }
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+
+  if (row < ROWS) {
+    part[t] = sum;
+    if (t % LANES == 0u) { decay[row] = top; }
+  }
+  //#unroll
+  for (var c = 0u; c < CHUNKS; c++) {
+    //#unroll
+    for (var n = 0u; n < TOGETHER; n++) {
+      if (c * TOGETHER + n < RESULTS) { tile_q[n * THREADS + t] = y[min(c * TOGETHER + n, RESULTS - 1u)]; }
+    }
+    workgroupBarrier();
+    for (var i = t; i < TOGETHER * OWNERS; i += THREADS) {
+      let result = c * TOGETHER + i / OWNERS;
+      if (result < RESULTS) {
+        var x = tile_q[i / OWNERS * THREADS + i % OWNERS];
+        for (var g = 1u; g < GROUPS; g++) {
+          x += tile_q[i / OWNERS * THREADS + g * OWNERS + i % OWNERS];
+        }
+        finish(batch, head0, row0, split, result / WIDE, i % OWNERS + result % WIDE * THREADS, x);
+      }
+    }
+    workgroupBarrier();
+  }
+}
+
+// Stores vec4 `d` of the results of row `r`.
+fn finish(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: vec4<f32>) {
+  let place = row_of(row0 + r);
+  if (!place.is_real || d >= QUADS_V) { return; }
+  let at = vec3<u32>(batch, head0 + place.head, place.query);
+  var whole = 0.0;
+  for (var n = 0u; n < LANES; n++) {
+    whole += part[r * LANES + n];
+  }
+  var base = params.bases.w + dot(at, params.y_strides.xyz);
+  var share = 1.0;
+//#if SPLIT
+  base += split * params.split_stride;
+  if (d == 0u) {
+    let slot = 2u * (split * params.rows + (at.x * params.heads + at.y) * params.queries + at.z);
+    store_stats(slot, decay[r]);
+    store_stats(slot + 1u, whole);
+  }
+//#else
+//#if SINK
+  let sink = load_sink(at.y);
+  let highest = max(decay[r], sink);
+  share = exp(decay[r] - highest);
+  whole = whole * share + exp(sink - highest);
+//#endif
+//#if EMPTY_ZERO
+  share *= select(1.0 / whole, 0.0, whole == 0.0);
+//#else
+  share /= whole;
+//#endif
+//#endif
+  let y = x * share;
+//#if VEC
+  store4_y((base >> 2u) + d, y[0], y[1], y[2], y[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, y[c]); }
+  }
+//#endif
+}

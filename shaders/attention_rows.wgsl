@@ -1,0 +1,182 @@
+// y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
+//
+// An invocation makes a row, a query of a head, without workgroup memory: for adapters that run on a processor. Keys are
+// taken KEYS at a time with online softmax. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash.
+//#tensors q, k, v, mask, lengths, prompt, sink -> y
+//#variants VEC=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,SINK=1
+//#variants VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
+//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 q=float16 k=float16 v=float16 y=float16
+const DIM: u32 = 64u;
+const DIM_V: u32 = 64u;
+const KEYS: u32 = 8u;
+const WG: u32 = 8u;
+
+const QUADS: u32 = (DIM + 3u) / 4u;
+const QUADS_V: u32 = (DIM_V + 3u) / 4u;
+const LOWEST: f32 = -3.4028234663852886e38;
+
+struct Params {
+  q_strides: vec4<u32>,
+  k_strides: vec4<u32>,
+  v_strides: vec4<u32>,
+  y_strides: vec4<u32>,
+  mask_strides: vec4<u32>,
+  bases: vec4<u32>,       // of q, k, v, y
+  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
+  queries: u32,
+  keys: u32,
+  heads: u32,
+  group: u32,             // heads of q that share one of k and v
+  rows: u32,              // rows in all
+  scale: f32,
+  cap: f32,
+}
+
+//#if VEC
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  return load4_q((base >> 2u) + d);
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  return load4_k((base >> 2u) + d);
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  return load4_v((base >> 2u) + d);
+}
+//#else
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
+  }
+  return x;
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
+  }
+  return x;
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
+  }
+  return x;
+}
+//#endif
+
+//#if RANGE
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  var first = params.reach.x;
+  var length = i32(params.keys);
+//#if LENGTHS
+//#if LONG
+  length = i64_low(load_lengths(batch)) + params.reach.w;
+//#else
+  length = load_lengths(batch) + params.reach.w;
+//#endif
+  first = length - i32(params.queries);
+//#endif
+//#if PROMPT
+  if (load_prompt(0u) == i32(params.queries)) { first = 0; }
+//#endif
+  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+}
+//#endif
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let row = global_index(gid, nwg, WG);
+  if (row >= params.rows) { return; }
+  let whole_head = row / params.queries;
+  let query = row - whole_head * params.queries;
+  let batch = whole_head / params.heads;
+  let head = whole_head - batch * params.heads;
+  let at = vec3<u32>(batch, head, query);
+  let q_base = params.bases.x + dot(at, params.q_strides.xyz);
+  let k_base = params.bases.y + dot(vec2<u32>(batch, head / params.group), params.k_strides.xy);
+  let v_base = params.bases.z + dot(vec2<u32>(batch, head / params.group), params.v_strides.xy);
+//#if MASK
+  let mask_base = dot(at, params.mask_strides.xyz);
+//#endif
+//#if RANGE
+  let span = visible(batch, query);
+//#else
+  let span = vec2<u32>(0u, params.keys);
+//#endif
+
+  var x: array<vec4<f32>, QUADS>;
+  for (var d = 0u; d < QUADS; d++) {
+    x[d] = quad_q(q_base, d) * params.scale;
+  }
+  var y: array<vec4<f32>, QUADS_V>;
+  for (var d = 0u; d < QUADS_V; d++) {
+    y[d] = vec4<f32>();
+  }
+  var top = LOWEST;
+  var sum = 0.0;
+  for (var first = span.x; first < span.y; first += KEYS) {
+    let count = min(KEYS, span.y - first);
+    var score: array<f32, KEYS>;
+    var highest = top;
+    for (var n = 0u; n < count; n++) {
+      let at_k = k_base + (first + n) * params.k_strides.z;
+      var products = vec4<f32>();
+      for (var d = 0u; d < QUADS; d++) {
+        products += x[d] * quad_k(at_k, d);
+      }
+      var s = products.x + products.y + products.z + products.w;
+//#if CAP
+      s = params.cap * hyperbolic_tangent(s / params.cap);
+//#endif
+//#if MASK
+      s += f32(load_mask(mask_base + (first + n) * params.mask_strides.w));
+//#endif
+      score[n] = s;
+      highest = max(highest, s);
+    }
+    let shrink = exp(top - highest);
+    top = highest;
+    sum *= shrink;
+    for (var d = 0u; d < QUADS_V; d++) {
+      y[d] *= shrink;
+    }
+    for (var n = 0u; n < count; n++) {
+      let weight = exp(score[n] - top);
+      sum += weight;
+      let at_v = v_base + (first + n) * params.v_strides.z;
+      for (var d = 0u; d < QUADS_V; d++) {
+        y[d] += weight * quad_v(at_v, d);
+      }
+    }
+  }
+  var share = 1.0;
+//#if SINK
+  let sink = load_sink(head);
+  let highest = max(top, sink);
+  share = exp(top - highest);
+  sum = sum * share + exp(sink - highest);
+//#endif
+//#if EMPTY_ZERO
+  share *= select(1.0 / sum, 0.0, sum == 0.0);
+//#else
+  share /= sum;
+//#endif
+  let out = params.bases.w + dot(at, params.y_strides.xyz);
+  for (var d = 0u; d < QUADS_V; d++) {
+    let r = y[d] * share;
+//#if VEC
+    store4_y((out >> 2u) + d, r.x, r.y, r.z, r.w);
+//#else
+    for (var c = 0u; c < 4u; c++) {
+      if (4u * d + c < DIM_V) { store_y(out + (4u * d + c) * params.y_strides.w, r[c]); }
+    }
+//#endif
+  }
+}
