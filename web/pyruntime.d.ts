@@ -148,7 +148,10 @@ export interface SessionOptions {
   freeDimensionOverrides?: Readonly<Record<string, number>>;
   /** Files that the model names as external data; a URL alone is the name in the model, too. */
   externalData?: readonly (string | { path: string; data: ModelSource })[];
-  /** Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. */
+  /**
+   * Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. Names that
+   * the model has no output of are passed over.
+   */
   preferredOutputLocation?: DataLocation | Readonly<Record<string, DataLocation>>;
   /** Note the times of every run; see `endProfiling`. Runs are slower. */
   enableProfiling?: boolean;
@@ -252,10 +255,18 @@ export interface Explanation {
   };
 }
 
+/** A tensor of another copy of onnxruntime's API: it is taken for what it says of itself. */
+export interface TensorLike {
+  readonly type: string;
+  readonly dims: readonly number[];
+  readonly data?: unknown;
+  readonly gpuBuffer?: unknown;
+}
+
 /** A tensor, a sequence of them, a map (by numbers, BigInt too, or strings), null for an empty optional. */
-export type FeedValue = Tensor | readonly Tensor[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
+export type FeedValue = TensorLike | readonly TensorLike[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
 export type Feeds = Readonly<Record<string, FeedValue>>;
-export type Fetches = readonly string[] | Readonly<Record<string, Tensor | null>>;
+export type Fetches = readonly string[] | Readonly<Record<string, TensorLike | null>>;
 
 /**
  * Outputs by name: tensors. Of models whose outputs are no tensors an array of tensors for a sequence, a Map for a map, null
