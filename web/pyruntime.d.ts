@@ -339,6 +339,12 @@ export interface Env {
    * there too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
    */
   snapshotUrl: string | null | undefined;
+  /**
+   * The predicted work of a run, in elementary operations, up to which sessions that have the CPU, too, do it there: planning
+   * and the way to the GPU take longer. It holds for models of a few nodes; default 524288, 0 sends all to the GPU. Read by
+   * `create`; the session option `extra: { pyruntime: { host_work } }` sets it for one session.
+   */
+  hostWork: number;
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };
   /** Taken from onnxruntime-web; nothing here depends on them. */
   wasm: Record<string, unknown>;

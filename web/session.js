@@ -2,6 +2,7 @@
 /** InferenceSession: a model, held by the worker. */
 
 import { client } from './client.js';
+import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
 import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
@@ -116,6 +117,7 @@ export class InferenceSession {
     const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, ...plain } = options;
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
+    plain.extra = { 'pyruntime.host_work': env.hostWork, ...plain.extra };
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
