@@ -33,7 +33,7 @@ from pyruntime.session import (
     adapter,
 )
 from pyruntime.session.environment import adopt, device
-from pyruntime.session.log import set_default_logger_severity
+from pyruntime.session.log import logger, set_default_logger_severity
 from pyruntime.session.profiling import Trace
 from pyruntime.session.stages import WASTE, Stage
 
@@ -160,7 +160,7 @@ async def run(
     values = {name: await wire.from_wire(name, value, gpu) for name, value in js.Object.entries(feeds)}
     names = session._output_names(list(fetches) if fetches else None)
     targets = {name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(session, name)}
-    keep = {name: wire.held(int(t.gpu)) if t and t.kind == "gpu" else None for name, t in targets.items()}
+    keep = {name: wire.held_as(name, t) if t and t.kind == "gpu" else None for name, t in targets.items()}
     chosen = _run_options(options.to_py())
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
         outputs = await session._run_values(values, names, chosen, keep)
@@ -340,12 +340,15 @@ def _metadata(value: NodeArg) -> dict[str, Any]:
 
 
 def _providers(wanted: Sequence[Any] | None) -> list[str] | None:
-    """Python's names of `executionProviders`, each `'webgpu'` or `{name: 'webgpu'}`."""
+    """Python's names of `executionProviders`, each `'webgpu'` or `{name: 'webgpu'}`; a list may name others besides."""
     if not wanted:
         return None
     names = [str(item["name"] if isinstance(item, Mapping) else item) for item in wanted]
     unknown = [name for name in names if name not in _PROVIDERS]
-    if unknown:
+    names = [name for name in names if name in _PROVIDERS]
+    if unknown and names:
+        logger.warning("executionProviders: %s are not here; %s are used", ", ".join(unknown), ", ".join(names))
+    if not names:
         raise InvalidArgument(f"executionProviders: expected some of {', '.join(_PROVIDERS)}, got {', '.join(unknown)}")
     return list(dict.fromkeys(_PROVIDERS[name] for name in names))
 

@@ -14,6 +14,7 @@ The bytes of tensors stay in JavaScript; what the GPU needs of them goes there w
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import js
@@ -28,7 +29,7 @@ from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType,
 from pyruntime.ir.values import of_element
 from pyruntime.session.feeds import to_user
 
-__all__ = ["dispose", "from_wire", "held", "js_name", "kept", "kept_to_wire", "to_wire", "write_buffer"]
+__all__ = ["dispose", "from_wire", "held", "held_as", "js_name", "kept", "kept_to_wire", "to_wire", "write_buffer"]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
@@ -58,6 +59,21 @@ def held(number: int) -> DeviceTensor:
         raise InvalidArgument("a tensor on the GPU is disposed already; run the model that made it again") from None
 
 
+def held_as(name: str, wire: JsObject) -> DeviceTensor:
+    """The tensor that `wire` names, with the dimensions that JavaScript has given it.
+
+    Raises:
+        InvalidArgument: they are of another number of elements.
+    """
+    tensor, shape = held(int(wire.gpu)), tuple(int(dim) for dim in wire.dims)
+    if shape != tensor.type.shape:
+        kind = replace(tensor.type, shape=shape)
+        if kind.size != tensor.type.size:
+            raise InvalidArgument(f"'{name}': its dims are {list(shape)}, and it has {tensor.type.size} elements")
+        tensor.type = kind
+    return tensor
+
+
 def kept() -> int:
     """How many tensors JavaScript holds."""
     return len(_tensors)
@@ -85,7 +101,7 @@ async def from_wire(name: str, wire: JsObject, device: object) -> Any:
         case "map":
             return dict(wire.pairs)
         case "gpu":
-            return held(int(wire.gpu))
+            return held_as(name, wire)
         case "buffer":
             return await _read_buffer(name, wire, device)
         case _:

@@ -42,6 +42,7 @@ export const env = {
   pyodideUrl: undefined,
   wheelUrl: ownWheel,
   snapshotUrl: undefined,
+  hostWork: 1 << 19,
   versions: { pyruntime: version, pyodide: pyodideVersion },
   wasm: {},
   webgl: {},

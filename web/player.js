@@ -7,6 +7,7 @@ import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
 import { bind, evaluate, patched } from './sizes.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow } from './staging.js';
+import { attend } from './waiting.js';
 
 export { upload };
 
@@ -27,9 +28,6 @@ const CHUNK = 96;
 
 /** Pieces copied to staging buffers in one submit: all of them are there when it is done. */
 const COPIES = 4;
-
-/** Milliseconds without any arrival after which `settle` stops to ask. */
-const PATIENCE = 100;
 
 /**
  * @param {GPUCommandEncoder} encoder
@@ -60,33 +58,22 @@ function copy(encoder, pieces) {
 }
 
 /**
- * Wait for the pieces while keeping the GPU process awake: it polls slowly when nothing talks to it. The time is used
- * to touch the memory that results will be copied to.
+ * Wait for the pieces. The time is used to touch the memory that results will be copied to.
  * @param {GPUDevice} device
+ * @param {object} recording
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
  * @param {Piece[]} untouched those whose memory is new
  */
-async function settle(device, arrivals, pieces, results, untouched) {
-  let done = false;
-  const watched = arrivals.finally(() => { done = true; });
-  watched.catch(() => {});
+async function settle(device, recording, arrivals, pieces, results, untouched) {
   const cold = untouched.filter(({ length }) => length >= LARGE / 2);
-  let missing = pieces.length;
-  let deadline = performance.now() + PATIENCE;
-  while (!done && performance.now() < deadline) {
-    device.pushErrorScope('validation');
-    const answer = device.popErrorScope();
-    answer.catch(() => {}); // `watched` tells of a lost device
+  const work = () => {
     const next = cold.shift();
     if (next && !next.done) touchPages(results[next.result], next.at, next.at + next.length);
-    await Promise.race([answer, watched]);
-    const left = pieces.filter((piece) => !piece.done).length;
-    if (left < missing) deadline = performance.now() + PATIENCE;
-    missing = left;
-  }
-  await watched;
+    return next !== undefined;
+  };
+  await attend(device, arrivals, { recording, work, progress: () => pieces.filter(({ done }) => done).length });
 }
 
 /**
@@ -151,7 +138,7 @@ export async function play(device, commands, writes, reads, numbers) {
   const untouched = pieces.filter(({ result }) => !memory[result].warm);
   const arrivals = Promise.all(pieces.map((piece) => collect(device, piece, results)));
   try {
-    if (pieces.length) await settle(device, arrivals, pieces, results, untouched);
+    if (pieces.length) await settle(device, commands, arrivals, pieces, results, untouched);
     await caught(scopes);
     return results.map(({ buffer }) => buffer);
   } catch (error) {

@@ -19,7 +19,7 @@ export function openPort(receive, fail) {
   return inWorker() ? workerPort(receive, fail) : ownPort(receive, fail);
 }
 
-/** A worker must be of the page's own origin; where this file is not, Python runs in the page's thread. */
+/** A worker must be of the page's own origin; where this file is not, Python runs in the caller's thread. */
 function inWorker() {
   return env.worker ?? (env.workerUrl !== undefined || new URL(import.meta.url).origin === globalThis.location.origin);
 }

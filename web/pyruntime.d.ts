@@ -148,7 +148,10 @@ export interface SessionOptions {
   freeDimensionOverrides?: Readonly<Record<string, number>>;
   /** Files that the model names as external data; a URL alone is the name in the model, too. */
   externalData?: readonly (string | { path: string; data: ModelSource })[];
-  /** Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. */
+  /**
+   * Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. Names that
+   * the model has no output of are passed over.
+   */
   preferredOutputLocation?: DataLocation | Readonly<Record<string, DataLocation>>;
   /** Note the times of every run; see `endProfiling`. Runs are slower. */
   enableProfiling?: boolean;
@@ -252,10 +255,18 @@ export interface Explanation {
   };
 }
 
+/** A tensor of another copy of onnxruntime's API: it is taken for what it says of itself. */
+export interface TensorLike {
+  readonly type: string;
+  readonly dims: readonly number[];
+  readonly data?: unknown;
+  readonly gpuBuffer?: unknown;
+}
+
 /** A tensor, a sequence of them, a map (by numbers, BigInt too, or strings), null for an empty optional. */
-export type FeedValue = Tensor | readonly Tensor[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
+export type FeedValue = TensorLike | readonly TensorLike[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
 export type Feeds = Readonly<Record<string, FeedValue>>;
-export type Fetches = readonly string[] | Readonly<Record<string, Tensor | null>>;
+export type Fetches = readonly string[] | Readonly<Record<string, TensorLike | null>>;
 
 /**
  * Outputs by name: tensors. Of models whose outputs are no tensors an array of tensors for a sequence, a Map for a map, null
@@ -328,6 +339,12 @@ export interface Env {
    * there too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
    */
   snapshotUrl: string | null | undefined;
+  /**
+   * The predicted work of a run, in elementary operations, up to which sessions that have the CPU, too, do it there: planning
+   * and the way to the GPU take longer. It holds for models of a few nodes; default 524288, 0 sends all to the GPU. Read by
+   * `create`; the session option `extra: { pyruntime: { host_work } }` sets it for one session.
+   */
+  hostWork: number;
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };
   /** Taken from onnxruntime-web; nothing here depends on them. */
   wasm: Record<string, unknown>;

@@ -2,6 +2,8 @@
 /** InferenceSession: a model, held by the worker. */
 
 import { client } from './client.js';
+import { env } from './env.js';
+import { asTensor, isTensor } from './foreign.js';
 import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
@@ -50,7 +52,7 @@ function splitDevice(providers) {
 }
 
 /**
- * Which outputs stay on the GPU.
+ * Which outputs stay on the GPU. Names of no output are passed over: callers name what a family of models has.
  * @param {string | Record<string, string> | undefined} preferred
  * @param {readonly string[]} outputs
  * @returns {Set<string>}
@@ -59,11 +61,10 @@ function outputsOnGpu(preferred, outputs) {
   const places = typeof preferred === 'string' ? Object.fromEntries(outputs.map((name) => [name, preferred])) : preferred ?? {};
   const kept = new Set();
   for (const [name, place] of Object.entries(places)) {
-    if (!outputs.includes(name)) throw new RangeError(`preferredOutputLocation: the model has no output '${name}'`);
     if (!['cpu', 'cpu-pinned', 'gpu-buffer'].includes(place)) {
       throw new RangeError(`preferredOutputLocation: 'cpu', 'cpu-pinned' or 'gpu-buffer', not '${place}'`);
     }
-    if (place === 'gpu-buffer') kept.add(name);
+    if (place === 'gpu-buffer' && outputs.includes(name)) kept.add(name);
   }
   return kept;
 }
@@ -116,6 +117,7 @@ export class InferenceSession {
     const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, ...plain } = options;
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
+    plain.extra = { 'pyruntime.host_work': env.hostWork, ...plain.extra };
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
@@ -153,7 +155,7 @@ export class InferenceSession {
    */
   async run(feeds, fetches, options) {
     this.#refuseReleased();
-    if (typeof feeds !== 'object' || feeds === null || feeds instanceof Tensor || Array.isArray(feeds)) {
+    if (typeof feeds !== 'object' || feeds === null || isTensor(feeds) || Array.isArray(feeds)) {
       throw new TypeError('feeds must be an object of tensors by input name');
     }
     [fetches, options] = this.#fetchesAndOptions(fetches, options);
@@ -162,8 +164,9 @@ export class InferenceSession {
     const { sharesBuffers } = this.#client;
     /** @type {Record<string, import('./protocol.js').WireValue>} */
     const wire = {};
-    for (const [name, value] of Object.entries(feeds)) {
-      wire[name] = (!sharesBuffers && toStream(value)) || toWire(name, value, this.#client, sharesBuffers);
+    const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
+    for (const [name, value] of Object.entries(given)) {
+      wire[name] = (!sharesBuffers && toStream(name, value)) || toWire(name, value, this.#client, sharesBuffers);
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
@@ -172,7 +175,7 @@ export class InferenceSession {
     const answer = this.#client.call('run', request, transfer, { signal });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
-      if (stream) this.#client.send(stream, viewOf(/** @type {Tensor} */ (feeds[name])));
+      if (stream) this.#client.send(stream, viewOf(given[name]));
     }
     const outputs = await answer;
     /** @type {Record<string, any>} */
@@ -190,7 +193,7 @@ export class InferenceSession {
    */
   #fetchesAndOptions(fetches, options) {
     if (fetches === undefined) return [undefined, options];
-    if (typeof fetches !== 'object' || fetches === null || fetches instanceof Tensor) {
+    if (typeof fetches !== 'object' || fetches === null || isTensor(fetches)) {
       throw new TypeError('fetches must be an array of output names, or an object of tensors or null by output name');
     }
     if (Array.isArray(fetches)) {
@@ -198,7 +201,7 @@ export class InferenceSession {
       return [fetches, options];
     }
     const named = Object.entries(fetches).some(([name, value]) => (
-      this.outputNames.includes(name) && (value === null || value instanceof Tensor)));
+      this.outputNames.includes(name) && (value === null || isTensor(value))));
     return named ? [fetches, options] : [undefined, fetches];
   }
 
@@ -212,7 +215,7 @@ export class InferenceSession {
     /** @type {Record<string, import('./protocol.js').WireRemote | null>} */
     const kept = {};
     for (const name of names) {
-      const target = targets[name];
+      const target = asTensor(targets[name]);
       if (target?.location === 'gpu-buffer') kept[name] = remoteToWire(name, target, this.#client, sharesBuffers);
       else if (!target && this.#onGpu.has(name)) kept[name] = null;
     }

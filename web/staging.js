@@ -5,6 +5,7 @@
  */
 
 import { BlobReader, LARGE, pieceSize } from './pieces.js';
+import { attend } from './waiting.js';
 
 /**
  * @typedef {object} Write
@@ -169,9 +170,9 @@ class Pool {
       }
     }
     if (this.#fits(size)) return this.#make(size);
-    return new Promise((resolve, reject) => {
+    return attend(this.device, new Promise((resolve, reject) => {
       this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
-    });
+    }));
   }
 
   /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */

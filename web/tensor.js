@@ -158,7 +158,7 @@ export class Tensor {
       /** @type {TensorType} */
       this.type = first.type;
       /** @type {readonly number[]} */
-      this.dims = Object.freeze([...first.dims]);
+      this.dims = [...first.dims];
       this.size = sizeOf(this.dims);
       this.#place(first);
       return;
@@ -167,7 +167,7 @@ export class Tensor {
     this.type = typed ? /** @type {TensorType} */ (first) : inferType(first);
     const data = convert(this.type, typed ? second : first);
     const dims = typed ? third : second;
-    this.dims = Object.freeze([...(dims ?? [data.length])]);
+    this.dims = [...(dims ?? [data.length])];
     this.size = sizeOf(this.dims);
     this.#data = this.#fitting(data);
   }
@@ -335,20 +335,31 @@ export function toWire(name, value, port, sharesBuffers) {
   if (value instanceof Map) return { kind: 'map', pairs: [...value] };
   if (!(value instanceof Tensor)) throw new TypeError(`input '${name}' must be a Tensor`);
   if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
-  const { type, dims, data } = value;
-  return { type, dims: [...dims], data: Array.isArray(data) ? data : bytesOf(data) };
+  const { type, data } = value;
+  return { type, dims: dimsOf(name, value), data: Array.isArray(data) ? data : bytesOf(data) };
+}
+
+/**
+ * A tensor's dimensions, which anybody may have assigned.
+ * @param {string} name
+ * @param {Tensor} tensor
+ */
+function dimsOf(name, { type, dims, size }) {
+  if (sizeOf(dims) !== size) throw new RangeError(`'${name}': a ${type} tensor of [${dims}] has not its ${size} elements`);
+  return [...dims];
 }
 
 /**
  * A tensor whose bytes come behind the request, if it is large.
+ * @param {string} name
  * @param {unknown} value
  * @returns {import('./protocol.js').WireStreamed | null}
  */
-export function toStream(value) {
+export function toStream(name, value) {
   if (!(value instanceof Tensor) || value.location === 'gpu-buffer') return null;
-  const { type, dims, data } = value;
+  const { type, data } = value;
   if (Array.isArray(data) || data.byteLength < LARGE) return null;
-  return { type, dims: [...dims], data: { stream: ++streams, nbytes: data.byteLength } };
+  return { type, dims: dimsOf(name, value), data: { stream: ++streams, nbytes: data.byteLength } };
 }
 
 /** A tensor's array, which must not be one of strings. @param {Tensor} tensor */
@@ -367,7 +378,7 @@ export function viewOf({ data }) {
 export function remoteToWire(name, tensor, port, sharesBuffers) {
   const remote = remotes.get(tensor);
   const { type } = tensor;
-  const dims = [...tensor.dims];
+  const dims = dimsOf(name, tensor);
   if (!remote) throw new Error(`'${name}': the tensor is disposed`);
   if ('number' in remote) {
     if (remote.port !== port) throw new Error(`'${name}': the tensor was made by a worker that has ended`);

@@ -11,6 +11,7 @@ from e2e.harness.browser import Guard
 
 PRELUDE = """
 const { InferenceSession, Tensor, adapterInfo, env, operators, preload } = await import('/web/pyruntime.js');
+env.hostWork = 0; // these tests are about the GPU
 const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const facts = ({ type, dims, data }) => (
   { type, dims: [...dims], array: data.constructor.name, values: [...data].map(String) });

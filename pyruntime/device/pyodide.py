@@ -15,6 +15,7 @@ from typing import Any
 import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
+from pyruntime.device.advice import no_adapter, no_webgpu
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
@@ -55,21 +56,35 @@ _LARGE = 2 << 20
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
 
+_FIRST_TRIES = (0.05,)
+"""Seconds between the questions for an adapter where there has been none."""
+
+_RESTARTS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""The same where there has been one: the GPU process may be starting again."""
+
+_had_adapter = False
+
 
 async def _adapter() -> JsObject:
-    """The high-performance adapter; asked for several times, since it may be null while the GPU process starts."""
-    gpu = getattr(js.navigator, "gpu", None)
+    """The high-performance adapter.
+
+    Where there has been one, none may be there for a while, until the GPU process has started again; where there has
+    never been one, there is hardly any to wait for.
+    """
+    global _had_adapter
+    navigator = js.navigator
+    agent = str(navigator.userAgent)
+    gpu = getattr(navigator, "gpu", None)
     if gpu is None:
-        raise EPFail(
-            "this browser has no WebGPU (navigator.gpu is missing): use a current Chrome, Edge, Safari or Firefox over "
-            "https or localhost, or the CPUExecutionProvider"
-        )
-    for attempt in range(6):
+        raise EPFail(no_webgpu(agent, bool(js.isSecureContext), not hasattr(js, "document")))
+    for seconds in (*(_RESTARTS if _had_adapter else _FIRST_TRIES), None):
         adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
         if adapter:
+            _had_adapter = True
             return adapter
-        await asyncio.sleep(0.05 * 2**attempt)
-    raise EPFail("WebGPU found no adapter: check chrome://gpu, or use the CPUExecutionProvider")
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+    raise EPFail(no_adapter(agent))
 
 
 async def open_device(replay: str = "auto") -> WebGpuDevice:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pyruntime.device.waiting import attend
+
 __all__ = ["timed"]
 
 _QUERIES = 4096  # WebGPU's limit of a query set
@@ -47,14 +49,14 @@ async def _by_submit(
     gpu: JsObject, commands: Sequence[JsObject], to_object: Callable[[object], JsObject]
 ) -> tuple[list[tuple[int, int]], str]:
     spans = []
-    await gpu.queue.onSubmittedWorkDone()
+    await attend(gpu, gpu.queue.onSubmittedWorkDone(), to_object, exact=True)
     origin = time.perf_counter_ns()
     for command in commands:
         began = time.perf_counter_ns()
         encoder = gpu.createCommandEncoder()
         _encode(encoder.beginComputePass(), command)
         gpu.queue.submit(to_object([encoder.finish()]))
-        await gpu.queue.onSubmittedWorkDone()
+        await attend(gpu, gpu.queue.onSubmittedWorkDone(), to_object, exact=True)
         spans.append((began - origin, time.perf_counter_ns() - began))
     return spans, "host"
 
@@ -74,7 +76,7 @@ async def _by_query(
         encoder.resolveQuerySet(queries, 0, count, resolved, 0)
         encoder.copyBufferToBuffer(resolved, 0, staging, 0, 8 * count)
         gpu.queue.submit(to_object([encoder.finish()]))
-        await staging.mapAsync(1)
+        await attend(gpu, staging.mapAsync(1), to_object)
         ticks = struct.unpack(f"<{count}Q", bytes(staging.getMappedRange().to_py()))
         staging.unmap()
     finally:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pyruntime.device.waiting import attend
 from pyruntime.errors import EngineError
 
 __all__ = ["play"]
@@ -46,7 +47,7 @@ async def play(
             if error:
                 raise EngineError(str(error.message))
         for buffer in staging:
-            await buffer.mapAsync(_MAP_READ)
+            await attend(device, buffer.mapAsync(_MAP_READ), to_object)
         return [b.getMappedRange().slice(0, r["nbytes"]) for b, r in zip(staging, reads, strict=True)]
     finally:
         for buffer in staging:

@@ -29,6 +29,7 @@ from pyruntime.session.profiling import Recorder, Trace
 from pyruntime.session.program import AnyValue, Program
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.report import summarize
+from pyruntime.session.small_runs import predicted_work
 from pyruntime.session.switches import disabled_names
 
 __all__ = ["InferenceSession"]
@@ -280,7 +281,7 @@ class InferenceSession(BoundRuns, Insight):
         for value in self._model.graph.inputs:
             if value.name not in values:
                 values[value.name] = from_user(None, value, {})
-        if self._live is not None:
+        if self._live is not None and (keep or not self._is_small(values)):
             try:
                 return await self._live.use(lambda program: program.run(values, names, check, keep, recorder))
             except DeviceLost as error:
@@ -293,6 +294,15 @@ class InferenceSession(BoundRuns, Insight):
         context = replace(current(), on_node=recorder.node) if recorder else current()
         results = interpret(self._model.graph, feeds, names, context)
         return {n: host_value(v) for n, v in results.items()}
+
+    def _is_small(self, values: Mapping[str, AnyValue]) -> bool:
+        """Whether a run on NumPy is over before one on the GPU; see small_runs.py."""
+        most = float(self._options.config("pyruntime.host_work") or 0)
+        if not most or CPU not in self._providers:
+            return False
+        feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in values.items()}
+        given = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
+        return len(given) == len(feeds) and predicted_work(self._model.graph, given) <= most
 
     def get_inputs(self) -> list[NodeArg]:
         """Inputs that must be fed."""

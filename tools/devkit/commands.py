@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.devkit import chromium, fetch, pins
+from tools.devkit import chromium, fetch, firefox, pins
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python, run, say
 from tools.devkit.site import build_site
@@ -55,7 +55,7 @@ def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
         executable = chromium.ensure_chromium(python())
         build_site(python())
         say("browser tests")
-        environment = {chromium.VARIABLE: str(executable)}
+        environment = {chromium.VARIABLE: str(executable), firefox.VARIABLE: str(firefox.ensure_firefox() or "")}
         statuses.append(run([python(), "-m", "pytest", *BROWSER, "e2e", *pytest_args], env=environment))
     return max(statuses)
 

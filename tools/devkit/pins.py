@@ -86,3 +86,11 @@ ONNXRUNTIME_WEB = NpmPackage(
     integrity="sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ==",
     members=("package.json", "dist/ort.webgpu.bundle.min.mjs", "dist/*.asyncify.wasm"),
 )
+
+# For e2e/transformers: its pipelines, run with this project and with onnxruntime-web.
+TRANSFORMERS_JS = NpmPackage(
+    name="@huggingface/transformers",
+    version="4.3.1",
+    integrity="sha512-5+voSeUCFK6PCKlY15dPhNOKq3/zOTxDN7oC+Wy9dFb1QZ0TSQomZRRy7URRK8YRuUoE9fGMQTTPC5d/pWBJhA==",
+    members=("package.json", "LICENSE", "dist/transformers.web.js", "dist/transformers.min.js"),
+)

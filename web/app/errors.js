@@ -80,13 +80,20 @@ function kindOf(error) {
   return error.name;
 }
 
+/** How the browser at hand is brought to offer a GPU: what it is called, and the way. */
+const WAYS = /** @type {[RegExp, string][]} */ ([
+  [/Firefox\//, 'In Firefox 141 or newer, set dom.webgpu.enabled, dom.webgpu.workers.enabled and, where the GPU is blocked, '
+    + 'gfx.webgpu.ignore-blocklist to true in about:config, and update the graphics driver.'],
+  [/Edg\//, 'See edge://gpu; on Linux, switch edge://flags/#enable-unsafe-webgpu on, and update the graphics driver.'],
+  [/Chrome\//, 'See chrome://gpu; on Linux, start Chrome with --enable-unsafe-webgpu, and update the graphics driver.'],
+  [/Safari\//, 'Update to Safari 26 or newer, or switch WebGPU on in its Feature Flags.'],
+]);
+
 /** Why there is no WebGPU here and how to get it; null where there is an adapter. @returns {Promise<string | null>} */
 export async function whyNoWebGpu() {
   if (!window.isSecureContext) return 'WebGPU needs a secure page: open this one by https:// or on localhost.';
-  if (!navigator.gpu) {
-    return 'This browser has no WebGPU. Chrome and Edge 113 or newer, Safari 26 and Firefox 141 (Windows) have it.';
-  }
-  if (await navigator.gpu.requestAdapter()) return null;
-  return 'The browser has WebGPU but offers no GPU. See chrome://gpu; on Linux, start Chrome with '
-    + '--enable-unsafe-webgpu, and update the graphics driver.';
+  if (await navigator.gpu?.requestAdapter()) return null;
+  const way = WAYS.find(([name]) => name.test(navigator.userAgent))?.[1]
+    ?? 'Chrome and Edge 113 or newer, Safari 26 and Firefox 141 have it.';
+  return `${navigator.gpu ? 'The browser has WebGPU but offers no GPU.' : 'This browser has no WebGPU.'} ${way}`;
 }

@@ -1,0 +1,92 @@
+"""A headless Firefox with WebGPU, whose pages reach this machine and nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.harness.bidi import Session
+
+__all__ = ["PREFERENCES", "launch"]
+
+PREFERENCES: dict[str, bool | int | str] = {
+    "dom.webgpu.enabled": True,
+    "dom.webgpu.workers.enabled": True,
+    "gfx.webgpu.force-enabled": True,
+    "gfx.webgpu.ignore-blocklist": True,  # a processor that plays a GPU is on it
+    # Everything but this machine is behind a proxy that is not there.
+    "network.proxy.type": 1,
+    "network.proxy.http": "127.0.0.1",
+    "network.proxy.http_port": 9,
+    "network.proxy.ssl": "127.0.0.1",
+    "network.proxy.ssl_port": 9,
+    "network.proxy.no_proxies_on": "127.0.0.1",
+    "app.update.enabled": False,
+    "browser.shell.checkDefaultBrowser": False,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "toolkit.telemetry.reportingpolicy.firstRun": False,
+    "remote.active-protocols": 1,  # WebDriver BiDi alone
+}
+
+_LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
+_START_S = 60
+
+
+@contextmanager
+def launch(executable: Path, profile: Path, **preferences: bool | int | str) -> Iterator[Session]:
+    """A session with a Firefox of its own, which ends with it.
+
+    Args:
+        profile: an empty folder.
+        preferences: what differs from PREFERENCES, with underscores for dots.
+    """
+    chosen = PREFERENCES | {name.replace("_", "."): value for name, value in preferences.items()}
+    lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in chosen.items()]
+    (profile / "user.js").write_text("".join(lines))
+    process = subprocess.Popen(
+        [executable, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(profile), "MOZ_CRASHREPORTER_DISABLE": "1"},
+    )
+    try:
+        with Session(f"{_address(process)}/session") as session:
+            yield session
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    """What Firefox says where it listens; a thread of its own reads all it says, so that it never waits for us."""
+    found: queue.Queue[str] = queue.Queue()
+    said: list[str] = []
+
+    def read() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line)
+            if match := _LISTENING.search(line):
+                found.put(match[1])
+
+    threading.Thread(target=read, daemon=True).start()
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            return found.get(timeout=0.2)
+        except queue.Empty:
+            continue
+    raise RuntimeError("Firefox did not start:\n" + "".join(said[-20:]))

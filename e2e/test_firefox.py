@@ -1,0 +1,160 @@
+"""Firefox: the page, the JavaScript API, the Python API; and that nobody waits there for a timer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from e2e.harness import codec
+from e2e.harness.bidi import Session
+from e2e.harness.firefox import launch
+from tools.devkit.firefox import VARIABLE, ensure_firefox
+from tools.devkit.shell import ROOT
+from tools.digits_data import from_counts, load_split
+
+DIGITS = ROOT / "models" / "digits.onnx"
+RTOL, ATOL = 1e-3, 1e-4  # float32
+
+
+@pytest.fixture(scope="module")
+def without_webgpu(tmp_path_factory: pytest.TempPathFactory, site_url: str) -> Iterator[Session]:
+    """A Firefox that has WebGPU switched off."""
+    with _launch(tmp_path_factory, dom_webgpu_enabled=False) as session:
+        session.goto(site_url + "e2e/blank.html")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def firefox(tmp_path_factory: pytest.TempPathFactory, site_url: str) -> Iterator[Session]:
+    with _launch(tmp_path_factory) as session:
+        session.goto(site_url + "e2e/blank.html")
+        if not session.evaluate("return Boolean(await navigator.gpu?.requestAdapter())"):
+            pytest.skip("this Firefox finds no GPU adapter: a Vulkan driver is missing (Debian: mesa-vulkan-drivers)")
+        yield session
+
+
+def _launch(factory: pytest.TempPathFactory, **preferences: bool) -> AbstractContextManager[Session]:
+    executable = ensure_firefox()
+    if executable is None:
+        pytest.skip(f"there is no Firefox here: install one, or set {VARIABLE} to one")
+    return launch(executable, factory.mktemp("firefox"), **preferences)
+
+
+@pytest.fixture
+def page(firefox: Session, site_url: str) -> Iterator[Session]:
+    """A fresh page of the site's; complaints of its console fail the test."""
+    firefox.complaints.clear()
+    firefox.goto(site_url + "e2e/blank.html")
+    yield firefox
+    assert not firefox.complaints
+
+
+def wait_for(session: Session, condition: str, seconds: float = 60) -> None:
+    """Until the JavaScript expression holds."""
+    deadline = time.monotonic() + seconds
+    while not session.evaluate(f"return Boolean({condition})"):
+        assert time.monotonic() < deadline, f"never: {condition}"
+        time.sleep(0.1)
+
+
+def test_page__opened__predicts_its_demonstration_and_every_sample(page: Session, site_url: str) -> None:
+    page.goto(site_url)
+    wait_for(page, "document.querySelector('#loading-title')?.textContent === 'Loaded'")
+    wait_for(page, "document.querySelector('.bar.best .bar-digit')?.textContent === '3'")
+    for digit in (7, 0, 8):
+        page.evaluate("document.querySelectorAll('.sample')[digit].click()", digit=digit)
+        wait_for(page, f"document.querySelector('.bar.best .bar-digit')?.textContent === '{digit}'", 10)
+
+
+def test_javascript_api__digits__gives_onnxruntimes_answer(page: Session) -> None:
+    images = from_counts(load_split().heldout_counts[:4])
+    found = page.evaluate(
+        """
+        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+        const session = await InferenceSession.create('/models/digits.onnx', { executionProviders: ['webgpu'] });
+        const answers = [];
+        for (const image of images) {
+            const { probabilities } = await session.run({ image: new Tensor('float32', image, [1, 1, 16, 16]) });
+            answers.push([...probabilities.data]);
+        }
+        await session.release();
+        return answers;
+        """,
+        images=[image.ravel().tolist() for image in images],
+    )
+    peer = onnxruntime.InferenceSession(DIGITS)
+    expected = [peer.run(None, {"image": image[None]})[0][0] for image in images]
+    np.testing.assert_allclose(found, expected, rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("replay", ["player", "python"])
+def test_python_api__digits__gives_onnxruntimes_answer(page: Session, site_url: str, replay: str) -> None:
+    image = from_counts(load_split().heldout_counts[:1])
+    page.goto(site_url + "e2e/python.html")
+    source = """
+from pyruntime import InferenceSession, SessionOptions
+options = SessionOptions()
+options.add_session_config_entry("pyruntime.replay", replay)
+session = await InferenceSession.create(model, options, ["WebGpuExecutionProvider"])
+for _ in range(3):
+    (y,) = await session.run_async(None, {"image": image})
+y
+"""
+    data = codec.encode({"model": DIGITS.read_bytes(), "image": image, "replay": replay})
+    answer = codec.decode(page.evaluate("return runPython(source, data)", source=source, data=data))
+    assert "error" not in answer, answer
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
+    np.testing.assert_allclose(answer["value"], expected, rtol=RTOL, atol=ATOL)
+
+
+def test_wait__for_nothing_at_all__is_answered_by_a_question_or_two(page: Session) -> None:
+    """Where nobody asks, Firefox looks every 100 ms: about 5,000 questions that make it look at nothing."""
+    found = page.evaluate(
+        """
+        const { attend } = await import('/web/waiting.js');
+        const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+        let questions = 0;
+        const push = device.pushErrorScope.bind(device);
+        device.pushErrorScope = (kind) => { questions += 1; push(kind); };
+        const buffer = device.createBuffer({ size: 4, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+        const counts = [];
+        for (let run = 0; run < 10; run += 1) {
+            questions = 0;
+            device.queue.writeBuffer(buffer, 0, new Uint32Array([run]));
+            device.queue.submit([]);
+            await attend(device, buffer.mapAsync(GPUMapMode.READ));
+            buffer.unmap();
+            counts.push(questions);
+        }
+        device.destroy();
+        return counts;
+        """
+    )
+    assert max(found) <= 20, found
+
+
+def test_create__webgpu_switched_off__names_firefoxs_way_and_numpy_answers(without_webgpu: Session) -> None:
+    image = from_counts(load_split().heldout_counts[:1])
+    found = without_webgpu.evaluate(
+        """
+        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+        let said = '';
+        await InferenceSession.create('/models/digits.onnx', { executionProviders: ['webgpu'] })
+            .catch((error) => { said = `${error.name}: ${error.message}`; });
+        const session = await InferenceSession.create('/models/digits.onnx');
+        const { probabilities } = await session.run({ image: new Tensor('float32', image, [1, 1, 16, 16]) });
+        return { said, probabilities: [...probabilities.data] };
+        """,
+        image=image.ravel().tolist(),
+    )
+    assert found["said"].startswith("EPFail: ") and "about:config" in found["said"], found["said"]
+    assert "dom.webgpu.enabled" in found["said"]
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(
+        None, {"image": from_counts(load_split().heldout_counts[:1])}
+    )
+    np.testing.assert_allclose(found["probabilities"], expected[0], rtol=RTOL, atol=ATOL)

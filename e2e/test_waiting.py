@@ -1,0 +1,159 @@
+"""web/waiting.js and device/waiting.py: what waiting costs, with a GPU whose answers the test decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.harness.python import BrowserPython
+from e2e.harness.script import Script
+
+# A device that says it is done `ms` after the submit, but only when it is asked; an answer takes `cost` milliseconds.
+DEVICE = """
+const { attend } = await import('/web/waiting.js');
+const busy = (ms) => { const until = performance.now() + ms; while (performance.now() < until); };
+const fakeDevice = (cost) => {
+  const device = { questions: 0, spent: 0, finished: () => {}, at: 0, queue: {} };
+  device.queue.submit = () => { if (performance.now() >= device.at) device.finished(); };
+  device.pushErrorScope = () => {};
+  device.popErrorScope = async () => {
+    const began = performance.now();
+    busy(cost);
+    await new Promise((resolve) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => { port1.close(); resolve(); };
+      port2.postMessage(0);
+    });
+    device.questions += 1;
+    device.spent += performance.now() - began;
+    return null;
+  };
+  device.run = async (ms, waiting) => {
+    Object.assign(device, { questions: 0, spent: 0, at: performance.now() + ms });
+    const began = performance.now();
+    const finished = new Promise((resolve) => { device.finished = () => resolve('there'); });
+    const value = await attend(device, finished, waiting);
+    const { questions, spent } = device;
+    return { value, questions, spent, late: performance.now() - began - ms, ms: performance.now() - began };
+  };
+  return device;
+};
+"""
+
+
+@pytest.mark.parametrize("cost", [0.05, 0.3])
+def test_attend__run_of_a_second__asks_for_a_twentieth_of_it(script: Script, cost: float) -> None:
+    found = script(
+        DEVICE
+        + """
+        const device = fakeDevice(cost);
+        await device.run(1);
+        return device.run(1000);
+        """,
+        cost=cost,
+    )
+    assert found["value"] == "there"
+    # The first two milliseconds are asked through, and the last question may be on its way.
+    assert found["spent"] <= 0.075 * found["ms"] + 6, found
+    assert found["questions"] >= 40, "nobody waits long for an answer"
+
+
+def test_attend__short_run__is_asked_about_without_a_pause(script: Script) -> None:
+    found = script(DEVICE + "return fakeDevice(0.1).run(0);")
+    assert found["questions"] <= 2, found
+
+
+def test_attend__recording_known_from_before__is_asked_about_near_its_end(script: Script) -> None:
+    found = script(
+        DEVICE
+        + """
+        const device = fakeDevice(0.1);
+        const recording = {};
+        const counts = [];
+        for (let run = 0; run < 5; run += 1) counts.push((await device.run(200, { recording })).questions);
+        const shorter = await device.run(20, { recording });
+        const after = await device.run(20, { recording });
+        return { counts, shorter, after };
+        """
+    )
+    assert max(found["counts"][3:]) < min(found["counts"][:3]) / 1.5, found
+    assert found["after"]["ms"] < 100, "a run that took less is not expected to take long again"
+
+
+def test_attend__what_is_awaited_fails__is_what_it_throws(script: Script) -> None:
+    found = script(
+        DEVICE
+        + """
+        const gone = new Promise((_, reject) => setTimeout(() => reject(new TypeError('gone')), 5));
+        return failure(() => attend(fakeDevice(0.1), gone));
+        """
+    )
+    assert (found["name"], found["message"]) == ("TypeError", "gone")
+
+
+def test_attend__of_python__run_of_a_second__asks_for_a_twentieth_of_it(python_in_browser: BrowserPython) -> None:
+    found = python_in_browser(
+        """
+        import asyncio, time
+        from pyruntime.device.waiting import attend
+
+        class Device:
+            def __init__(self):
+                self.queue, self.spent, self.questions = self, 0.0, 0
+            def pushErrorScope(self, kind): ...
+            def submit(self, commands):
+                if time.perf_counter() >= self.at:
+                    self.finished.set_result("there")
+            async def popErrorScope(self):
+                began = time.perf_counter()
+                await asyncio.sleep(0)
+                self.questions += 1
+                self.spent += time.perf_counter() - began
+            async def run(self, seconds):
+                self.at = time.perf_counter() + seconds
+                self.finished = asyncio.get_running_loop().create_future()
+                return await attend(self, self.finished, list)
+
+        device = Device()
+        value = await device.run(1.0)
+        {"value": value, "spent": device.spent, "questions": device.questions}
+        """
+    )
+    assert found["value"] == "there"
+    assert found["spent"] <= 0.1, found
+    assert found["questions"] >= 30, found
+
+
+def test_adapter__none_from_the_beginning__is_told_after_two_questions(python_in_browser: BrowserPython) -> None:
+    found = python_in_browser(
+        """
+        from pyodide.ffi import jsnull
+        from types import SimpleNamespace
+        from pyruntime import errors
+        from pyruntime.device import pyodide as backend
+
+        asked = []
+        class Gpu:
+            async def requestAdapter(self, options):
+                asked.append(options)
+                return jsnull
+
+        def window(agent):
+            return SimpleNamespace(navigator=SimpleNamespace(userAgent=agent, gpu=Gpu()))
+
+        real, had = backend.js, backend._had_adapter
+        said = {}
+        try:
+            backend._had_adapter = False
+            for agent in ("Firefox/150.0", "Chrome/150.0 Safari/537.36"):
+                backend.js = window(agent)
+                try:
+                    await backend._adapter()
+                except errors.EPFail as error:
+                    said[agent] = str(error)
+        finally:
+            backend.js, backend._had_adapter = real, had
+        {"asked": len(asked), "said": list(said.values())}
+        """
+    )
+    assert found["asked"] == 4
+    assert "about:support" in found["said"][0] and "chrome://gpu" in found["said"][1]

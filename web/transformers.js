@@ -1,0 +1,15 @@
+// @ts-check
+/**
+ * For transformers.js: importing this before it makes pyruntime its ONNX runtime, also where it carries another one, as
+ * the files that content delivery networks serve do.
+ *
+ *   import './web/transformers.js';
+ *   const { pipeline } = await import('https://…/transformers.min.js');
+ */
+
+import * as runtime from './pyruntime.js';
+
+Object.assign(globalThis, { [Symbol.for('onnxruntime')]: runtime });
+
+export * from './pyruntime.js';
+export { default } from './pyruntime.js';
