@@ -6,7 +6,7 @@ that draws a case from a random generator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array
+from pyruntime.ir import Array, Constant, Node, TensorType
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op
+from pyruntime.passes import optimize
 from tests.harness import carrier, make_op, run_op
 from tests.oracle import TOLERANCE, node_of, ort_run
+from tests.passes.support import evaluate
+from tests.plan.graphs import typed_graph
 
-__all__ = ["Case", "Draw", "check", "draws"]
+__all__ = ["Case", "Draw", "check", "check_graph", "draws", "op_of"]
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,31 @@ def expected(case: Case) -> list[Array]:
 def check(case: Case, gpu: Any = None) -> None:
     """Compare one node, on NumPy or on `gpu`, with its oracle: types, shapes and values."""
     wanted = expected(case)
+    _compare(case, run_op(op_of(case), list(case.inputs), gpu), wanted)
+
+
+def check_graph(case: Case, constant: bool) -> None:
+    """Compare the node as planning leaves it, passes behind it, on NumPy; `constant`: all inputs but one are weights."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
+    kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
+    wanted = expected(case)
+    fed = {n: k for n, k in kinds.items() if not constant or n == "x0"}
+    constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    types = {n: TensorType(t, v.shape) for n, (_, t, v) in fed.items()}
+    graph = typed_graph([Node(op_of(case), tuple(names), tuple(outputs), "node")], types, outputs, constants)
+    optimize(graph, Target())
+    graph.verify()
+    _compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
+
+
+def op_of(case: Case) -> Op:
+    """The operator of a case."""
     node = node_of(case.op_type, case.inputs, case.outputs, case.domain, **case.attributes)
-    op = make_op(node, {case.domain: 1, "": case.opset})
-    got = run_op(op, list(case.inputs), gpu)
+    return make_op(node, {case.domain: 1, "": case.opset})
+
+
+def _compare(case: Case, got: Sequence[Array], wanted: Sequence[Array]) -> None:
     assert len(got) >= case.outputs
     for number, (mine, theirs) in enumerate(zip(got, wanted, strict=False)):
         dtype, value = carrier(theirs)
