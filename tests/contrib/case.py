@@ -34,6 +34,7 @@ class Case:
         inputs: arrays of NumPy's or ml_dtypes' types; None for an optional input that is absent.
         outputs: how many of its outputs are named.
         reference: the outputs from the inputs, where onnxruntime's CPU has no kernel for this case.
+        needed: inputs that planning must know the values of.
         tolerance: (rtol, atol) where those of `tests.oracle.TOLERANCE` do not fit; the case's docstring says why.
     """
 
@@ -45,6 +46,7 @@ class Case:
     opset: int = 21
     reference: Callable[..., tuple[Array, ...]] | None = None
     tolerance: tuple[float, float] | None = None
+    needed: tuple[int, ...] = ()
 
 
 Draw = Callable[[np.random.Generator], Case]
@@ -76,7 +78,8 @@ def check_graph(case: Case, constant: bool) -> None:
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
     kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
     wanted = expected(case)
-    fed = {n: k for n, k in kinds.items() if not constant or n == "x0"}
+    known = {f"x{i}" for i in case.needed}
+    fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in known}
     constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
     outputs = [f"y{i}" for i in range(case.outputs)]
     types = {n: TensorType(t, v.shape) for n, (_, t, v) in fed.items()}

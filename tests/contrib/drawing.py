@@ -31,8 +31,10 @@ def shape_of(rng: np.random.Generator, least: int, most: int, last: int | None =
     dims = [int(rng.choice(_SIZES)) for _ in range(rank)]
     if last is not None:
         dims[-1] = last
+    free = dims if last is None else dims[:-1]
     while np.prod(dims) > 20000:
-        dims[int(np.argmax(dims))] //= 2
+        at = int(np.argmax(free))
+        dims[at] = free[at] = free[at] // 2
     return tuple(dims)
 
 
