@@ -1,25 +1,54 @@
-// y = (x - mean) * inv * scale + bias over rows of `length` elements; inv = 1 / sqrt(mean((x - mean)^2) + epsilon).
-// RMS: the mean is not taken off: y = x * inv * scale, inv = 1 / sqrt(mean(x^2) + epsilon).
+// y = (s - mean) * inv * scale + bias over rows of `length` elements; inv = 1 / sqrt(mean((s - mean)^2) + epsilon).
+// RMS: the mean is not taken off: y = s * inv * scale, inv = 1 / sqrt(mean(s^2) + epsilon).
+// s = x + skip + offset. SKIP: a tensor of `period` elements that repeats. OFFSET: a tensor of `length` elements.
 //
 // LANES invocations share a row, WG / LANES rows a workgroup. Each takes the mean of its share, then the squares of its
 // distances from that, and the shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
-// the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. MEAN,
-// INV: the statistics are outputs too.
-//#tensors x, scale, bias -> y, mean, inv
+// the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. JOINED:
+// s is an output too; MEAN, INV: so are the statistics.
+//#tensors x, skip, offset, scale, bias -> y, joined, mean, inv
 //#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
 //#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
-//#variants LANES=1,VEC=1,RMS=1,SCALE=1
+//#variants LANES=1,VEC=1,RMS=1,SCALE=1 | SHARED=1,SKIP=1,OFFSET=1,SCALE=1,BIAS=1,JOINED=1
+//#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
 
 struct Params {
   rows: u32,
   length: u32,
+  period: u32,
   epsilon: f32,
 }
 
 //#if SHARED
 var<workgroup> parts: array<vec3<f32>, WG>;
+//#endif
+
+//#if VEC
+// Elements `k` to `k + 3` of the row that begins at `base`.
+fn four(base: u32, k: u32) -> vec4<f32> {
+  var v = load4_x((base + k) >> 2u);
+//#if SKIP
+  v += load4_skip(((base + k) % params.period) >> 2u);
+//#endif
+//#if OFFSET
+  v += load4_offset(k >> 2u);
+//#endif
+  return v;
+}
+//#else
+// Element `k` of the row that begins at `base`.
+fn one(base: u32, k: u32) -> f32 {
+  var v = load_x(base + k);
+//#if SKIP
+  v += load_skip((base + k) % params.period);
+//#endif
+//#if OFFSET
+  v += load_offset(k);
+//#endif
+  return v;
+}
 //#endif
 
 // The share of one invocation, from element `first` on in steps of `stride`.
@@ -31,26 +60,26 @@ fn fold(base: u32, first: u32, stride: u32) -> vec3<f32> {
 //#if VEC
 //#if !RMS
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
-    let v = load4_x((base + k) >> 2u);
+    let v = four(base, k);
     sum += (v[0] + v[1]) + (v[2] + v[3]);
     count += 4.0;
   }
   center = sum / max(count, 1.0);
 //#endif
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
-    let d = load4_x((base + k) >> 2u) - vec4<f32>(center);
+    let d = four(base, k) - vec4<f32>(center);
     squares += dot(d, d);
   }
 //#else
 //#if !RMS
   for (var k = first; k < params.length; k += stride) {
-    sum += load_x(base + k);
+    sum += one(base, k);
     count += 1.0;
   }
   center = sum / max(count, 1.0);
 //#endif
   for (var k = first; k < params.length; k += stride) {
-    let d = load_x(base + k) - center;
+    let d = one(base, k) - center;
     squares += d * d;
   }
 //#endif
@@ -62,7 +91,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#if VEC
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
     let g = (base + k) >> 2u;
-    var v = (load4_x(g) - vec4<f32>(center)) * factor;
+    var v = four(base, k);
+//#if JOINED
+    store4_joined(g, v[0], v[1], v[2], v[3]);
+//#endif
+    v = (v - vec4<f32>(center)) * factor;
 //#if SCALE
     v *= load4_scale(k >> 2u);
 //#endif
@@ -73,7 +106,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 //#else
   for (var k = first; k < params.length; k += stride) {
-    var v = (load_x(base + k) - center) * factor;
+    var v = one(base, k);
+//#if JOINED
+    store_joined(base + k, v);
+//#endif
+    v = (v - center) * factor;
 //#if SCALE
     v *= load_scale(k);
 //#endif

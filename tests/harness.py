@@ -13,9 +13,10 @@ import numpy as np
 import onnx
 from onnx.backend.test.case.test_case import TestCase
 
-from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, TensorType, known
 from pyruntime.ir.encoding import decode, encode, round_to
 from pyruntime.ops.base import Op
+from pyruntime.ops.decomposed import Decomposed
 from pyruntime.ops.registry import op_class
 from tools.devkit.shell import CACHE
 
@@ -64,22 +65,46 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
     types: list[Any] = [typed(x) for x in inputs]
     outs: tuple[Any, ...] = op.infer(*types)
     values = [None if x is None else carrier(x)[1] for x in inputs]
+    if gpu is not None and isinstance(op, Decomposed):
+        return run_decomposed(op, types, values, gpu)
     if gpu is not None:
-        alias = op.alias(*types)
-        if alias is not None:
-            raw = encode(np.asarray(values[alias]), types[alias].dtype)
-            return [decode(raw, outs[0].dtype, outs[0].shape)]
-        wanted = [t if op.wants(i) else None for i, t in enumerate(outs)]
-        made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted)
-        return made
+        return run_typed(op, types, values, gpu)
     results = op.evaluate_typed(tuple(types), *values)
     for t, r in zip(outs, results, strict=False):
         if isinstance(t, TensorType) and r is not None:
             assert tuple(r.shape) == t.shape, f"infer said {t}, evaluate gave {r.shape}"
     return [
-        round_to(np.asarray(r), t.dtype) if t.dtype is not DType.STRING else r
+        round_to(np.asarray(r), t.dtype) if isinstance(t, TensorType) and t.dtype is not DType.STRING else r
         for t, r in zip(outs, results, strict=False)
     ]
+
+
+def run_typed(op: Any, types: list[Any], values: list[Any], gpu: Any) -> list[Array]:
+    """The outputs of `lower` on `gpu`, from carriers."""
+    outs = op.infer(*types)
+    alias = op.alias(*types)
+    if alias is not None:
+        raw = encode(np.asarray(values[alias]), types[alias].dtype)
+        return [decode(raw, outs[0].dtype, outs[0].shape)]
+    wanted = [t if op.wants(i) else None for i, t in enumerate(outs)]
+    made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted)
+    return made
+
+
+def run_decomposed(op: Decomposed, types: list[Any], arrays: list[Array | None], gpu: Any) -> list[Array]:
+    """The outputs of an operator that is said by others, each of these on `gpu`."""
+    body, outputs = op.written(*types)
+    values: dict[str, Any] = {f"in{i}": (t, x) for i, (t, x) in enumerate(zip(types, arrays, strict=True))}
+    values |= {name: (known(data.type, data.numpy()), data.numpy()) for name, data in body.constants.items()}
+    for node in body.nodes:
+        given = [values[n] if n else (None, None) for n in node.inputs]
+        made = run_typed(node.op, [t for t, _ in given], [x for _, x in given], gpu)
+        inner: Any = node.op
+        kinds = inner.infer(*(t for t, _ in given))
+        for name, kind, y in zip(node.outputs, kinds, made, strict=False):
+            values[name] = (known(kind, y), y)
+    named: list[Any] = [None if y is None else values[body.name(y)][1] for y in outputs]
+    return named
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
 from tests.harness import run_op
-from tests.ops.test_pooling import GLOBAL, pool_cases, pool_op
+from tests.ops.test_pooling import GLOBAL, LARGER, pool_cases, pool_op
 from tests.oracle import check_against_ort
 
 TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
@@ -35,6 +35,15 @@ def test_pool__random__as_onnxruntime(gpu: Gpu) -> None:
     for name, x, outputs, attributes in pool_cases(40, 1):
         opset = 18 if name == "LpPool" else 19
         check_against_ort(name, [x], gpu, opset=opset, outputs=outputs, tolerance=(1e-3, 1e-4), **attributes)
+
+
+@pytest.mark.parametrize("attributes", LARGER)
+def test_pool__window_larger_than_the_input__as_host(gpu: Gpu, attributes: dict[str, Any]) -> None:
+    x = np.random.default_rng(4).standard_normal((2, 3, 5, 4)).astype(np.float32)
+    _as_host(gpu, "LpPool", [x], ceil_mode=1, **attributes)
+    _as_host(gpu, "MaxPool", [x], 2, ceil_mode=1, **attributes)
+    _as_host(gpu, "AveragePool", [x], ceil_mode=1, **attributes)
+    _as_host(gpu, "AveragePool", [x], ceil_mode=1, count_include_pad=1, **attributes)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

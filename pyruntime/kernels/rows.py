@@ -97,6 +97,8 @@ class Norm:
         rms: the mean is not taken off.
         scale, bias: tensors of a row's length, shared by all rows.
         mean, inv: where the statistics go, one a row.
+        skip: added to x first, repeated over the rows. offset: a tensor of a row's length, added too.
+        sum: where the sum goes.
     """
 
     epsilon: float
@@ -105,21 +107,27 @@ class Norm:
     bias: Operand | None = None
     mean: Operand | None = None
     inv: Operand | None = None
+    skip: Operand | None = None
+    offset: Operand | None = None
+    sum: Operand | None = None
 
 
 def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Norm) -> Dispatch:
-    """y = (x - mean) / sqrt(var + epsilon) * scale + bias along contiguous rows (`rows.inner` = 1)."""
-    reads = {"x": x, "scale": norm.scale, "bias": norm.bias}
-    writes = {"y": y, "mean": norm.mean, "inv": norm.inv}
+    """y = (s - mean) / sqrt(var + epsilon) * scale + bias, s = x + skip + offset, along rows with `rows.inner` = 1."""
+    reads = {"x": x, "skip": norm.skip, "offset": norm.offset, "scale": norm.scale, "bias": norm.bias}
+    writes = {"y": y, "joined": norm.sum, "mean": norm.mean, "inv": norm.inv}
     bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
-    flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in ("scale", "bias", "mean", "inv")}}
+    parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv")
+    flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in parts}}
     kernel = template(
         "normalize_rows",
         {name: operand.type.dtype for name, operand in bound.items()},
         **rows.defines(target),
         **{k: 1 for k, v in flags.items() if v},
     )
-    params = params_of(kernel, rows=rows.count, length=rows.length, epsilon=norm.epsilon)
+    period = norm.skip.type.size if norm.skip is not None else 0
+    params = params_of(kernel, rows=rows.count, length=rows.length, period=max(1, period), epsilon=norm.epsilon)
     operands = tuple(bound[b.name] for b in kernel.bindings)
-    inplace = ((0, operands.index(y)),) if kernel.can_share(0, operands.index(y)) else ()
+    place = operands.index(y)
+    inplace = ((0, place),) if kernel.can_share(0, place) else ()
     return Dispatch(kernel, operands, rows.grid(target), params, inplace, flops=8 * x.type.size)

@@ -80,15 +80,21 @@ class Window:
         dilations: Sequence[int],
         pads: Sequence[int],
         auto_pad: str = "NOTSET",
-        ceil: bool = False,
+        ceil: bool | None = None,
     ) -> Window:
         """The window of Conv and the pooling operators.
 
         output = floor((input + begin + end - extent) / stride) + 1; with `ceil` rounded up, without windows that
         would start past the input. SAME: output = ceil(input / stride), and the padding that takes, split evenly.
+        A pooling window larger than the padded input, by less than a stride, sees what is there: one output, as
+        onnxruntime rounds towards 0 (with fewer outputs it answers with an empty tensor; here that is an error).
 
         Args:
             pads: all begins, then all ends; read where `auto_pad` is NOTSET.
+            ceil: how a pooling rounds; None: a convolution, whose windows lie in the padded input.
+
+        Raises:
+            ValueError: a window does not fit.
         """
         rank = len(input)
         output, begin, end = [], list(pads[:rank]), list(pads[rank:])
@@ -103,9 +109,9 @@ class Window:
             if auto_pad == "VALID":
                 begin[d] = end[d] = 0
             room = input[d] + begin[d] + end[d] - extent
-            if room < 0:
+            if room < 0 and (ceil is None or -room >= strides[d] or input[d] < 1):
                 raise ValueError(f"a window of {extent} does not fit {input[d]} + {begin[d]} + {end[d]} (axis {d + 2})")
-            steps = -(-room // strides[d]) if ceil else room // strides[d]
+            steps = -(-room // strides[d]) if ceil or room < 0 else room // strides[d]
             if steps * strides[d] >= input[d] + begin[d] and steps > room // strides[d]:
                 steps -= 1
             output.append(steps + 1)

@@ -12,6 +12,7 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.onnx.declared import Constants, declared_type
 from pyruntime.onnx.records import AttributeRecord, AttributeType, GraphRecord
 from pyruntime.ops.base import Op
+from pyruntime.ops.decomposed import Decomposed
 
 __all__ = ["Signature", "operator_fields", "signature"]
 
@@ -64,7 +65,7 @@ def _alternatives(annotation: Any) -> tuple[str, ...]:
 
 
 def signature(cls: type[Op]) -> Signature:
-    """The signature of an operator: its dataclass fields, and the parameters of its `infer`."""
+    """The signature of an operator: its dataclass fields, and the parameters of its `infer` (or of its `expand`)."""
     if cls not in _signatures:
         _signatures[cls] = _signature(cls)
     return _signatures[cls]
@@ -72,7 +73,10 @@ def signature(cls: type[Op]) -> Signature:
 
 def _signature(cls: type[Op]) -> Signature:
     own = [f for f in fields(cls) if f.name != "present"]
-    parameters = list(inspect.signature(cls.infer).parameters.values())[1:]
+    if issubclass(cls, Decomposed):
+        parameters = list(inspect.signature(cls.expand).parameters.values())[2:]
+    else:
+        parameters = list(inspect.signature(cls.infer).parameters.values())[1:]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     bounded = not any(p.kind is p.VAR_POSITIONAL for p in parameters)
     return Signature(

@@ -16,6 +16,14 @@ __all__ = ["domains", "find", "modules", "names", "newest", "op_class"]
 
 _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
 
+_ADD = "add it with @pyruntime.custom_op"
+
+_NEXT = {
+    "com.microsoft": "export the model without this fusion (without onnxruntime's optimiser, or with it at a level "
+    f"below 'extended'), or {_ADD}"
+}
+"""What to do about an unknown operator, by domain."""
+
 _LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 
 
@@ -85,4 +93,4 @@ def op_class(op_type: str, domain: str, opset: int) -> type[Op]:
         raise NotImplemented(
             f"{full} at opset {opset}: implemented for opsets {have}; convert the model to one of these"
         )
-    raise NotImplemented(f"{full} (opset {opset}) is not an operator of this runtime; add it with @pyruntime.custom_op")
+    raise NotImplemented(f"{full} (opset {opset}) is not an operator of this runtime; {_NEXT.get(domain, _ADD)}")

@@ -66,8 +66,12 @@ class WindowOp(Op):
             self.fail(f"auto_pad to be one of {', '.join(PADDINGS)}", self.padding)
         return strides, dilations, pads
 
-    def window(self, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil: bool = False) -> Window:
-        """The window over spatial axes D1 .. Dn. Raises InvalidGraph where attributes and shape do not fit."""
+    def window(self, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil: bool | None = None) -> Window:
+        """The window over spatial axes D1 .. Dn; `ceil`: how a pooling rounds, None for a convolution.
+
+        Raises:
+            InvalidGraph: attributes and shape do not fit.
+        """
         strides, dilations, pads = self.geometry(len(spatial), kernel)
         try:
             return Window.over(spatial, kernel, strides, dilations, pads, self.padding, ceil)

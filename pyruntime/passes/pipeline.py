@@ -16,6 +16,7 @@ from pyruntime.passes import (
     fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
+    fuse_skip_norm,
     fuse_tail,
     merge_products,
     sink_reshape,
@@ -39,6 +40,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_elementwise", fuse_elementwise.run),
     ("fuse_tail", fuse_tail.run),
     ("fuse_product_norm", fuse_product_norm.run),
+    ("fuse_skip_norm", fuse_skip_norm.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
+from pyruntime.onnx.order import ordered
 from pyruntime.ops.base import Op, Unsupported
 
 __all__ = ["HEAVY", "identities", "part", "split_static"]
@@ -23,7 +24,8 @@ HEAVY = 64 << 10
 def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     """Take the nodes that make heavy static values out of `graph`.
 
-    `graph` then reads these values as resident inputs; views of constants stay in it, since they cost nothing.
+    `graph` then reads these values as resident inputs; views of constants stay in it, since they cost nothing, and keep
+    their value for host steps.
 
     Returns:
         The graph that makes them, to be run once, or None where there are none.
@@ -31,11 +33,16 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     heavy: set[str] = set()
     makers: list[Node] = []
     views: list[Node] = []
+    plain: set[str] = set(graph.constants)
+    # While all static values were known, passes could write a node in front of what makes the ones it reads.
+    graph.nodes = ordered(graph.nodes)
     for node in graph.nodes:
         kind = _kind(graph, node, heavy, target)
         if kind is None:
             continue
         heavy.update(n for n in node.outputs if n)
+        if kind == "view" and _viewed(graph, node) in plain:
+            plain.update(n for n in node.outputs if n)
         (views if kind == "view" else makers).append(node)
     if not heavy:
         return None
@@ -45,7 +52,8 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     read = {n for node in outside for n in node.inputs} | set(graph.outputs)
     ends = sorted(made & read)
     graph.static = graph.static - heavy
-    graph.types = {n: (replace(t, source=None) if n in heavy else t) for n, t in graph.types.items()}
+    computed = heavy - plain
+    graph.types = {n: (replace(t, source=None) if n in computed else t) for n, t in graph.types.items()}
     first = TypedGraph(
         [n for n in graph.nodes if id(n) in inside or n in views], graph.types, [], ends, graph.constants, graph.static
     )
@@ -95,14 +103,21 @@ def _kind(graph: TypedGraph, node: Node, heavy: set[str], target: Target) -> str
     assert isinstance(op, Op)
     types = [graph.types[n] if n else None for n in node.inputs]
     try:
-        alias = op.alias(*types)
-        if alias is not None:
-            source = node.inputs[alias]
+        source = _viewed(graph, node)
+        if source is not None:
             return "view" if source in graph.constants or source in heavy else None
         op.lower(target, *types)
     except (Unsupported, ValueNeeded):
         return None
     return "kernel"
+
+
+def _viewed(graph: TypedGraph, node: Node) -> str | None:
+    """The value that output 0 of `node` is a view of, or None."""
+    op = node.op
+    assert isinstance(op, Op)
+    alias = op.alias(*(graph.types[n] if n else None for n in node.inputs))
+    return None if alias is None else node.inputs[alias]
 
 
 def _dense_and_large(graph: TypedGraph, name: str) -> bool:

@@ -29,6 +29,7 @@ from pyruntime.ir import (
     upper,
 )
 from pyruntime.ops.base import LATEST, Op
+from pyruntime.ops.decomposed import Decomposed
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 
@@ -116,7 +117,7 @@ class Typing:
         self.constants: dict[str, Constant] = {}
 
     def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
-        """Infer `nodes` in order; If is replaced by the branch its condition takes.
+        """Infer `nodes` in order; If is replaced by the branch its condition takes, `Decomposed` by its nodes.
 
         Returns:
             The nodes not reached, and the boundary that stopped it (None at the end).
@@ -127,6 +128,9 @@ class Typing:
             try:
                 if node.op.op_type == "If" and node.op.domain == "":
                     pending.extend(reversed(self._branch(node)))
+                    continue
+                if isinstance(node.op, Decomposed):
+                    pending.extend(reversed(self._decomposed(node, node.op)))
                     continue
                 boundary = self._node(node)
             except ValueNeeded as needed:
@@ -189,10 +193,7 @@ class Typing:
             )
         prefix = f"{node.name or node.outputs[0]}/{'then' if taken else 'else'}/"
         inner = body.renamed(dict(zip(op.captures(), node.inputs[1:], strict=True)), prefix)
-        for name, constant in inner.constants.items():
-            self.types[name] = replace(constant.type, source=constant.numpy, name=name)
-            self.static.add(name)
-            self.constants[name] = constant
+        self._add_constants(inner.constants)
         identity = op_class("Identity", "", LATEST)
         ends = [
             Node(identity(), (value.name,), (name,), f"{prefix}{name}")
@@ -200,6 +201,23 @@ class Typing:
             if name
         ]
         return [*inner.nodes, *ends]
+
+    def _decomposed(self, node: Node, op: Decomposed) -> list[Node]:
+        """The nodes that `node` stands for."""
+        inputs = [self.types[n] if n else None for n in node.inputs]
+        with located(node, inputs):
+            outputs = len(op.infer(*inputs))
+            if any(node.outputs[outputs:]):
+                raise InvalidGraph(f"{op.op_type} has {outputs} outputs; the node names {len(node.outputs)}")
+            nodes, constants = op.in_place_of(node, inputs)
+        self._add_constants(constants)
+        return nodes
+
+    def _add_constants(self, constants: Mapping[str, Constant]) -> None:
+        for name, constant in constants.items():
+            self.types[name] = replace(constant.type, source=constant.numpy, name=name)
+            self.static.add(name)
+            self.constants[name] = constant
 
     def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Constant]) -> TypedGraph:
         """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""

@@ -6,7 +6,7 @@ that draws a case from a random generator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ir import Array
-from pyruntime.ops.base import Unsupported
+from pyruntime.ir import Array, Constant, Node, TensorType
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op, Unsupported
+from pyruntime.passes import optimize
 from tests.harness import carrier, make_op, run_op
 from tests.oracle import TOLERANCE, node_of, ort_run
+from tests.passes.support import evaluate
+from tests.plan.graphs import typed_graph
 
-__all__ = ["Case", "Draw", "check", "draws"]
+__all__ = ["Case", "Draw", "check", "check_graph", "draws", "op_of"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Case:
         reference: the outputs from the inputs, where onnxruntime's CPU has no kernel for this case.
         defined: what of an output, given its number, has a defined value, as an array; default: all.
         host: it has no GPU kernel, and says so.
+        needed: inputs that planning must know the values of.
         tolerance: (rtol, atol) where those of `tests.oracle.TOLERANCE` do not fit; the case's docstring says why.
     """
 
@@ -46,6 +51,7 @@ class Case:
     defined: Callable[[int, Array], Array] | None = None
     host: bool = False
     tolerance: tuple[float, float] | None = None
+    needed: tuple[int, ...] = ()
 
 
 Draw = Callable[[np.random.Generator], Case]
@@ -69,13 +75,36 @@ def expected(case: Case) -> list[Array]:
 def check(case: Case, gpu: Any = None) -> None:
     """Compare one node, on NumPy or on `gpu`, with its oracle: types, shapes and values."""
     wanted = expected(case)
-    node = node_of(case.op_type, case.inputs, case.outputs, case.domain, **case.attributes)
-    op = make_op(node, {case.domain: 1, "": case.opset})
     if gpu is not None and case.host:
         with pytest.raises(Unsupported):
-            run_op(op, list(case.inputs), gpu)
+            run_op(op_of(case), list(case.inputs), gpu)
         return
-    got = run_op(op, list(case.inputs), gpu)
+    _compare(case, run_op(op_of(case), list(case.inputs), gpu), wanted)
+
+
+def check_graph(case: Case, constant: bool) -> None:
+    """Compare the node as planning leaves it, passes behind it, on NumPy; `constant`: all inputs but one are weights."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
+    kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
+    wanted = expected(case)
+    known = {f"x{i}" for i in case.needed}
+    fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in known}
+    constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    types = {n: TensorType(t, v.shape) for n, (_, t, v) in fed.items()}
+    graph = typed_graph([Node(op_of(case), tuple(names), tuple(outputs), "node")], types, outputs, constants)
+    optimize(graph, Target())
+    graph.verify()
+    _compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
+
+
+def op_of(case: Case) -> Op:
+    """The operator of a case."""
+    node = node_of(case.op_type, case.inputs, case.outputs, case.domain, **case.attributes)
+    return make_op(node, {case.domain: 1, "": case.opset})
+
+
+def _compare(case: Case, got: Sequence[Array], wanted: Sequence[Array]) -> None:
     assert len(got) >= case.outputs
     for number, (mine, theirs) in enumerate(zip(got, wanted, strict=False)):
         dtype, value = carrier(theirs)

@@ -80,6 +80,42 @@ def test_pool__older_opset__as_onnxruntime(name: str, opset: int, attributes: di
     )
 
 
+LARGER: list[dict[str, Any]] = [
+    {"kernel_shape": [7, 5], "strides": [7, 2]},
+    {"kernel_shape": [7, 6], "strides": [3, 3]},
+    {"kernel_shape": [7, 3], "strides": [7, 1], "auto_pad": "VALID"},
+    {"kernel_shape": [9, 6], "strides": [4, 4], "pads": [0, 1, 1, 0]},
+    {"kernel_shape": [3, 2], "strides": [5, 2], "dilations": [4, 3]},
+]
+"""Windows larger than a padded input of 5 x 4."""
+
+
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+@pytest.mark.parametrize("attributes", LARGER)
+def test_pool__window_larger_than_the_input__sees_what_is_there(attributes: dict[str, Any], ceil_mode: int) -> None:
+    x = np.random.default_rng(4).standard_normal((2, 3, 5, 4)).astype(np.float32)
+    form = {**attributes, "ceil_mode": ceil_mode}
+    check_against_ort("LpPool", [x], opset=22, **form)
+    check_against_ort("MaxPool", [x], outputs=2, **form)
+    check_against_ort("MaxPool", [(50 * x).astype(np.int8)], **form)
+    for count_include_pad in (0, 1):
+        check_against_ort("AveragePool", [x], opset=22, count_include_pad=count_include_pad, **form)
+
+
+@pytest.mark.parametrize("name", ["AveragePool", "LpPool", "MaxPool"])
+def test_pool__window_far_larger_than_the_input__is_refused(name: str) -> None:
+    op = pool_op(name, kernel_shape=[7], strides=[2], ceil_mode=1)
+    with pytest.raises(InvalidGraph, match="a window of 7 does not fit 5"):
+        op.infer(TensorType(DType.FLOAT, (1, 1, 5)))
+
+
+@pytest.mark.parametrize("strides", [[1], [7]])
+def test_conv__window_larger_than_the_input__is_refused(strides: list[int]) -> None:
+    op = pool_op("Conv", 2, strides=strides)
+    with pytest.raises(InvalidGraph, match="a window of 7 does not fit 5"):
+        op.infer(TensorType(DType.FLOAT, (1, 1, 5)), TensorType(DType.FLOAT, (1, 1, 7)))
+
+
 @pytest.mark.parametrize("name", sorted(GLOBAL))
 def test_global_pool__random__as_onnxruntime(name: str) -> None:
     for shape in ((2, 3, 5), (1, 4, 5, 6), (2, 1, 2, 3, 4)):

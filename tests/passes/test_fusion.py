@@ -16,6 +16,7 @@ from pyruntime.passes import (
     fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
+    fuse_skip_norm,
     fuse_tail,
     merge_products,
 )
@@ -331,3 +332,48 @@ def test_fuse_group_norm__weights_in_the_instance_norm_or_a_value_read_elsewhere
     assert not apply(fuse_group_norm.run, graph_of(nodes, {"x": (2, 6, 4, 5)}, ["y", "r"], constants))
     rows = constants | {"w": weights(5)}
     assert not apply(fuse_group_norm.run, graph_of(nodes, {"x": (2, 6, 4, 5)}, ["y"], rows))
+
+
+NORMS = {"LayerNormalization": ["t", "g", "b"], "RMSNormalization": ["t", "g"]}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("skip", [(2, 3, 8), (1, 3, 8), (3, 8), (8,)])
+@pytest.mark.parametrize("outputs", [["y"], ["y", "t"]])
+def test_fuse_skip_norm__sum_then_norm__is_one_node(norm: str, skip: tuple[int, ...], outputs: list[str]) -> None:
+    nodes = [node("Add", ["s", "x"], ["t"]), node(norm, NORMS[norm], ["y"])]
+    graph = graph_of(nodes, {"x": (2, 3, 8), "s": skip}, outputs, {"g": weights(8), "b": weights(8)})
+    assert apply(fuse_skip_norm.run, graph)
+    assert op_types(graph) == ["SkipNorm"]
+
+
+def test_fuse_skip_norm__bias_and_residual__is_one_node_that_keeps_the_sum() -> None:
+    nodes = [
+        node("Add", ["x", "c"], ["a"]),
+        node("Add", ["a", "s"], ["t"]),
+        node("LayerNormalization", ["t", "g", "b"], ["y"]),
+        node("Mul", ["t", "y"], ["z"]),
+    ]
+    constants = {"g": weights(8), "b": weights(8), "c": weights(8)}
+    graph = graph_of(nodes, {"x": (2, 3, 8), "s": (2, 3, 8)}, ["z"], constants)
+    assert apply(fuse_elementwise.run, graph)
+    assert apply(fuse_skip_norm.run, graph)
+    assert op_types(graph) == ["SkipNorm", "Mul"]
+
+
+@pytest.mark.parametrize(
+    ("first", "scale"),
+    [
+        (node("Add", ["x", "x"], ["t"]), "g"),
+        (node("Mul", ["x", "s"], ["t"]), "g"),
+        (node("Add", ["x", "column"], ["t"]), "g"),
+        (node("Add", ["x", "one"], ["t"]), "g"),
+        (node("Add", ["x", "s"], ["t"]), "computed"),
+        (node("Add", ["x", "s"], ["t"]), "wide"),
+    ],
+)
+def test_fuse_skip_norm__anything_else__stays(first: Node, scale: str) -> None:
+    nodes = [node("Neg", ["v"], ["computed"]), first, node("RMSNormalization", ["t", scale], ["y"])]
+    inputs = {"x": (2, 3, 8), "s": (2, 3, 8), "column": (3, 1), "v": (8,)}
+    graph = graph_of(nodes, inputs, ["y"], {"g": weights(8), "wide": weights(3, 8), "one": scalar(1)})
+    assert not apply(fuse_skip_norm.run, graph)

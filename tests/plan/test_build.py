@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Constant, DType, TensorType
+from pyruntime.ir import Constant, DType, Node, TensorType
 from pyruntime.kernels import Target
+from pyruntime.ops.base import Op
 from pyruntime.plan.build import build_plan
-from pyruntime.plan.constants import split_static
+from pyruntime.plan.constants import part, split_static
 from pyruntime.plan.plan import GpuSegment, HostStep, Space
+from tests.passes.support import evaluate
 from tests.plan.graphs import node, typed_graph
 
 F = DType.FLOAT
@@ -98,3 +100,53 @@ def test_split_static__small_static_input_of_a_heavy_value__is_folded_into_its_p
     assert len(plan.commands) == 1
     assert not [s for s in plan.steps if isinstance(s, GpuSegment) and s.uploads]
     assert len(build_plan(graph, Target()).commands) == 1
+
+
+def test_split_static__node_in_front_of_what_it_reads__gets_it_first() -> None:
+    weights = {n: np.random.default_rng(i).standard_normal((160, 160)).astype(np.float32) for i, n in enumerate("ab")}
+    constants = {n: Constant.from_array(w) for n, w in weights.items()}
+    nodes = [
+        node("Transpose", ["a"], ["at"]),
+        node("Transpose", ["b"], ["bt"]),
+        node("Concat", ["at", "bt"], ["both"], axis=1),
+        node("MatMul", ["x", "both"], ["y"]),
+        node("MatMul", ["x", "bt"], ["z"]),
+    ]
+    graph = typed_graph(nodes, {"x": TensorType(F, (8, 160))}, ["y", "z"], constants)
+    graph.nodes = [graph.nodes[i] for i in (0, 2, 3, 1, 4)]  # as merging products leaves it
+    graph.verify()
+    first = split_static(graph, Target())
+    assert first is not None and set(first.outputs) == {"both", "bt"}
+    graph.verify()
+    for name in first.outputs:
+        alone = part(first, name)
+        alone.verify()
+        plan = build_plan(alone, Target(), alone.outputs)
+        assert not [s for s in plan.steps if isinstance(s, HostStep) or s.uploads]
+        (value,) = evaluate(alone, {})
+        bt = weights["b"].T
+        np.testing.assert_array_equal(value, bt if name == "bt" else np.concatenate([weights["a"].T, bt], 1))
+
+
+def test_split_static__view_of_a_constant_that_host_and_gpu_read__keeps_its_value() -> None:
+    flat = np.arange(40000, dtype=np.float32)
+    constants = {"w": Constant.from_array(flat), "s": Constant.from_array(np.array([200, 200]))}
+    nodes = [
+        node("Reshape", ["w", "s"], ["v"]),
+        node("Add", ["v", "x"], ["z"]),
+        Node(_OnHost(), ("v", "x"), ("y",), "host"),
+    ]
+    graph = typed_graph(nodes, {"x": TensorType(F, (200, 200))}, ["y", "z"], constants)
+    assert split_static(graph, Target()) is None
+    assert "v" not in graph.static, "it stays a view on the GPU"
+    (step,) = (s for s in build_plan(graph, Target()).steps if isinstance(s, HostStep))
+    view = step.inputs[0]
+    assert view is not None
+    np.testing.assert_array_equal(view.value().reshape(-1), flat)
+
+
+class _OnHost(Op):
+    """y = a + b, without a kernel."""
+
+    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
+        return (b,)

@@ -1,0 +1,62 @@
+"""EmbedLayerNormalization: y = LayerNormalization(word[ids] + position[ids] + segment[ids]).
+
+Source: com.microsoft.EmbedLayerNormalization.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+
+
+@op("EmbedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
+class EmbedLayerNormalization(Decomposed):
+    """ids: int32 [B, S] (position_ids: [B, S] or [1, S], without them 0 .. S - 1); tables: [rows, H]; gamma, beta: [H].
+
+    Outputs: y [B, S, H]; mask_index int32 [B], how many elements of a row of the mask are 1 (0 without a mask); and the
+    sum before the normalisation.
+    """
+
+    epsilon: float = 1e-12
+    mask_index_type: int | None = None
+
+    def expand(
+        self,
+        body: Expansion,
+        input_ids: TensorType,
+        segment_ids: TensorType | None,
+        word: TensorType,
+        position: TensorType,
+        segment: TensorType | None,
+        gamma: TensorType,
+        beta: TensorType,
+        mask: TensorType | None = None,
+        position_ids: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        if input_ids.rank != 2:
+            self.fail("input_ids [batch, sequence]", input_ids)
+        if (segment_ids is None) != (segment is None):
+            self.fail("segment_ids and segment_embedding together", f"{segment_ids} and {segment}")
+        batch, length = input_ids.shape
+        for ids, kinds in ((segment_ids, [(batch, length)]), (position_ids, [(batch, length), (1, length)])):
+            if ids is not None and ids.shape not in kinds:
+                self.fail(f"ids {list(kinds[0])}", ids)
+        if position_ids is None and position.shape[0] < length:
+            self.fail(f"a position for each of {length} tokens", position)
+        if position_ids is None:
+            position_ids = body.ints(*range(length))
+        total = body("Add", body("Gather", word, input_ids), body("Gather", position, position_ids))
+        if segment is not None:
+            total = body("Add", total, body("Gather", segment, segment_ids))
+        y = body("LayerNormalization", total, gamma, beta, epsilon=self.epsilon)
+        return y, self._mask_index(body, mask, batch) if self.wants(1) else None, total
+
+    def _mask_index(self, body: Expansion, mask: TensorType | None, batch: int) -> TensorType:
+        """How many elements of each row of the mask are 1."""
+        if mask is None:
+            return body.constant(np.zeros(batch, np.int32), DType.INT32)
+        ones = body("Equal", mask, body.number(1, mask.dtype))
+        return body("ReduceSum", body("Cast", ones, to=DType.INT32.code), body.ints(1), keepdims=0)

@@ -1,0 +1,72 @@
+"""What gates of recurrent layers need. Source: com.microsoft operators of these names.
+
+    GatedAdd             output = x + y · gate
+    GatedRMSNorm         y = x / sqrt(mean(x²) + epsilon) · scale · activation(gate)
+    LinearAttentionGate  decay = decay_scale · ln(1 + e^(a + dt_bias)), beta = 1 / (1 + e^(-b))
+
+All but GatedAdd is computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+
+_ACTIVATIONS = {"silu": "Swish", "swish": "Swish", "sigmoid": "Sigmoid"}
+
+
+@op("GatedAdd", opsets=range(1, 2), domain="com.microsoft")
+class GatedAdd(Decomposed):
+    """x, y: [.., C], gate: [.., 1], floats of one type."""
+
+    def expand(
+        self, body: Expansion, x: TensorType, y: TensorType, gate: TensorType
+    ) -> tuple[TensorType | None, ...]:
+        if x.shape != y.shape or gate.shape != (*x.shape[:-1], 1):
+            self.fail("x and y of one shape [.., C], and a gate [.., 1]", f"{x}, {y}, {gate}")
+        return (body("Add", x, body("Mul", y, gate)),)
+
+
+@op("GatedRMSNorm", opsets=range(1, 2), domain="com.microsoft")
+class GatedRMSNorm(Decomposed):
+    """x, gate: [.., H · C], scale: [C], floats of one type; the mean is over each C elements."""
+
+    activation: str = "silu"
+    epsilon: float = 1e-5
+
+    def expand(
+        self, body: Expansion, x: TensorType, scale: TensorType, gate: TensorType
+    ) -> tuple[TensorType | None, ...]:
+        if self.activation not in _ACTIVATIONS:
+            self.fail(f"an activation of {', '.join(_ACTIVATIONS)}", repr(self.activation))
+        if scale.rank != 1 or not x.rank or not scale.size or x.shape[-1] % scale.size or gate.shape != x.shape:
+            self.fail("a gate of x's shape, and a scale [C] that divides its last axis", f"{x}, {scale}, {gate}")
+        self.same_dtype(x, scale, gate)
+        wide = DType.FLOAT if x.dtype.bits < 32 else x.dtype
+        rows = x if x.shape[-1] == scale.size else body("Reshape", x, body.ints(-1, scale.size))
+        y = body("RMSNormalization", rows, body.cast(scale, wide), epsilon=self.epsilon)
+        y = y if rows is x else body("Reshape", y, body.ints(*x.shape))
+        opened = body(_ACTIVATIONS[self.activation], body.cast(gate, wide))
+        return (body.cast(body("Mul", y, opened), x.dtype),)
+
+
+@op("LinearAttentionGate", opsets=range(1, 2), domain="com.microsoft")
+class LinearAttentionGate(Decomposed):
+    """a, b: [B, T, H], floats of one type; dt_bias, decay_scale: float32 [H]."""
+
+    def expand(
+        self,
+        body: Expansion,
+        a: TensorType,
+        dt_bias: TensorType,
+        decay_scale: TensorType,
+        b: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        if dt_bias.shape != a.shape[-1:] or decay_scale.shape != a.shape[-1:]:
+            self.fail(f"dt_bias and decay_scale {list(a.shape[-1:])}", f"{dt_bias} and {decay_scale}")
+        if b is None and self.wants(1):
+            self.fail("an input b where beta is wanted", "none")
+        sharp = body("Softplus", body("Add", body.cast(a, DType.FLOAT), dt_bias))
+        decay = body.cast(body("Mul", decay_scale, sharp), a.dtype)
+        return decay, None if b is None else body("Sigmoid", b)

@@ -1,0 +1,150 @@
+"""Operators that are said by others: FusedConv is Conv, Add and an activation.
+
+Such an operator states one thing, the nodes it stands for:
+
+    class BiasGelu(Decomposed):
+        def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
+            return (body("Gelu", body("Add", a, b)),)
+
+Types and NumPy values follow from these nodes. Planning never sees it: type inference (`plan.typing`) writes its nodes in
+its place, so every pass, kernel and placement of the operators it is made of holds for it, and what follows from
+weights alone is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, Node, TensorType, ValueType, known
+from pyruntime.ops.base import Op
+from pyruntime.ops.interpreter import execute
+from pyruntime.ops.registry import newest
+
+__all__ = ["Decomposed", "Expansion"]
+
+
+class Expansion:
+    """Nodes written one after another; values are handled by their types.
+
+    Attributes:
+        inputs: the types of the operator's inputs, to be used as values.
+        nodes: what was written, on names of its own. constants: values by these names.
+    """
+
+    def __init__(self, inputs: Sequence[ValueType | None]) -> None:
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Constant] = {}
+        self._names: dict[int, str] = {}
+        self._kept: list[ValueType] = []  # keeps the keys of `_names` from being given to others
+        self.inputs = tuple(None if x is None else self._named(x, f"in{i}") for i, x in enumerate(inputs))
+
+    def __call__(self, op_type: str, *inputs: TensorType | None, **attributes: Any) -> TensorType:
+        """Output 0 of an ai.onnx operator at its newest opset."""
+        return self.apply(newest(op_type, **attributes), *inputs)[0]
+
+    def apply(self, op: Op, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        """All outputs that `op.present` names, or would if it were long enough. Raises what `op.infer` raises."""
+        names = [self.name(x) for x in inputs]
+        outputs: list[Any] = []
+        for index, kind in enumerate(op.infer(*inputs)):
+            outputs.append(self._named(kind, f"{len(self.nodes)}.{index}" if op.wants(index) else ""))
+        made = tuple(self.name(y) for y in outputs)
+        self.nodes.append(Node(op, tuple(names), made, op.op_type))
+        return tuple(outputs)
+
+    def constant(self, array: Array, dtype: DType) -> TensorType:
+        """A value that is known."""
+        name = f"constant{len(self.constants)}"
+        data = self.constants[name] = Constant.from_array(array, dtype)
+        return self._named(replace(data.type, source=data.numpy), name)
+
+    def ints(self, *numbers: int) -> TensorType:
+        """A known int64 vector: a shape, or axes."""
+        return self.constant(np.array(numbers, np.int64), DType.INT64)
+
+    def number(self, value: float, dtype: DType) -> TensorType:
+        """A known scalar."""
+        return self.constant(np.array(value, dtype.numpy), dtype)
+
+    def cast(self, value: TensorType, dtype: DType) -> TensorType:
+        """`value` in another element type, or itself."""
+        return value if value.dtype is dtype else self("Cast", value, to=dtype.code)
+
+    def name(self, value: ValueType | None) -> str:
+        """What `nodes` call a value; empty for an absent one."""
+        return "" if value is None else self._names[id(value)]
+
+    def _named(self, kind: Any, name: str) -> Any:
+        fresh = replace(kind)
+        self._kept.append(fresh)
+        self._names[id(fresh)] = name
+        return fresh
+
+
+class Decomposed(Op):
+    """An operator that is written as others. No type may depend on a value that the expansion itself computes."""
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        """Write the nodes; returns the outputs, None for one nobody can want.
+
+        Raises:
+            InvalidGraph: the inputs do not fit. ValueNeeded: an input's value is not known.
+        """
+        raise NotImplementedError(f"{self.op_type}.expand")
+
+    def written(self, *inputs: ValueType | None) -> tuple[Expansion, tuple[TensorType | None, ...]]:
+        """The nodes for inputs of these types, and the outputs."""
+        body = Expansion(inputs)
+        return body, self.expand(body, *body.inputs)
+
+    def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
+        _, outputs = self.written(*inputs)
+        return tuple(self._type(y) for y in outputs)
+
+    @staticmethod
+    def _type(y: TensorType | None) -> Any:
+        return y and TensorType(y.dtype, y.shape)
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Any, ...]:
+        given = [t and known(t, x) for t, x in zip(types, inputs, strict=True)]
+        body, outputs = self.written(*given)
+        values: dict[str, ValueType | None] = {f"in{i}": x for i, x in enumerate(given)}
+        for name, data in body.constants.items():
+            values[name] = known(data.type, data.numpy())
+        for node in body.nodes:
+            made = execute(node.op, *(values[n] if n else None for n in node.inputs))  # type: ignore[arg-type]
+            values.update((n, y) for n, y in zip(node.outputs, made, strict=False) if n)
+        found = (values[body.name(y)] if y is not None else None for y in outputs)
+        return tuple(None if y is None else y.value() for y in found)
+
+    @classmethod
+    def has_kernel(cls) -> bool:
+        return True
+
+    def in_place_of(self, node: Node, types: Sequence[ValueType | None]) -> tuple[list[Node], dict[str, Constant]]:
+        """The nodes that `node`, of this operator, stands for, on the graph's names; and their constants."""
+        body, outputs = self.written(*types)
+        label = next(filter(None, node.outputs), node.name)
+        names = {f"in{i}": n for i, n in enumerate(node.inputs)}
+        copies: list[Node] = []
+        for y, target in zip(outputs, node.outputs, strict=False):
+            if not target or y is None:
+                continue
+            source = body.name(y)
+            if source in names or source in body.constants:
+                copies.append(Node(newest("Identity"), (names.get(source, f"{label}/{source}"),), (target,), label))
+            else:
+                names[source] = target
+
+        def to(name: str) -> str:
+            return names.get(name, f"{label}/{name}") if name else ""
+
+        made = [
+            Node(n.op, tuple(map(to, n.inputs)), tuple(map(to, n.outputs)), f"{node.name or label}/{n.name}")
+            for n in body.nodes
+        ]
+        return [*made, *copies], {to(name): data for name, data in body.constants.items()}

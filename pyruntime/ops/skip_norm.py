@@ -1,0 +1,99 @@
+"""SkipNorm: the normalisation of a sum, with the sum. Made by passes and decompositions, not by models.
+
+s = x + skip + bias, y = norm(s) · scale + shift, over the last dimension; one kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
+from pyruntime.ops.base import Op, Unsupported, op
+
+__all__ = ["SkipNorm"]
+
+
+@op("SkipNorm", opsets=range(1, 2), domain="pyruntime")
+class SkipNorm(Op):
+    """x: [..., D]; scale, shift, bias: [D]; skip: x's last dimensions, leading ones left out or 1.
+
+    Outputs: y of scale's type; the mean (0 with `rms`) and the inverse deviation, float32 [..., 1]; s of x's type.
+    rms: the mean is not taken off.
+    """
+
+    epsilon: float
+    rms: int = 0
+
+    @property
+    def title(self) -> str:
+        """The operators it stands for."""
+        return f"Add + {'RMSNormalization' if self.rms else 'LayerNormalization'}"
+
+    def infer(
+        self,
+        x: TensorType,
+        scale: TensorType,
+        shift: TensorType | None = None,
+        skip: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        if not x.rank:
+            self.fail("an input of at least one dimension", x)
+        self.same_dtype(x, skip, bias)
+        self.same_dtype(scale, shift)
+        for vector in (scale, shift, bias):
+            if vector is not None and vector.shape != x.shape[-1:]:
+                self.fail(f"scale, shift and bias {list(x.shape[-1:])}", vector)
+        if skip is not None and not follows(skip.shape, x.shape):
+            self.fail(f"a skip of the last dimensions of {x}", skip)
+        stats = TensorType(DType.FLOAT, (*x.shape[:-1], 1))
+        return TensorType(scale.dtype, x.shape), stats, stats, TensorType(x.dtype, x.shape)
+
+    def evaluate(
+        self, x: Array, scale: Array, shift: Array | None = None, skip: Array | None = None, bias: Array | None = None
+    ) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            total = x.astype(np.float64)
+            for other in (skip, bias):
+                if other is not None:
+                    total = total + other
+            mean = np.zeros((*x.shape[:-1], 1)) if self.rms else total.mean(axis=-1, keepdims=True)
+            inv = 1.0 / np.sqrt(np.mean(np.square(total - mean), axis=-1, keepdims=True) + self.epsilon)
+            y = (total - mean) * inv * scale
+            if shift is not None:
+                y = y + shift
+        return y.astype(scale.dtype), mean.astype(np.float32), inv.astype(np.float32), total.astype(x.dtype)
+
+    def lower(
+        self,
+        target: Target,
+        x: TensorType,
+        scale: TensorType,
+        shift: TensorType | None = None,
+        skip: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        if DType.DOUBLE in (x.dtype, scale.dtype):
+            raise Unsupported("float64 is exact on the host")
+        types = self.infer(x, scale, shift, skip, bias)
+        norm = Norm(
+            self.epsilon,
+            bool(self.rms),
+            inp(1, scale),
+            None if shift is None else inp(2, shift),
+            *(out(i, types[i]) if self.wants(i) else None for i in (1, 2)),
+            None if skip is None else inp(3, skip),
+            None if bias is None else inp(4, bias),
+            out(3, types[3]) if self.wants(3) else None,
+        )
+        rows = rows_of(x.shape, x.rank - 1, flatten=True)
+        return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
+
+
+def follows(skip: tuple[int, ...], x: tuple[int, ...]) -> bool:
+    """True where a tensor `skip` is repeated as a whole over a tensor x."""
+    while skip and skip[0] == 1 and (len(skip) > len(x) or x[len(x) - len(skip)] != 1):
+        skip = skip[1:]
+    return 0 < len(skip) <= len(x) and x[len(x) - len(skip) :] == skip
