@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels.dispatch import Operand
 
-__all__ = ["Packed", "codes", "integers"]
+__all__ = ["Packed", "codes", "in_words", "integers", "unpacked_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +94,9 @@ def codes(b: Operand, scales: Operand, nf4: bool, block: int) -> Packed:
     defines = {"BLOCK": block, "CODES": 1, **({"NF4": 1} if nf4 else {})}
     name = "matmul_nf4" if nf4 else "matmul_fp4"
     return Packed(name, in_words(b), {"scales": scales}, 4, block, scales.type.size, defines)
+
+
+def unpacked_view(operand: Operand, bits: int) -> Operand:
+    """Bytes as the integers of `bits` bits that are packed in them, low bits first."""
+    dtype = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
+    return Operand(operand.role, operand.index, TensorType(dtype, (operand.type.size * 8 // bits,)), operand.data)

@@ -1,4 +1,4 @@
-"""MatMulNBits: y = a @ ((q - zero point) · scale)^T + bias, weights q of 2, 4 or 8 bits. Source: onnxruntime, com.microsoft."""
+"""MatMulNBits: y = a @ ((q - zero point) · scale)^T + bias, q of 2, 4 or 8 bits. Source: onnxruntime, com.microsoft."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MatMulNBits(Op):
     q: uint8 [N, ceil(K / block_size), block_size · bits / 8], low bits first, the last block of a row padded.
     scales: [N, blocks], flat or not, of a's type. zero_points: packed as q, [N, ceil(blocks · bits / 8)], or of a float
     type [N, blocks], in steps of q; 2^(bits - 1) where absent. g_idx: [K], whose scale and zero point k has instead of
-    block k // block_size. bias: [N]. accuracy_level permits int8 sums: a permission not used here. block_size is a power
-    of two, 16 or more.
+    those of block k // block_size. bias: [N]. accuracy_level permits int8 sums: a permission not used here.
+    block_size is a power of two, 16 or more.
     """
 
     K: int
