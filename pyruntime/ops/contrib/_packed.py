@@ -29,7 +29,8 @@ def pack(values: Array, bits: int) -> Array:
     padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // per) * per), np.uint8)
     padded[..., : values.shape[-1]] = values & np.uint8((1 << bits) - 1)
     lanes = padded.reshape(*padded.shape[:-1], -1, per)
-    return np.bitwise_or.reduce(lanes << (np.arange(per, dtype=np.uint8) * np.uint8(bits)), axis=-1).astype(np.uint8)
+    made: Array = np.bitwise_or.reduce(lanes << (np.arange(per, dtype=np.uint8) * np.uint8(bits)), axis=-1)
+    return made.astype(np.uint8)
 
 
 def zero_points(zeros: Array | None, rows: int, blocks: int, bits: int) -> Array:

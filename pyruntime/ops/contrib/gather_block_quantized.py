@@ -25,7 +25,7 @@ _SMALL_FLOATS = (
 
 @op("GatherBlockQuantized", opsets=range(1, 2), domain="com.microsoft")
 class GatherBlockQuantized(Op):
-    """x: int4, uint4, a float of 8 or 4 bits, or uint8: then its last axis holds integers of `bits` bits, low bits first.
+    """x: int4, uint4, a float of 8 or 4 bits, or uint8, whose last axis packs integers of `bits` bits, low bits first.
 
     scales: of x's shape (as unpacked) with ceil(s / block_size) for the s elements of quantize_axis; zero_points: as
     scales, packed along the last axis where x is; absent: 0, or half of the range where x is uint8. y has the type of
@@ -103,9 +103,8 @@ class GatherBlockQuantized(Op):
             q -= spread(unpack(zeros, self.bits)[..., : scales.shape[-1]] if packed else zeros)
         elif packed:
             q -= np.float32(1 << (self.bits - 1))
-        y = q * spread(scales)
-        y[(*(slice(None),) * gather, ~valid)] = 0
-        return (y.astype(scales.dtype),)
+        inside = valid.reshape((1,) * gather + valid.shape + (1,) * (len(shape) - gather - 1))
+        return (np.where(inside, q * spread(scales), np.float32(0)).astype(scales.dtype),)
 
     def lower(
         self,

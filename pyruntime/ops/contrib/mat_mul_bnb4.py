@@ -32,8 +32,8 @@ _TABLES = {
 class MatMulBnb4(Op):
     """a: [..., K], float32, float16 or bfloat16; y: [..., N] of its type. transB = 0: a [..., N], y = a @ b [..., K].
 
-    b: uint8 [ceil(N · K / 2)], the codes of [N, K] in a row, high bits of a byte first. absmax: of a's type, a scale for
-    each block_size codes in a row, over the ends of rows. quant_type: 0 FP4, 1 NF4.
+    b: uint8 [ceil(N · K / 2)], the codes of [N, K] in a row, high bits of a byte first. absmax: of a's type, a scale
+    for each block_size codes in a row, over the ends of rows. quant_type: 0 FP4, 1 NF4.
     """
 
     K: int

@@ -17,10 +17,16 @@ from tests.oracle import OPTIONS
 ROWS = ((1,), (2,), (5,), (8,), (9,), (33,), (2, 3), (3, 1, 4), ())
 
 
+def one(rng: np.random.Generator, *types: Any) -> Any:
+    """One of these."""
+    return types[rng.integers(len(types))]
+
+
 def unpacked(data: Array, bits: int) -> Array:
     """[..., bytes] to [..., bytes * 8 / bits], low bits first, bit by bit."""
     lanes = np.unpackbits(data, axis=-1, bitorder="little").reshape(*data.shape, 8 // bits, bits)
-    return (lanes * (1 << np.arange(bits))).sum(-1).reshape(*data.shape[:-1], -1)
+    values: Array = (lanes * (1 << np.arange(bits))).sum(-1)
+    return values.reshape(*data.shape[:-1], -1)
 
 
 def weights(
@@ -43,7 +49,7 @@ def weights(
 
 def draw_n_bits(rng: np.random.Generator) -> Case:
     """onnxruntime's CPU has no bfloat16, no 8 bits with float zero points, and reads g_idx with 4 bits alone."""
-    dtype = rng.choice([np.float32, np.float32, np.float16, ml_dtypes.bfloat16])
+    dtype = one(rng, np.float32, np.float32, np.float16, ml_dtypes.bfloat16)
     bits, block = int(rng.choice([2, 4, 4, 8])), int(rng.choice([16, 32, 32, 64, 128, 256]))
     n, k = int(rng.integers(1, 70)), int(rng.integers(1, 600))
     if rng.random() < 0.5:
@@ -69,7 +75,7 @@ def draw_n_bits(rng: np.random.Generator) -> Case:
     bias = rng.standard_normal(n).astype(dtype) if rng.random() < 0.4 else None
     level = int(rng.choice([0, 1, 2, 3, 4]))
     attributes = {"K": k, "N": n, "block_size": block, "bits": bits, "accuracy_level": level}
-    own = dtype is ml_dtypes.bfloat16 or dtype == ml_dtypes.bfloat16 or level >= 2 or groups is not None
+    own = dtype == ml_dtypes.bfloat16 or level >= 2 or groups is not None
     own = own or (kind == "float" and bits == 8)
 
     def reference(*inputs: Array) -> tuple[Array, ...]:
@@ -99,14 +105,14 @@ def draw_gather(rng: np.random.Generator) -> Case:
     if kind != "bytes":
         shape[-1] -= int(rng.integers(0, 4))
     wide = [*shape[:quantize], -(-shape[quantize] // block), *shape[quantize + 1 :]]
-    scales = rng.uniform(0.5, 1.5, wide).astype(rng.choice([np.float32, np.float16]))
+    scales = rng.uniform(0.5, 1.5, wide).astype(one(rng, np.float32, np.float16))
     zeros: Array | None = None
     if kind == "bytes":
         x: Array = rng.integers(0, 256, (*shape[:-1], shape[-1] * bits // 8)).astype(np.uint8)
         if rng.random() < 0.5:
             zeros = rng.integers(0, 256, (*wide[:-1], -(-wide[-1] * bits // 8))).astype(np.uint8)
     elif kind == "float8":
-        x = rng.standard_normal(shape).astype(rng.choice([ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2]))
+        x = rng.standard_normal(shape).astype(one(rng, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2))
     else:
         dtype, low = (ml_dtypes.int4, -8) if kind == "int4" else (ml_dtypes.uint4, 0)
         x = rng.integers(low, low + 16, shape).astype(dtype)
@@ -115,14 +121,14 @@ def draw_gather(rng: np.random.Generator) -> Case:
     length = shape[gather]
     reach = length + (length // 2 if rng.random() < 0.3 else 0)
     count = [(), (3,), (2, 5), (0,)][rng.integers(4)]
-    indices = rng.integers(-reach, reach, count).astype(rng.choice([np.int32, np.int64]))
+    indices = rng.integers(-reach, reach, count).astype(one(rng, np.int32, np.int64))
     attributes = {"block_size": block, "gather_axis": gather, "quantize_axis": quantize, "bits": bits}
     given = [x, indices, scales, *([zeros] if zeros is not None else [])]
 
     def reference(*_: Array) -> tuple[Array, ...]:
         return tuple(run_with_initializers("GatherBlockQuantized", given, {1}, attributes))
 
-    return Case("GatherBlockQuantized", given, 1, attributes, reference=reference)
+    return Case("GatherBlockQuantized", list(given), 1, attributes, reference=reference)
 
 
 NF4 = """-1 -0.6961928 -0.52507305 -0.3949175 -0.28444138 -0.18477343 -0.091050036 0
@@ -133,7 +139,7 @@ FP4 = "0 0.0052083333 0.6666667 1 0.33333334 0.5 0.16666667 0.25"
 
 def draw_bnb4(rng: np.random.Generator) -> Case:
     """onnxruntime's CPU has float32 alone, and multiplies by b^T (of K columns past its rows) where transB is 0."""
-    dtype = rng.choice([np.float32, np.float32, np.float16, ml_dtypes.bfloat16])
+    dtype = one(rng, np.float32, np.float32, np.float16, ml_dtypes.bfloat16)
     n, k, block = int(rng.integers(1, 70)), int(rng.integers(1, 200)), int(rng.choice([16, 32, 64, 128]))
     if rng.random() < 0.5:
         k = -(-k // 32) * 32
