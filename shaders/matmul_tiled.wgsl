@@ -9,9 +9,11 @@
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
 // not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation. UNROLL: the
 // inner loops are written out, on an H200 12% faster than loops of constant length, but slow to compile for a processor.
+// QUANTIZED: b is n rows of packed weights of BITS bits in blocks of BLOCK, with scales and ZEROS or FLOAT_ZEROS, as
+// matmul_nbits_few_rows.wgsl has them; GROUPED: `group_of` says which scale k has. CODES: of NF4 or FP4, in blocks over all of b.
 // ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b. BIAS: added to a row, where rows are
 // output channels of a convolution.
-//#tensors a, b, a_zero, b_zero, bias -> y
+//#tensors a, b, a_zero, b_zero, bias, scales, zeros, group_of -> y
 //#type T = y
 //#variants VEC_A=1,VEC_B=1,VEC_Y=1 | SLICES=4,SLICED=1,GUARD_K=1 | SPLIT=1,VEC_A=1,VEC_B=1,VEC_Y=1
 //#variants BIAS=1,TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1
@@ -19,6 +21,9 @@
 //#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
 //#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,SLICES=4,STAGED=1,K_MAJOR=1,GUARD_K=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants QUANTIZED=1,TRANS_B=1,ZEROS=1,GUARD_K=1,VEC_A=1 b=uint32 zeros=uint8 | QUANTIZED=1,TRANS_B=1,BITS=8,BITS8=1,SPLIT=1 b=uint32
+//#variants QUANTIZED=1,TRANS_B=1,BITS=2,BITS2=1,FLOAT_ZEROS=1,GROUPED=1 b=uint32 group_of=int32 scales=float16 zeros=float16
+//#variants QUANTIZED=1,TRANS_B=1,CODES=1 b=uint32 | QUANTIZED=1,CODES=1,NF4=1,GUARD_K=1 b=uint32 a=float16 scales=float16
 //#variants ZERO_A=1,ZERO_B=1,GUARD_K=1 a=uint8 b=int8 y=int32 a_zero=uint8 b_zero=int8
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
@@ -27,6 +32,11 @@ const ROWS: u32 = 4u;
 const QUADS: u32 = 1u;
 const SLICES: u32 = 1u;
 const PAD_A: u32 = 1u;
+//#if QUANTIZED
+const BITS: u32 = 4u;
+const BLOCK: u32 = 32u;
+const MASK: u32 = (1u << BITS) - 1u;
+//#endif
 
 const WIDE: u32 = TILE_N / (4u * QUADS);
 const HIGH: u32 = TILE_M / ROWS;
@@ -58,6 +68,12 @@ struct Params {
   b_zero_stride: u32,
   channels: u32,
   pad0: u32,
+//#if QUANTIZED
+  b_words: u32,
+  b_blocks: u32,
+  zero_pitch: u32,
+  pad1: u32,
+//#endif
 }
 
 //#if STAGED
@@ -128,6 +144,83 @@ fn quad_a(base: u32, m: u32, k: u32) -> vec4<T> {
 }
 //#endif
 
+//#if QUANTIZED
+//#if CODES
+// Element `at` of b as it is stored.
+fn element_b(at: u32) -> f32 {
+  let code = (load_b(at >> 3u) >> (((at & 7u) * 4u) ^ 4u)) & 15u;
+//#if NF4
+  return nf4_value(code) * f32(load_scales(at / BLOCK));
+//#else
+  return fp4_value(code) * f32(load_scales(at / BLOCK));
+//#endif
+}
+
+//#if TRANS_B
+// b[n, k .. k + 3]
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+  let at = min(n, params.n - 1u) * params.k;
+  let last = params.k - 1u;
+  return vec4<T>(
+    element_b(at + min(k, last)), element_b(at + min(k + 1u, last)), element_b(at + min(k + 2u, last)),
+    element_b(at + min(k + 3u, last)));
+}
+//#else
+// b[k, n .. n + 3]
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+  let at = min(k, params.k - 1u) * params.n;
+  let last = params.n - 1u;
+  return vec4<T>(
+    element_b(at + min(n, last)), element_b(at + min(n + 1u, last)), element_b(at + min(n + 2u, last)),
+    element_b(at + min(n + 3u, last)));
+}
+//#endif
+//#else
+// b[n, k .. k + 3]; k is a multiple of four, so these lie in one word.
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
+  let row = min(n, params.n - 1u);
+  let at = min(k, params.b_words * (32u / BITS) - 4u);
+  let word = load_b(row * params.b_words + at / (32u / BITS)) >> (at % (32u / BITS) * BITS);
+//#if BITS8
+  let v = weights_8(word, powers_8());
+//#else
+//#if BITS2
+  let v = weights_2(word, powers_2());
+//#else
+  let v = weights_4(word, powers_4());
+//#endif
+//#endif
+//#if GROUPED
+  let last = params.k - 1u;
+  let g = vec4<u32>(
+    u32(load_group_of(min(at, last))), u32(load_group_of(min(at + 1u, last))),
+    u32(load_group_of(min(at + 2u, last))), u32(load_group_of(min(at + 3u, last))));
+  return vec4<T>(
+    (v[0] - zero_of(row, g[0])) * scale_of(row, g[0]), (v[1] - zero_of(row, g[1])) * scale_of(row, g[1]),
+    (v[2] - zero_of(row, g[2])) * scale_of(row, g[2]), (v[3] - zero_of(row, g[3])) * scale_of(row, g[3]));
+//#else
+  return (v - zero_of(row, at / BLOCK)) * scale_of(row, at / BLOCK);
+//#endif
+}
+
+fn scale_of(n: u32, block: u32) -> f32 {
+  return f32(load_scales(n * params.b_blocks + min(block, params.b_blocks - 1u)));
+}
+
+fn zero_of(n: u32, block: u32) -> f32 {
+//#if FLOAT_ZEROS
+  return f32(load_zeros(n * params.b_blocks + min(block, params.b_blocks - 1u)));
+//#else
+//#if ZEROS
+  let bit = min(block, params.b_blocks - 1u) * BITS;
+  return f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
+//#else
+  return f32(1u << (BITS - 1u));
+//#endif
+//#endif
+}
+//#endif
+//#else
 //#if TRANS_B
 // b[n, k .. k + 3]
 fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
@@ -169,6 +262,7 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   return v;
 //#endif
 }
+//#endif
 //#endif
 
 // Where the vec4 number `e` of a staged tile comes from: (row of a or column of b, k).

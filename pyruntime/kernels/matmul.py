@@ -20,10 +20,11 @@ from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
+from pyruntime.kernels.packed import Packed
 from pyruntime.kernels.product import Product, product_of
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Product", "Tiling", "matmul", "product_of", "row_product", "select"]
+__all__ = ["Product", "Tiling", "matmul", "packed_product", "product_of", "row_product", "select"]
 
 TILE_K = 16
 FEW_ROWS = 8
@@ -191,6 +192,18 @@ def row_product(
     return made
 
 
+def packed_product(
+    target: Target, y: Operand, a: Operand, b: Packed, product: Product, first_scratch: int = 0
+) -> tuple[Dispatch, ...]:
+    """y = a @ b by tiles, b unpacked on its way into workgroup memory.
+
+    Args:
+        first_scratch: number of the first scratch tensor this may use (one).
+    """
+    tiling = select(product, target.limits, target.disabled)
+    return _tiled(target, y, a, b.operand, product, tiling, None, None, first_scratch, packed=b)
+
+
 def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
     """64-bit integers: every result on its own."""
     a_row, a_step = (1, p.m) if p.trans_a else (p.k, 1)
@@ -298,8 +311,9 @@ def _tiled(
     b_zero: tuple[Operand, int] | None,
     first_scratch: int,
     bias: Operand | None = None,
+    packed: Packed | None = None,
 ) -> tuple[Dispatch, ...]:
-    """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`."""
+    """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`, `packed`: what b is."""
     vec_a, vec_b, vec_y = _vectors(p)
     split = tiling.splits > 1
     steps = tiling.steps(p.k)
@@ -318,12 +332,15 @@ def _tiled(
         "ZERO_A": a_zero is not None,
         "ZERO_B": b_zero is not None,
         "BIAS": bias is not None,
+        "QUANTIZED": packed is not None,
     }
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
     target_y = scratch(first_scratch, sums, tiling.splits, p.batches, p.m, p.n) if split else y
     zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
     if bias is not None:
         zeros["bias"] = (bias, 1)
+    if packed is not None:
+        zeros |= {name: (operand, 1) for name, operand in packed.operands.items()}
     kernel = template(
         "matmul_tiled",
         {
@@ -339,6 +356,7 @@ def _tiled(
         SLICES=tiling.slices,
         PAD_A=_pad_a(tiling, target.limits),
         **{k: 1 for k, v in flags.items() if v},
+        **(packed.defines if packed is not None else {}),
     )
     groups = tiling.groups(p)
     params = params_of(
@@ -356,10 +374,15 @@ def _tiled(
         channels=bias.type.size if bias is not None else 1,
         pad0=0,
         **_batch(p),
+        **(packed.fields if packed is not None else {}),
     )
     operands = (a, b, *(zero[0] for zero in zeros.values()), target_y)
     product = Dispatch(
-        replace(kernel, name=_name("matmul", p, tiling)), operands, target.fold(groups), params, flops=p.flops
+        replace(kernel, name=_name(packed.name if packed else "matmul", p, tiling)),
+        operands,
+        target.fold(groups),
+        params,
+        flops=p.flops,
     )
     return (product, _sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
 

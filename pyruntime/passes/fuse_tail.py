@@ -20,8 +20,10 @@ from pyruntime.passes.fuse_elementwise import as_chain
 
 __all__ = ["run"]
 
-_ROWS = ("MatMul", "Gemm")
-_CHANNELS = ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization")
+_ROWS = (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "MatMulNBits"))
+_CHANNELS = tuple(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization"))
+_BIAS = {"Gemm": 2, "MatMulNBits": 5}
+"""The input of a product that is added to it, where it has one."""
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -52,7 +54,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
 def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:
     """`base` with `node` as its tail, or None."""
     op: Any = base.op
-    if op.domain or op.op_type not in (*_ROWS, *_CHANNELS):
+    kind = (op.domain, op.op_type)
+    if kind not in (*_ROWS, *_CHANNELS):
         return None
     result, final = graph.tensor(base.outputs[0]), graph.tensor(node.outputs[0])
     if result != final or result.rank < 2 or not result.dtype.is_float or result.dtype.is_wide:
@@ -62,8 +65,8 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
     assert isinstance(chain, FusedElementwise)
     others = [n for n in node.inputs if n != base.outputs[0]]
     inputs = list(base.inputs)
-    if op.op_type == "Gemm":
-        split = _without_c(graph, base)
+    if op.op_type in _BIAS:
+        split = _without_bias(base)
         if split is None:
             return None
         op, inputs, added = split
@@ -71,11 +74,11 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
             chain, others = _add_first(chain, node, base.outputs[0], others, added)
     else:
         chain = _result_first(chain, node, base.outputs[0], others)
-    kinds = [graph.types[n] for n in others]
-    known = {Access.FULL, Access.SCALAR, Access.MINOR if op.op_type in _ROWS else Access.CHANNEL}
-    if not all(isinstance(k, TensorType) and k.dtype.bits <= 32 and classify(k, result) in known for k in kinds):
+    types = [graph.types[n] for n in others]
+    known = {Access.FULL, Access.SCALAR, Access.MINOR if kind in _ROWS else Access.CHANNEL}
+    if not all(isinstance(t, TensorType) and t.dtype.bits <= 32 and classify(t, result) in known for t in types):
         return None
-    if len(inputs) + len(others) + 1 > target.limits.storage_buffers:
+    if sum(map(bool, inputs)) + len(others) + 1 > target.limits.storage_buffers:
         return None
     return Node(WithTail(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
 
@@ -90,15 +93,20 @@ def _result_first(chain: FusedElementwise, node: Node, result: str, others: list
     return FusedElementwise(steps=tuple(Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps))
 
 
-def _without_c(graph: TypedGraph, base: Node) -> tuple[Any, list[str], str] | None:
-    """A Gemm without its C, the inputs left, and the name of C where there is one; None where beta or alpha matter."""
+def _without_bias(base: Node) -> tuple[Any, list[str], str] | None:
+    """A product without what it adds, the inputs left, and the name of that where there is one.
+
+    None where alpha or beta of a Gemm matter.
+    """
     op: Any = base.op
-    if op.alpha != 1.0:
+    at = _BIAS[op.op_type]
+    bias = base.inputs[at] if len(base.inputs) > at else ""
+    if op.op_type == "Gemm" and (op.alpha != 1.0 or (bias and op.beta != 1.0)):
         return None
-    c = base.inputs[2] if len(base.inputs) > 2 else ""
-    if c and op.beta != 1.0:
-        return None
-    return replace(op), list(base.inputs[:2]), c
+    inputs = list(base.inputs[:at])
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    return replace(op), inputs, bias
 
 
 def _add_first(

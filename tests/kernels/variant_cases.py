@@ -13,7 +13,7 @@ from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
-from pyruntime.ops.registry import newest
+from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
 
@@ -35,11 +35,16 @@ class Case:
     kernel: str | Callable[[list[Dispatch]], bool]
     software: bool = False
     tolerance: float = 1e-4
+    packed: int | None = None
+    """The input that holds packed weights, any bytes."""
 
     def inputs(self) -> list[Array | None]:
         """Small random numbers."""
         rng = np.random.default_rng(11)
-        return [(rng.standard_normal(s) / 4).astype(np.float32) for s in self.shapes]
+        made: list[Array | None] = [(rng.standard_normal(s) / 4).astype(np.float32) for s in self.shapes]
+        if self.packed is not None:
+            made[self.packed] = rng.integers(0, 256, self.shapes[self.packed]).astype(np.uint8)
+        return made
 
     def uses(self, dispatches: list[Dispatch]) -> bool:
         """True where the variant is among the dispatches."""
@@ -70,6 +75,11 @@ def _norm_behind_product() -> Op:
     return WithNorm(base=base, count=3, norm=newest("RMSNormalization"), present=(True, True))
 
 
+def _packed_product() -> Op:
+    made: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    return made(K=300, N=52, block_size=32)  # type: ignore[no-any-return]
+
+
 _MATMUL = newest("MatMul")
 
 CASES = {
@@ -84,6 +94,9 @@ CASES = {
     "matmul_slices": Case(_MATMUL, ((256, 384), (384, 1536)), "matmul_m2"),
     "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
     "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
+    "packed_few_rows": Case(
+        _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=1, tolerance=1e-3
+    ),
     "conv_depthwise": Case(newest("Conv", group=8), ((1, 8, 12, 12), (8, 1, 3, 3)), "conv_depthwise"),
     "conv_direct": Case(newest("Conv", group=2), ((2, 6, 9, 9), (4, 3, 3, 3)), "conv_direct"),
     "conv_gemm": Case(newest("Conv"), ((1, 16, 10, 10), (24, 16, 3, 3)), "conv_implicit_gemm"),

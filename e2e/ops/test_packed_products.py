@@ -1,0 +1,67 @@
+"""Products with packed weights on the GPU: bits that do not depend on the rows, and what is fused behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyruntime.ir import Array
+from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.registry import newest, op_class
+from pyruntime.ops.with_tail import WithTail
+from tests.harness import run_op, typed
+
+
+def product(k: int, n: int, bits: int, block: int) -> tuple[Any, list[Array]]:
+    """The operator and its weights, scales and zero points."""
+    rng = np.random.default_rng([k, n, bits])
+    blocks = -(-k // block)
+    b = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+    zeros = rng.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)
+    scales = (rng.uniform(0.5, 1.5, (n, blocks)) * 2.0**-bits).astype(np.float32)
+    make: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    return make(K=k, N=n, block_size=block, bits=bits), [b, scales, zeros]
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize(
+    ("k", "n", "bits", "block"),
+    [(2304, 64, 4, 32), (2500, 37, 4, 16), (4096, 40, 2, 64), (20, 32801, 8, 16), (520, 4100, 4, 128)],
+)
+def test_few_rows__any_number_of_them__gives_the_same_bits(
+    k: int, n: int, bits: int, block: int, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    op, weights = product(k, n, bits, block)
+    a = np.random.default_rng(0).standard_normal((8, k)).astype(np.float32)
+    (whole,) = run_op(op, [a, *weights], gpu)
+    (expected,) = run_op(op, [a, *weights])
+    np.testing.assert_allclose(whole, expected, 1e-4, 1e-4)
+    for rows in range(1, 8):
+        (part,) = run_op(op, [a[:rows], *weights], gpu)
+        np.testing.assert_array_equal(part, whole[:rows])
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("rows", [1, 6, 40])
+@pytest.mark.parametrize("n", [44, 37])
+def test_tail__bias_activation_and_residual__agree_with_numpy(
+    n: int, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    op, weights = product(200, n, 4, 32)
+    add, mul, sigmoid = newest("Add"), newest("Mul"), newest("Sigmoid")
+    steps = (Step(add, (0, 1)), Step(sigmoid, (-1,)), Step(mul, (-1, -2)), Step(add, (-1, 2)))
+    rng = np.random.default_rng(1)
+    weights[1] = weights[1].astype(dtype)
+    others = [rng.standard_normal(s).astype(dtype) for s in ((n,), (rows, n))]
+    inputs: list[Array | None] = [rng.standard_normal((rows, 200)).astype(dtype), *weights, *others]
+    whole = WithTail(base=op, count=4, chain=FusedElementwise(steps=steps))
+    attached = whole.attached(gpu.target, tuple(typed(x) for x in inputs))  # type: ignore[arg-type]
+    assert attached is not None
+    (mine,), (expected,) = run_op(whole, inputs, gpu), run_op(whole, inputs)
+    tolerance = 1e-4 if dtype is np.float32 else 4e-3
+    np.testing.assert_allclose(mine, expected, tolerance, tolerance)

@@ -1,0 +1,155 @@
+"""Products with packed weights on the GPU: which kernel, which configuration, and its dispatches.
+
+few rows   m <= 8: every weight is read once, k is split over lanes of a workgroup
+direct     no workgroup memory: for adapters that run on a processor
+tiled      `kernels.matmul`: weights are unpacked into the tiles
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
+from pyruntime.kernels.epilogue import attach, linear
+from pyruntime.kernels.matmul import FEW_ROWS, packed_product
+from pyruntime.kernels.packed import Packed, in_words
+from pyruntime.kernels.product import Product
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["product_with_packed"]
+
+THREADS = 256
+"""Invocations of a workgroup of `few_rows`: every device has as many."""
+
+CHUNK = 32
+"""Most weights a lane takes at a time: 128 bits of 4-bit ones."""
+
+ROWS = 4
+"""Most rows a workgroup of `few_rows` makes: a vec4 holds their sums."""
+
+STAGED = 16384
+"""Bytes of a that are staged at a time: what every device has."""
+
+
+def product_with_packed(
+    target: Target, y: Operand, a: Operand, b: Packed, product: Product, bias: Operand | None = None
+) -> tuple[Dispatch, ...]:
+    """y = a @ b^T + bias, summed in float32.
+
+    Args:
+        y: [m, n]; a: [m, k], of float types.
+        b: [n, k]; codes as the product's `trans_b` says.
+        bias: [n].
+    """
+    if not y.type.size:
+        return ()
+    plain = not b.is_grouped and product.trans_b
+    made: tuple[Dispatch, ...]
+    if target.is_software and plain and not b.is_codes:
+        made = (_direct(target, y, a, b, product),)
+    elif product.m <= FEW_ROWS and plain and _fits_lanes(b, product) and target.allows("packed_few_rows"):
+        made = (_few_rows(target, y, a, b, product),)
+    else:
+        made = packed_product(target, y, a, b, product)
+    epilogue = linear(bias, product.n, 1.0, 1.0, 0, 1) if bias is not None else None
+    return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
+
+
+def _fits_lanes(b: Packed, p: Product) -> bool:
+    """Codes can be dealt out to lanes where no row ends, and no block ends, within a chunk."""
+    return not b.is_codes or (p.k % CHUNK == 0 and b.block % CHUNK == 0)
+
+
+def _unit(b: Packed) -> tuple[int, int]:
+    """Words a lane loads at a time, and the weights in them: at most CHUNK, a block, and a vec4."""
+    chunk = min(CHUNK, b.block, 128 // b.bits)
+    return chunk * b.bits // 32, chunk
+
+
+def _lanes(chunks: int, n: int) -> int:
+    """Invocations that share a column: as many as there are chunks, more where columns alone fill no GPU."""
+    most = 64 if n <= 2048 and chunks >= 64 else 32
+    lanes = 8
+    while lanes < min(most, chunks):
+        lanes *= 2
+    return lanes
+
+
+def _columns(n: int) -> int:
+    """Columns of an invocation: the more, the fewer workgroups stage the same piece of a."""
+    return 4 if n >= 32768 else 2 if n >= 4096 else 1
+
+
+def _few_rows(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
+    """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
+    unit, chunk = _unit(b)
+    chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
+    lanes, cols = _lanes(chunks, p.n), _columns(p.n)
+    rows = _rows(p.m, 4 * lanes * chunk, target.limits)
+    flags = {
+        "VEC_A": p.k % 4 == 0,
+        "VEC_Y": p.n % 4 == 0,
+        f"UNIT{unit}": unit > 1,
+    }
+    weights = in_words(b.operand, unit)
+    kernel = template(
+        "matmul_nbits_few_rows",
+        {
+            "a": a.type.dtype,
+            "b": weights.type.dtype,
+            "y": y.type.dtype,
+            **{name: o.type.dtype for name, o in b.operands.items()},
+        },
+        **{k: 1 for k, v in flags.items() if v},
+        **b.defines,
+        UNIT=unit,
+        CHUNK=chunk,
+        LANES=lanes,
+        THREADS=THREADS,
+        COLS=cols,
+        ROWS=rows,
+    )
+    strips, row_groups = -(-p.n // (THREADS // lanes * cols)), -(-p.m // rows)
+    groups = strips * row_groups
+    params = params_of(
+        kernel,
+        m=p.m,
+        n=p.n,
+        k=p.k,
+        chunks=chunks,
+        blocks=b.blocks,
+        zero_pitch=b.zero_pitch,
+        row_groups=row_groups,
+        groups=groups,
+    )
+    kernel = replace(kernel, name=f"{b.name}_few_rows_x{lanes}")
+    operands = (a, weights, *b.operands.values(), y)
+    return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
+
+
+def _rows(m: int, staged: int, limits: Limits) -> int:
+    """Rows of a workgroup, m dealt out evenly; `staged` bytes of each are in workgroup memory."""
+    most = max(1, min(ROWS, min(limits.workgroup_bytes, STAGED) // staged))
+    return -(-m // -(-m // most))
+
+
+def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
+    """`shaders/matmul_nbits_direct.wgsl`, for software adapters."""
+    rows = 8 if p.m > 4 else 4 if p.m > 1 else 1
+    columns = -(-p.n // 4)
+    jobs = columns * -(-p.m // rows)
+    flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0}
+    types = {name: o.type.dtype for name, o in b.operands.items()}
+    kernel = template(
+        "matmul_nbits_direct",
+        {"a": a.type.dtype, "b": b.operand.type.dtype, "y": y.type.dtype, **types},
+        ROWS=rows,
+        **{k: 1 for k, v in flags.items() if v},
+        **b.defines,
+    )
+    params = params_of(
+        kernel, m=p.m, n=p.n, k=p.k, blocks=b.blocks, zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
+    )
+    kernel = replace(kernel, name=f"{b.name}_direct_{rows}")
+    operands = (a, b.operand, *b.operands.values(), y)
+    return Dispatch(kernel, operands, target.grid(jobs), params, flops=p.flops)

@@ -1,0 +1,138 @@
+// y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale), ROWS rows of four columns an invocation, no
+// workgroup memory: for adapters that run on a processor. b, ZEROS, FLOAT_ZEROS: as matmul_nbits_few_rows.wgsl has them.
+// The order of a result's sum does not depend on ROWS.
+//#tensors a, b, scales, zeros -> y
+//#type T = y
+//#variants ROWS=1,VEC_A=1,VEC_Y=1 b=uint32 | ROWS=8,ZEROS=1 b=uint32 zeros=uint8 a=float16 y=float16 scales=float16
+//#variants ROWS=4,FLOAT_ZEROS=1,BITS=2,BITS2=1,BLOCK=16 b=uint32 | BITS=8,BITS8=1,BLOCK=64 b=uint32
+const BITS: u32 = 4u;
+const BLOCK: u32 = 32u;
+const ROWS: u32 = 4u;
+
+const PER: u32 = 8u / BITS;
+const WORDS: u32 = BLOCK * BITS / 32u;
+const MASK: u32 = (1u << BITS) - 1u;
+
+struct Params {
+  m: u32,
+  n: u32,
+  k: u32,
+  blocks: u32,
+  zero_pitch: u32,
+  columns: u32,
+  jobs: u32,
+  pad0: u32,
+}
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+// a[row, k .. k + 3], zero past the end.
+fn quad_a(row: u32, k: u32) -> vec4<T> {
+//#if VEC_A
+  let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
+//#else
+  let at = row * params.k;
+  let last = params.k - 1u;
+  let v = vec4<T>(
+    T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
+    T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
+//#endif
+  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+}
+
+fn zero_of(n: u32, block: u32) -> f32 {
+//#if FLOAT_ZEROS
+  return f32(load_zeros(n * params.blocks + block));
+//#else
+//#if ZEROS
+  let bit = block * BITS;
+  return f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
+//#else
+  return f32(1u << (BITS - 1u));
+//#endif
+//#endif
+}
+
+fn powers() -> vec4<f32> {
+//#if BITS8
+  return powers_8();
+//#else
+//#if BITS2
+  return powers_2();
+//#else
+  return powers_4();
+//#endif
+//#endif
+}
+
+// The four weights in the low bits of `word`.
+fn quad_b(word: u32) -> vec4<T> {
+//#if BITS8
+  return weights_8(word, powers());
+//#else
+//#if BITS2
+  return weights_2(word, powers());
+//#else
+  return weights_4(word, powers());
+//#endif
+//#endif
+}
+
+fn keep(m: u32, n: u32, value: vec4<T>) {
+  if (m >= params.m) { return; }
+  let v = finish(value, m, n);
+  let at = m * params.n + n;
+//#if VEC_Y
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (n + c < params.n) { store_y(at + c, v[c]); }
+  }
+//#endif
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let line = job / params.columns;
+  let n = (job - line * params.columns) * 4u;
+  let m = line * ROWS;
+  let top = params.m - 1u;
+  let last = params.n - 1u;
+  let cols = vec4<u32>(n, min(n + 1u, last), min(n + 2u, last), min(n + 3u, last));
+  var sums: array<vec4<T>, ROWS>;
+  for (var block = 0u; block < params.blocks; block++) {
+    let at = cols * params.blocks + block;
+    let scale = vec4<T>(T(load_scales(at[0])), T(load_scales(at[1])), T(load_scales(at[2])), T(load_scales(at[3])));
+    let zero = vec4<T>(zero_of(cols[0], block), zero_of(cols[1], block), zero_of(cols[2], block), zero_of(cols[3], block));
+    var parts = array<vec4<T>, ROWS>();
+    for (var i = 0u; i < WORDS; i++) {
+      let k = block * BLOCK + i * 32u / BITS;
+      let words = vec4<u32>(
+        load_b(at[0] * WORDS + i), load_b(at[1] * WORDS + i), load_b(at[2] * WORDS + i), load_b(at[3] * WORDS + i));
+      for (var q = 0u; q < PER; q++) {
+        let shifted = words >> vec4<u32>(q * 4u * BITS);
+        let b0 = quad_b(shifted[0]) - zero[0];
+        let b1 = quad_b(shifted[1]) - zero[1];
+        let b2 = quad_b(shifted[2]) - zero[2];
+        let b3 = quad_b(shifted[3]) - zero[3];
+        //#unroll
+        for (var r = 0u; r < ROWS; r++) {
+          let left = quad_a(min(m + r, top), k + q * 4u);
+          parts[r] += vec4<T>(dot(left, b0), dot(left, b1), dot(left, b2), dot(left, b3));
+        }
+      }
+    }
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      sums[r] += parts[r] * scale;
+    }
+  }
+  //#unroll
+  for (var r = 0u; r < ROWS; r++) {
+    keep(m + r, n, sums[r]);
+  }
+}

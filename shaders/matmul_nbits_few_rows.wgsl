@@ -1,0 +1,247 @@
+// y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale) for few rows: every weight is read once, as it is stored.
+//
+// b is [n][blocks][BLOCK weights of BITS bits, low bits first]. A chunk is what one load brings: UNIT words, never more
+// than a block, so it has one scale. LANES invocations side by side deal the chunks of a column out among them; each
+// takes COLS columns at a time, whose weights meet the same piece of a. That piece, a chunk for every lane, is staged in
+// workgroup memory for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
+//
+// VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
+// CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
+//#tensors a, b, scales, zeros -> y
+//#type T = y
+//#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
+//#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
+//#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
+//#variants UNIT=4,UNIT4=1,CHUNK=16,BITS=8,BLOCK=32,BITS8=1,LANES=64 b=uint32 a=float16 y=float16 | UNIT4=1,CODES=1,NF4=1 b=uint32 | UNIT4=1,CODES=1 b=uint32
+const BITS: u32 = 4u;
+const BLOCK: u32 = 32u;
+const UNIT: u32 = 4u;
+const CHUNK: u32 = 32u;
+const LANES: u32 = 32u;
+const THREADS: u32 = 256u;
+const COLS: u32 = 1u;
+const ROWS: u32 = 1u;
+
+const QUADS: u32 = CHUNK / 4u;
+const PER: u32 = 8u / BITS;
+const WIDE: u32 = THREADS / LANES * COLS;
+const PIECE: u32 = LANES * QUADS;
+const MASK: u32 = (1u << BITS) - 1u;
+
+struct Params {
+  m: u32,
+  n: u32,
+  k: u32,
+  chunks: u32,
+  blocks: u32,
+  zero_pitch: u32,
+  row_groups: u32,
+  groups: u32,
+}
+
+var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS)>;
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+// a[row, k .. k + 3], zero past the end.
+fn quad_a(row: u32, k: u32) -> vec4<T> {
+//#if VEC_A
+  let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
+//#else
+  let at = row * params.k;
+  let last = params.k - 1u;
+  let v = vec4<T>(
+    T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
+    T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
+//#endif
+  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+}
+
+fn chunk_b(at: u32) -> array<u32, UNIT> {
+  let i = min(at, params.n * params.chunks - 1u);
+//#if UNIT4
+  let w = load4_b(i);
+  return array<u32, UNIT>(w.x, w.y, w.z, w.w);
+//#else
+//#if UNIT2
+  let w = load_b(i);
+  return array<u32, UNIT>(w.x, w.y);
+//#else
+  return array<u32, UNIT>(load_b(i));
+//#endif
+//#endif
+}
+
+// What is subtracted from the bits of the weights of block `block` of column `n`.
+fn base_b(n: u32, block: u32) -> vec4<T> {
+//#if FLOAT_ZEROS
+  let zero = 0.0;
+//#else
+//#if ZEROS
+  let bit = block * BITS;
+  let zero = f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
+//#else
+  let zero = f32(1u << (BITS - 1u));
+//#endif
+//#endif
+//#if BITS8
+  return powers_8() + zero;
+//#else
+//#if BITS2
+  return powers_2() + zero;
+//#else
+  return powers_4() + zero;
+//#endif
+//#endif
+}
+
+// The four weights in the low bits of `word`.
+fn quad_b(word: u32, base: vec4<T>) -> vec4<T> {
+//#if CODES
+//#if NF4
+  return nf4_quad(word);
+//#else
+  return fp4_quad(word);
+//#endif
+//#else
+//#if BITS8
+  return weights_8(word, base);
+//#else
+//#if BITS2
+  return weights_2(word, base);
+//#else
+  return weights_4(word, base);
+//#endif
+//#endif
+//#endif
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let group = workgroup_index(wid, nwg);
+  if (group >= params.groups) { return; }
+  let lane = local % LANES;
+  let strip = group / params.row_groups;
+  let row0 = (group - strip * params.row_groups) * ROWS;
+  let col0 = strip * WIDE + local / LANES * COLS;
+  let last = params.n - 1u;
+
+  var next: array<array<u32, UNIT>, COLS>;
+  //#unroll
+  for (var c = 0u; c < COLS; c++) {
+    next[c] = chunk_b(min(col0 + c, last) * params.chunks + lane);
+  }
+  var sums: array<vec4<T>, COLS>;
+  for (var first = 0u; first < params.chunks; first += LANES) {
+    let words = next;
+    let chunk = first + lane;
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      next[c] = chunk_b(min(col0 + c, last) * params.chunks + chunk + LANES);
+    }
+    for (var i = local; i < ROWS * PIECE; i += THREADS) {
+      let row = i / PIECE;
+      let g = i - row * PIECE;
+      // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
+      tile[row * PIECE + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] =
+        quad_a(min(row0 + row, params.m - 1u), first * CHUNK + g * 4u);
+    }
+    workgroupBarrier();
+    if (chunk < params.chunks) {
+      var parts = array<array<T, ROWS>, COLS>();
+      var scale: array<T, COLS>;
+      var base: array<vec4<T>, COLS>;
+//#if FLOAT_ZEROS
+      var zero: array<T, COLS>;
+//#endif
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        let n = min(col0 + c, last);
+//#if CODES
+        scale[c] = T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
+//#else
+        let block = chunk / (BLOCK / CHUNK);
+        scale[c] = T(load_scales(n * params.blocks + block));
+        base[c] = base_b(n, block);
+//#if FLOAT_ZEROS
+        zero[c] = T(load_zeros(n * params.blocks + block));
+//#endif
+//#endif
+      }
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        var left: array<vec4<T>, ROWS>;
+        //#unroll
+        for (var r = 0u; r < ROWS; r++) {
+          left[r] = tile[r * PIECE + q * LANES + (lane ^ q)];
+        }
+        //#unroll
+        for (var c = 0u; c < COLS; c++) {
+//#if FLOAT_ZEROS
+          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
+//#else
+          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+//#endif
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            parts[c][r] += dot(left[r], right);
+          }
+        }
+      }
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        //#unroll
+        for (var r = 0u; r < ROWS; r++) {
+          sums[c][r] += parts[c][r] * scale[c];
+        }
+      }
+    }
+    workgroupBarrier();
+  }
+
+  //#unroll
+  for (var c = 0u; c < COLS; c++) {
+    tile[c * THREADS + local] = sums[c];
+  }
+  workgroupBarrier();
+  for (var width = LANES / 2u; width > 0u; width >>= 1u) {
+    if (lane < width) {
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        tile[c * THREADS + local] += tile[c * THREADS + local + width];
+      }
+    }
+    workgroupBarrier();
+  }
+  for (var i = local; i < WIDE / 4u * ROWS; i += THREADS) {
+    let row = i / (WIDE / 4u);
+    let quad = i - row * (WIDE / 4u);
+    put(row0 + row, strip * WIDE + quad * 4u, vec4<T>(
+      total(quad * 4u)[row], total(quad * 4u + 1u)[row], total(quad * 4u + 2u)[row], total(quad * 4u + 3u)[row]));
+  }
+}
+
+// The sums of column `col` of the workgroup, a row a lane.
+fn total(col: u32) -> vec4<T> {
+  return tile[(col % COLS) * THREADS + col / COLS * LANES];
+}
+
+fn put(row: u32, col: u32, sum: vec4<T>) {
+  if (row >= params.m || col >= params.n) { return; }
+  let v = finish(sum, row, col);
+  let at = row * params.n + col;
+//#if VEC_Y
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  store_y(at, v[0]);
+  if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
+  if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
+  if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
+//#endif
+}
