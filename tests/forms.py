@@ -35,6 +35,7 @@ SIZES: tuple[Shape, ...] = (
     (3, 67),
     (1, 128, 60, 60),
     (2, 4, 80, 131),
+    (1, 2, 128, 81),
 )
 """Last dimensions that are whole groups of four and such that are not, tiles that are cut and such that are not."""
 MOST_WEIGHTS = 1 << 20
@@ -56,10 +57,9 @@ class Form:
     outputs: list[str] = field(default_factory=list)
 
     def op(self, op_type: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """A node of the newest opset known to onnxruntime; its first output."""
+        """A node; its first output."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
-        domain = "com.microsoft" if op_type == "MultiHeadAttention" else ""
-        self.nodes.append(helper.make_node(op_type, list(inputs), names, domain=domain, **attributes))
+        self.nodes.append(helper.make_node(op_type, list(inputs), names, **attributes))
         return names[0]
 
     def const(self, value: Any) -> str:
@@ -96,8 +96,8 @@ class Form:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [numpy_helper.from_array(value, name) for name, value in self.initializers.items()],
         )
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-        return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+        return bytes(model.SerializeToString())
 
     def feed(self) -> Any:
         """A value for x."""
@@ -208,6 +208,15 @@ def _self_attention_bare(form: Form) -> str | None:
     return form.op("MatMul", form.op("Mul", square, form.const(np.float32(0.02))), "t")
 
 
+def _matmul_norm(form: Form) -> str | None:
+    """The norm of t W + t, as in transformers."""
+    k = form.shape[-1]
+    if k * k > MOST_WEIGHTS:
+        return None
+    h = form.op("Add", form.op("MatMul", "t", form.weight(k, k)), "t")
+    return form.op("LayerNormalization", h, form.scale(k), form.scale(k), axis=-1)
+
+
 def _square_by_itself(form: Form) -> str | None:
     if form.shape[-1] != form.shape[-2]:
         return None
@@ -279,7 +288,7 @@ def _attention(form: Form) -> str | None:
 def _attention_fused(form: Form) -> str | None:
     if len(form.shape) != 3 or form.shape[2] % 4:
         return None
-    return form.op("MultiHeadAttention", "t", "t", "t", num_heads=4)
+    return form.op("Attention", "t", "t", "t", q_num_heads=4, kv_num_heads=4)
 
 
 def _unary(op_type: str, ranks: tuple[int, ...] = (2, 3, 4), **attributes: Any) -> Kind:
@@ -429,12 +438,13 @@ def _gather_elements(form: Form) -> str | None:
 
 
 def _scatter(form: Form) -> str | None:
-    """Some rows replaced by other rows."""
-    rows = form.op("Slice", "t", form.ints(0), form.ints(2), form.ints(-2))
-    moved = form.op("Transpose", "t", perm=[len(form.shape) - 2, *(i for i in range(len(form.shape)) if i != len(form.shape) - 2)])
-    updates = form.op("Transpose", rows, perm=[len(form.shape) - 2, *(i for i in range(len(form.shape)) if i != len(form.shape) - 2)])
-    made = form.op("ScatterND", moved, form.const(np.array([[form.shape[-2] - 1], [form.shape[-2] - 2]], np.int64)), updates)
-    rank = len(form.shape)
+    """The last two rows of the first dimension but one are replaced by its first two."""
+    rank, rows = len(form.shape), form.shape[-2]
+    to_front = [rank - 2, *range(rank - 2), rank - 1]
+    moved = form.op("Transpose", "t", perm=to_front)
+    first = form.op("Slice", "t", form.ints(0), form.ints(2), form.ints(-2))
+    updates = form.op("Transpose", first, perm=to_front)
+    made = form.op("ScatterND", moved, form.const(np.array([[rows - 1], [rows - 2]], np.int64)), updates)
     return form.op("Transpose", made, perm=[*range(1, rank - 1), 0, rank - 1])
 
 
@@ -523,6 +533,7 @@ KINDS: Mapping[str, Kind] = {
     "matmul": _matmul,
     "matmul from the left": _matmul_left,
     "matmul by its own squares": _matmul_fed,
+    "matmul normalised": _matmul_norm,
     "matmul by itself": _square_by_itself,
     "matmul by itself twice": _self_attention_bare,
     "matmul of few rows of a view": _matmul_few_rows,

@@ -140,6 +140,12 @@ class Plan:
     external: list[Transfer] = field(default_factory=list)
     views: dict[str, str] = field(default_factory=dict)
 
+    def root(self, value: str) -> str:
+        """The value whose bytes `value` is."""
+        while value in self.views:
+            value = self.views[value]
+        return value
+
     @property
     def commands(self) -> list[Command]:
         """All dispatches in order."""
