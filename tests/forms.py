@@ -77,9 +77,9 @@ class Form:
         rng = np.random.default_rng(len(self.initializers) + 17 * sum(shape))
         return self.const((rng.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))).astype(np.float32))
 
-    def scale(self, count: int) -> str:
+    def scale(self, *shape: int) -> str:
         """Numbers around 1."""
-        return self.const((1 + np.random.default_rng(count).standard_normal(count) / 4).astype(np.float32))
+        return self.const((1 + np.random.default_rng(sum(shape)).standard_normal(shape) / 4).astype(np.float32))
 
     def finish(self, f: str, op: str, act: str) -> None:
         """y = act(f op t)."""
@@ -343,8 +343,8 @@ def _group_norm(form: Form) -> str | None:
     rows = form.op("Reshape", "t", form.ints(maps[0], groups, -1))
     ones, zeros = form.const(np.ones(groups, np.float32)), form.const(np.zeros(groups, np.float32))
     normal = form.op("Reshape", form.op("InstanceNormalization", rows, ones, zeros), form.ints(*maps))
-    shaped = [form.const(form.initializers[form.scale(c)].reshape(c, 1, 1)) for _ in range(2)]
-    return form.op("Add", form.op("Mul", normal, shaped[0]), shaped[1])
+    scale, bias = (form.scale(c, 1, 1) for _ in range(2))
+    return form.op("Add", form.op("Mul", normal, scale), bias)
 
 
 def _batch_norm(form: Form) -> str | None:
@@ -440,6 +440,8 @@ def _gather_elements(form: Form) -> str | None:
 def _scatter(form: Form) -> str | None:
     """The last two rows of the first dimension but one are replaced by its first two."""
     rank, rows = len(form.shape), form.shape[-2]
+    if rows < 2:
+        return None
     to_front = [rank - 2, *range(rank - 2), rank - 1]
     moved = form.op("Transpose", "t", perm=to_front)
     first = form.op("Slice", "t", form.ints(0), form.ints(2), form.ints(-2))
@@ -450,6 +452,8 @@ def _scatter(form: Form) -> str | None:
 
 def _pad_slice(form: Form) -> str | None:
     rank = len(form.shape)
+    if form.shape[-1] < 3:
+        return None
     padded = form.op("Pad", "t", form.ints(*[0] * (rank - 1), 2, *[0] * rank), mode="reflect")
     return form.op("Slice", padded, form.ints(0), form.ints(form.shape[-1]), form.ints(-1))
 
