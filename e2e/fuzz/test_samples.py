@@ -11,7 +11,7 @@ from e2e.harness.python import BrowserPython
 from tests.fuzz.build import Sample, samples
 from tests.fuzz.families import FAMILIES
 
-BATCH, BATCHES = 10, {"graph": 5}
+BATCH, BATCHES = 10, {"graph": 5, "reuse": 6}
 """Samples of a batch, and batches of a family where they are not 2."""
 
 

@@ -66,16 +66,15 @@ class Lifetimes:
         """
         count = 0
         for step in steps:
-            kernel = step.dispatch.kernel
             for read, written in step.dispatch.inplace:
                 source, result = self.root(step.values[read]), self.root(step.values[written])
                 if source in self.fixed or result in self.fixed or source == result:
                     continue
                 dies = self._last[source] == step.time and self._first[result] == step.time
-                if not dies or self._nbytes[source] != self._nbytes[result] or not kernel.can_share(read, written):
+                if not dies or self._nbytes[source] != self._nbytes[result]:
                     continue
                 there = [i for i, v in enumerate(step.values) if self.root(v) == source]
-                if all((i, written) in step.dispatch.inplace and kernel.can_share(i, written) for i in there):
+                if all((i, written) in step.dispatch.inplace and _same_place(step.dispatch, i, written) for i in there):
                     self._merge(source, result)
                     count += 1
                     break
@@ -94,3 +93,9 @@ class Lifetimes:
             if root in made:
                 made[root].names.append(name)
         return made
+
+
+def _same_place(dispatch: Dispatch, read: int, written: int) -> bool:
+    """True where element i of both is at the same bytes, and the kernel can have them as one array."""
+    widths = [dispatch.operands[i].type.nbytes for i in (read, written)]
+    return widths[0] == widths[1] and dispatch.kernel.can_share(read, written)

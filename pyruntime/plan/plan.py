@@ -193,6 +193,12 @@ class Plan:
             struct.pack_into(code, data, patch.offset, value)
         return bytes(data)
 
+    def root(self, value: str) -> str:
+        """The value whose bytes `value` is."""
+        while value in self.views:
+            value = self.views[value]
+        return value
+
     @property
     def commands(self) -> list[Command]:
         """All dispatches in order."""

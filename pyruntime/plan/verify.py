@@ -4,7 +4,7 @@ Memory is followed command by command: which value each byte of arenas, weights 
 
 - reads a value only where all of that value's bytes are, from the first to the last, and nothing wrote over them;
 - writes no byte that it also reads, but for operands that its dispatch lists in `inplace`, which are the very same
-  bytes; every operand that reads there has to be listed;
+  bytes of elements of the same width; every operand that reads there has to be listed;
 - writes no weights, and no byte twice;
 - stays within what it binds, and binds what is there.
 """
@@ -18,6 +18,9 @@ from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import Command, HostStep, Plan, Region, Space
 
 __all__ = ["PlanError", "checked", "complaints", "verify"]
+
+_UNIT = 16
+"""Bytes that kernels move at once: what is left of the last unit belongs to the value in front of it."""
 
 
 class PlanError(AssertionError):
@@ -87,7 +90,7 @@ def _shared(command: Command, other: int, written: int) -> Iterator[str]:
         yield f"writes '{a.value}' and '{b.value}' to the same bytes"
     elif (other, written) not in command.inplace:
         yield f"overwrites '{a.value}' with '{b.value}' while other invocations read it"
-    elif command.regions[a.region] != command.regions[b.region]:
+    elif command.regions[a.region] != command.regions[b.region] or a.nbytes != b.nbytes:
         yield f"'{a.value}' and '{b.value}' overlap without being the same bytes"
 
 
@@ -121,8 +124,8 @@ class _Memory:
         """The first bytes of `region` are those of `value` now."""
         if not nbytes:
             return
-        start, end = region.offset, region.offset + nbytes
-        kept: list[tuple[int, int, str]] = [(start, end, self._root(value))]
+        start, end = region.offset, region.offset + -(-nbytes // _UNIT) * _UNIT
+        kept: list[tuple[int, int, str]] = [(start, end, self._plan.root(value))]
         for low, high, held in self._spans.get((region.space, region.index), ()):
             kept += [(a, b, held) for a, b in ((low, min(high, start)), (max(low, end), high)) if a < b]
         self._spans[region.space, region.index] = sorted(kept)
@@ -131,7 +134,7 @@ class _Memory:
         """Why the first bytes of `region` do not hold `value`; nothing where they do."""
         if region.space is Space.WEIGHTS:
             return ""
-        root, at, end = self._root(value), region.offset, region.offset + nbytes
+        root, at, end = self._plan.root(value), region.offset, region.offset + nbytes
         for low, high, held in self._spans.get((region.space, region.index), ()):
             if high <= at or low >= end:
                 continue
@@ -141,8 +144,3 @@ class _Memory:
                 return f"its bytes hold '{held}'"
             at = high
         return "" if at >= end else "nothing wrote it"
-
-    def _root(self, value: str) -> str:
-        while value in self._plan.views:
-            value = self._plan.views[value]
-        return value

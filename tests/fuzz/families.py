@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz import elementwise, graphs, linear, movement, quantized, rows
+from tests.fuzz import elementwise, graphs, linear, movement, quantized, reuse, rows
 from tests.fuzz.build import Family
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "PLANNED"]
 
 FAMILIES: dict[str, Family] = {
     "unary": elementwise.unary,
@@ -32,4 +32,8 @@ FAMILIES: dict[str, Family] = {
     "quantized": quantized.quantized,
     "recurrent": quantized.recurrent,
     "graph": graphs.graphs,
+    "reuse": reuse.reuse,
 }
+
+PLANNED: tuple[Family, ...] = (reuse.reuse, graphs.graphs, reuse.reuse)
+"""Families whose plans share memory between many nodes, in turn."""

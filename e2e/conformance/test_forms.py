@@ -1,0 +1,68 @@
+"""Operators whose own input is the residual behind them, on WebGPU against onnxruntime's CPU.
+
+SwiftShader runs two sets of kernels: its own, and with the switch `software` off those of GPUs. All forms are tested at
+one size and some in turn at the others, or with PYRUNTIME_SOAK=1 all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import onnxruntime
+import pytest
+from playwright.sync_api import Browser
+
+from e2e.conformance.cases import Case, wire
+from e2e.conformance.suites import Suite, run_in_browser
+from e2e.harness.browser import guarded_page
+from e2e.harness.python import BrowserPython
+from tests.forms import OPS, SIZES, Form, Shape, forms
+from tests.oracle import OPTIONS
+
+ALL = bool(os.environ.get("PYRUNTIME_SOAK"))
+KERNELS = {"software": "", "gpu": "software"}
+"""What is switched off for kernels of each sort."""
+WHOLE = SIZES[0]
+
+
+def case(form: Form) -> Case:
+    """The form with what onnxruntime makes of it."""
+    model, x = form.model(), form.feed()
+    session = onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"x": x})
+    return Case(form.name, model, [({"x": wire(x)}, [wire(y)])], 1e-3, 1e-4)
+
+
+def some(size: Shape, turn: int) -> Iterator[Form]:
+    """Of every twelfth kind one operator, beginning with `turn`."""
+    made = list(forms(size))
+    for number, first in enumerate(range(0, len(made), len(OPS))):
+        if (number + turn) % 12 == 0:
+            yield made[first + (number // 12 + turn) % len(OPS)]
+
+
+@pytest.fixture(scope="module")
+def shared_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    with guarded_page(unguarded_browser, site_url) as (page, guard):
+        yield BrowserPython(page, guard, site_url)
+
+
+def check(python: BrowserPython, given: Iterable[Form], kernels: str) -> None:
+    suite = Suite("forms", "residuals that are an operator's own input", "browser", lambda: map(case, given))
+    results = run_in_browser(suite, python, entries={"pyruntime.disable": KERNELS[kernels]})
+    wrong = {name: text for name, text in results.wrong.items() if text}
+    assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
+    assert results.wrong
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_forms__of_every_kind__equal_onnxruntime(python_in_browser: BrowserPython, kernels: str) -> None:
+    check(python_in_browser, forms(WHOLE), kernels)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("size", SIZES[1:], ids=lambda s: "x".join(map(str, s)))
+def test_forms__at_other_sizes__equal_onnxruntime(python_in_browser: BrowserPython, size: Shape, kernels: str) -> None:
+    turn = SIZES.index(size) + list(KERNELS).index(kernels)
+    check(python_in_browser, forms(size) if ALL else some(size, turn), kernels)

@@ -1,0 +1,97 @@
+"""Operators whose own input is the residual behind them: every plan is proved, every kernel with an epilogue is among them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+
+import pytest
+
+from pyruntime.device.null import NullDevice
+from pyruntime.ir import DType, TensorType
+from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.plan.plan import Plan
+from pyruntime.plan.verify import checked
+from pyruntime.session.program import Program
+from tests.forms import KINDS, SIZES, Form, Shape, forms
+from tools.devkit.shell import ROOT
+
+LIMITS = Limits(
+    storage_buffers=10,
+    binding_bytes=1 << 30,
+    buffer_bytes=1 << 30,
+    invocations=1024,
+    workgroup_x=1024,
+    workgroup_bytes=32768,
+)
+TARGETS = {
+    "gpu": Target(LIMITS, frozenset({"subgroups", "shader-f16"}), "nvidia"),
+    "software": Target(LIMITS, frozenset(), "google"),
+    "smallest": Target(),
+}
+HOOKS = {
+    "conv_depthwise": "conv_depthwise",
+    "conv_direct": "conv_direct",
+    "conv_implicit_gemm": "conv_implicit_gemm",
+    "conv_split_sum": "conv_split_sum",
+    "conv_transpose": "conv_transpose",
+    "matmul_direct": "matmul_direct",
+    "matmul_few_rows": "matmul_few_rows",
+    "matmul_sum_norm": "matmul_sum_norm",
+    "matmul_sum_splits": "matmul_sum_splits",
+    "matmul_tiled": "(conv_)?matmul_[sml][1-8]",
+    "normalize_groups": "normalize_groups",
+    "normalize_spread": "normalize_spread",
+}
+"""Templates that take an epilogue, and how the names of the kernels made of them begin."""
+
+
+def planned(form: Form, target: Target) -> Plan:
+    """The form's plan; the verifier has seen it."""
+    assert checked()
+    program = Program(import_model(read_model(form.model())).graph, NullDevice(target))
+    stage = asyncio.run(program.prepare({"x": TensorType(DType.FLOAT, form.shape)}, form.outputs))
+    assert stage is not None, form.name
+    return stage.executable.plan
+
+
+def own_residuals(plan: Plan) -> set[str]:
+    """Kernels with an epilogue that reads what the operator itself reads."""
+    found = set()
+    for command in plan.commands:
+        fused = re.search("_(add|sub|mul)", command.kernel)
+        before = {
+            plan.root(a.value) for c in plan.commands if c.node == command.node and c is not command for a in c.accesses
+        }
+        reads = Counter(plan.root(a.value) for a in command.accesses if not a.write)
+        if fused and any(count > 1 or value in before for value, count in reads.items() if value == "t"):
+            found.add(command.kernel)
+    return found
+
+
+@pytest.fixture(scope="module")
+def kernels() -> set[str]:
+    """Kernels that took their own input as residual, in all forms planned so far."""
+    return set()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("target", TARGETS)
+def test_forms__of_every_kind__destroy_nothing_that_is_still_read(size: Shape, target: str, kernels: set[str]) -> None:
+    for form in forms(size):
+        kernels |= own_residuals(planned(form, TARGETS[target]))
+
+
+def test_forms__kernels_with_an_epilogue__were_all_among_them(kernels: set[str]) -> None:
+    hooked = {p.stem for p in (ROOT / "shaders").glob("*.wgsl") if re.search(r"^fn finish\(", p.read_text(), re.M)}
+    assert hooked == HOOKS.keys()
+    missing = [name for name, begin in HOOKS.items() if not any(re.match(begin, k) for k in kernels)]
+    assert not missing
+
+
+def test_forms__kinds__are_at_least_45_at_most_sizes() -> None:
+    assert len(KINDS) >= 45
+    assert len({form.name for form in forms(SIZES[0], ("Add", "Mul", "Sub"))}) >= 135
