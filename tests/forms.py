@@ -119,9 +119,7 @@ def _convolution(k: int, groups: Callable[[int], int], bias: bool = False, dilat
             return None
         c, group, pad = maps[1], groups(maps[1]), dilation * (k // 2)
         inputs = ["t", form.weight(c, c // group, k, k), *([form.scale(c)] if bias else [])]
-        return form.op(
-            "Conv", *inputs, kernel_shape=[k, k], pads=[pad] * 4, group=group, dilations=[dilation] * 2
-        )
+        return form.op("Conv", *inputs, kernel_shape=[k, k], pads=[pad] * 4, group=group, dilations=[dilation] * 2)
 
     return kind
 
@@ -360,7 +358,12 @@ def _batch_norm_fed(form: Form) -> str | None:
         return None
     mean = form.op("ReduceMean", "t", form.ints(0, 2, 3), keepdims=0)
     return form.op(
-        "BatchNormalization", "t", form.scale(maps[1]), form.scale(maps[1]), mean, form.const(np.ones(maps[1], np.float32))
+        "BatchNormalization",
+        "t",
+        form.scale(maps[1]),
+        form.scale(maps[1]),
+        mean,
+        form.const(np.ones(maps[1], np.float32)),
     )
 
 

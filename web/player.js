@@ -5,7 +5,7 @@
 
 import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { bind, evaluate, patched } from './sizes.js';
+import { bind, evaluate, packed, patched } from './sizes.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -164,6 +164,7 @@ export async function play(device, commands, writes, reads, numbers) {
  * @property {Command[]} commands
  * @property {Place[]} uploads
  * @property {Place[]} downloads
+ * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
  * @property {boolean} live false once its memory is freed
  */
@@ -202,11 +203,15 @@ function sized({ dims, scaled, bits }, numbers) {
  * @param {Record<string, {data: ArrayBuffer | import('./pieces.js').Incoming | string[]}>} feeds
  * @param {number[]} values of its open sizes
  */
-export async function run({ device, commands, uploads, downloads, sizes }, feeds, values) {
+export async function run({ device, commands, uploads, downloads, numbers: made, sizes }, feeds, values) {
   const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
   const writes = uploads.map((place) => ({ ...place, ...sized(place, numbers) })).filter(({ nbytes }) => nbytes)
     .map(({ name, buffer, offset, nbytes }) => (
       { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
+  for (const { buffer, offset, ...elements } of made) {
+    const data = packed(elements, numbers);
+    writes.push({ buffer, offset, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
   if (sizes?.buffer) {
     const data = patched(sizes, numbers);
     writes.unshift({ buffer: sizes.buffer, offset: 0, nbytes: data.byteLength, data, dataOffset: 0 });

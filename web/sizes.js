@@ -17,6 +17,11 @@
  * @property {number} waste how many times larger than a run's sizes the kernels may take them to be
  * @property {Uint8Array} params
  * @property {GPUBuffer | null} buffer where `params` go
+ *
+ * @typedef {object} Elements a small integer tensor
+ * @property {number[]} elements
+ * @property {number[]} expressions for each element the number of its expression, or -1
+ * @property {number} bytes of an element
  */
 
 /** Sizes below this are alike (`pyruntime/session/openings.py`). */
@@ -99,4 +104,22 @@ export function patched({ params, patches }, numbers) {
     else view.setUint32(offset, value - 2 ** 32 * Math.floor(value / 2 ** 32), true);
   }
   return data.buffer;
+}
+
+/**
+ * The bytes of a tensor in a run for which the expressions have these values; little endian, negative ones wrapped.
+ * @param {Elements} tensor
+ * @param {number[]} numbers
+ */
+export function packed({ elements, expressions, bytes }, numbers) {
+  const view = new DataView(new ArrayBuffer(elements.length * bytes));
+  for (const [i, element] of elements.entries()) {
+    let rest = expressions[i] < 0 ? element : numbers[expressions[i]];
+    for (let k = 0; k < bytes; k += 1) {
+      const next = Math.floor(rest / 256);
+      view.setUint8(i * bytes + k, rest - 256 * next);
+      rest = next;
+    }
+  }
+  return view.buffer;
 }

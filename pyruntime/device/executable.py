@@ -14,7 +14,7 @@ from pyruntime.errors import OutOfMemory
 from pyruntime.ir import HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import current, execute, located
-from pyruntime.plan.plan import GpuSegment, HostStep, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import GpuSegment, HostStep, Numbers, Plan, Region, Space, Transfer
 
 __all__ = ["Executable", "HostValue", "Observer", "Recorded", "Sized", "arrived", "host_value", "run_on_host"]
 
@@ -53,6 +53,7 @@ class Replay:
     uploads: tuple[tuple[Transfer, Slice], ...]
     downloads: tuple[tuple[Transfer, Slice], ...]
     params: Slice | None
+    numbers: tuple[tuple[Numbers, Slice], ...] = ()
 
 
 class Executable:
@@ -175,7 +176,8 @@ class Executable:
             for transfers in (step.uploads, step.downloads)
         )
         params = Slice(self._params[0], 0, len(self.plan.params)) if self.plan.patches else None
-        return Replay(recorded.recordings[0], uploads, downloads, params)
+        numbers = tuple((n, self._slice(n.transfer.region, recorded.external)) for n in step.numbers)
+        return Replay(recorded.recordings[0], uploads, downloads, params, numbers)
 
     def sized(self, sizes: Sequence[int]) -> Sized:
         """What these sizes make of the plan; kept for the next run of the same."""
@@ -261,6 +263,9 @@ class Executable:
             nbytes = transfer.sized(sized.numbers).nbytes
             if nbytes:
                 writes.append(Write(self._slice(transfer.region, external, nbytes), tensor.bytes()))
+        for made in step.numbers:
+            raw = made.raw(sized.numbers)
+            writes.append(Write(self._slice(made.transfer.region, external, len(raw)), raw))
         return writes
 
     def _reads(self, step: GpuSegment, external: list[int], sized: Sized) -> list[Read]:

@@ -431,6 +431,16 @@ class WebGpuDevice:
                 **made,
                 "uploads": tensors(replay.uploads),
                 "downloads": tensors(replay.downloads),
+                "numbers": [
+                    {
+                        "elements": list(made.elements),
+                        "expressions": list(made.expressions),
+                        "bytes": made.transfer.type.dtype.bits // 8,
+                        "buffer": self._buffers[place.buffer],
+                        "offset": place.offset,
+                    }
+                    for made, place in replay.numbers
+                ],
                 "sizes": jsnull if sizes is None else sizes,
             }
         )

@@ -20,7 +20,17 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.typed import TypedGraph
-from pyruntime.ir.types import Array, Element, MapType, OptionalType, SequenceType, TensorType, ValueNeeded, ValueType
+from pyruntime.ir.types import (
+    Array,
+    Element,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueNeeded,
+    ValueType,
+    has_dims,
+)
 from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
 
 __all__ = [
@@ -54,6 +64,7 @@ __all__ = [
     "element_of",
     "evaluate",
     "expression",
+    "has_dims",
     "hint",
     "int_array",
     "is_dim",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
@@ -127,9 +128,11 @@ class Sizes:
         """Sizes whose very number the plan relies on, and who asked for it."""
         asked: dict[str, str] = {}
         for guard in self.guards.values():
-            if guard.comparison == "==" and guard.answer and len(_symbols(self, guard.terms)) == 1:
-                (atom,) = _symbols(self, guard.terms)
-                asked.setdefault(self.names[int(atom[1:])], guard.by)
+            plain = [atoms for atoms, _ in guard.terms if atoms]
+            pinned = len(plain) == 1 and len(plain[0]) == 1 and not self._atoms[plain[0][0]].operation
+            if guard.number or (guard.comparison == "==" and guard.answer and pinned):
+                for atom in _symbols(self, guard.terms):
+                    asked.setdefault(self.names[int(atom[1:])], guard.by)
         return asked
 
     def text(self, terms: Terms) -> str:
@@ -140,7 +143,7 @@ class Sizes:
     def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool:
         """The answer of a comparison with 0, remembered where the ranges leave it open."""
         terms = self._reduced(terms)
-        low, high = self.range(terms)
+        low, high = self._tight(terms)
         if comparison == "<" and (high < 0 or low >= 0):
             return high < 0
         if comparison == "==" and (low > 0 or high < 0):
@@ -153,6 +156,27 @@ class Sizes:
             self.guards[terms, comparison] = Guard(terms, comparison, answer, self.by, number)
             self._check = None
         return answer
+
+    def _tight(self, terms: Terms) -> tuple[float, float]:
+        """`range`, with a // n taken as a / n less something below 1: what depends on one size then cancels out."""
+        low, high = self.range(terms)
+        total: dict[tuple[str, ...], Fraction] = {}
+        slack = [Fraction(0), Fraction(0)]
+        for atoms, factor in terms:
+            atom = self._atoms[atoms[0]] if len(atoms) == 1 else None
+            divisor = atom.parts[1] if atom and atom.operation == "//" else ()
+            if atom is None or len(divisor) != 1 or divisor[0][0]:
+                total[atoms] = total.get(atoms, Fraction(0)) + factor
+                continue
+            n = divisor[0][1]
+            for inner, f in atom.parts[0]:
+                total[inner] = total.get(inner, Fraction(0)) + Fraction(factor * f, n)
+            error = Fraction(-factor * (n - 1), n)
+            slack = [slack[0] + min(error, Fraction(0)), slack[1] + max(error, Fraction(0))]
+        if not any(slack):
+            return low, high
+        bounds = self.range(tuple((atoms, f) for atoms, f in total.items() if f))  # type: ignore[misc]
+        return max(low, bounds[0] + float(slack[0])), min(high, bounds[1] + float(slack[1]))
 
     def _reduced(self, terms: Terms) -> Terms:
         """The terms without what all of them have in common and is above 0: the comparison with 0 stays the same."""

@@ -29,6 +29,7 @@ __all__ = [
     "ValueNeeded",
     "ValueSource",
     "ValueType",
+    "has_dims",
 ]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -179,3 +180,11 @@ Element: TypeAlias = DType | SequenceType | OptionalType | MapType
 """What a container holds."""
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
+
+
+def has_dims(kind: ValueType | None) -> bool:
+    """True for a tensor whose known value has Dims among its elements."""
+    if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
+        return False
+    value = kind.value()
+    return bool(value.dtype == object and any(map(is_dim, value.reshape(-1))))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, upper
 from pyruntime.kernels.attention_few import attend_few, attend_rows, few_queries, is_few, merge
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
@@ -68,6 +68,7 @@ SMALL = Tile(32, 32, 4)
 
 def select(form: AttentionForm, limits: Limits, split: bool = True) -> Tile | None:
     """The tile for an attention on a device; None where the kernel without tiles is better or nothing else fits."""
+    form = form.most()
     size, v_size = form.sizes[4:]
     fits = [t for t in (LARGE, SMALL) if t.workgroup_bytes(size, v_size) <= limits.workgroup_bytes]
     if max(size, v_size) > 64:
@@ -128,7 +129,7 @@ def attend(
 
 def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     _, _, M, _, D, E = form.sizes
-    rows, split = (1, 64) if M == 1 else (4, 16) if M * form.heads < 512 else (16, 4)
+    rows, split = (1, 64) if upper(M) == 1 else (4, 16) if upper(form.rows) < 512 else (16, 4)
     keys = 64
     while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
         keys //= 2
@@ -136,7 +137,7 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Di
     types = {n: x.type.dtype for n, x in bound.items()}
     flags = flags_of(form, tensors)
     kernel = template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
-    tiles = math.ceil(M / rows)
+    tiles = -(-M // rows)
     params = params_of(kernel, **values_of(form, tensors.mask, form.y), tiles=tiles, jobs=tiles * form.heads)
     operands = tuple(bound[b.name] for b in kernel.bindings)
     return Dispatch(kernel, operands, target.fold(tiles * form.heads), params, flops=form.flops)

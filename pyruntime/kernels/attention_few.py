@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, upper
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
@@ -68,12 +68,13 @@ class FewQueries:
 
 def is_few(form: AttentionForm) -> bool:
     """True where tiles of 32 queries would be mostly padding."""
-    queries = form.sizes[2]
+    queries = upper(form.sizes[2])
     return queries <= FEW // 2 and form.group * queries <= FEW
 
 
 def few_queries(form: AttentionForm, limits: Limits, split: bool = True) -> FewQueries | None:
     """The configuration for an attention on a device; None where not even one row fits workgroup memory."""
+    form = form.most()
     wanted = form.group * form.sizes[2]
     # A vec4 of results a row and 512 components: more would not stay in registers.
     most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, form.sizes[5])))
@@ -166,7 +167,7 @@ def merge(
 def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     """y by the kernel for adapters that run on a processor."""
     bound = named(tensors)
-    workgroup = ROW_WORKGROUP if form.rows < 1024 else WORKGROUP
+    workgroup = ROW_WORKGROUP if upper(form.rows) < 1024 else WORKGROUP
     kernel = template(
         "attention_rows",
         {name: operand.type.dtype for name, operand in bound.items()},

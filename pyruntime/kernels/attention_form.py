@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pyruntime.ir import Array, DType
+from pyruntime.ir import Array, DType, multiple, upper
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.indexing import broadcast_strides
 
@@ -29,7 +29,7 @@ class HeadView:
     @property
     def is_quads(self) -> bool:
         """True where components are contiguous and everything else lies at multiples of four."""
-        return self.strides[3] == 1 and all(s % 4 == 0 for s in (self.base, *self.strides[:3]))
+        return self.strides[3] == 1 and all(multiple(s, 4) for s in (self.base, *self.strides[:3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,11 @@ class AttentionForm:
     group: int = 1
     cap: float = 0.0
     reach: Reach = field(default=ALL_KEYS)
+
+    def most(self) -> AttentionForm:
+        """The largest attention of this kind within the plan's ranges: what kernels are chosen for."""
+        batch, heads, queries, keys, size, v_size = map(upper, self.sizes)
+        return replace(self, sizes=(batch, heads, queries, keys, size, v_size))
 
     @property
     def heads(self) -> int:

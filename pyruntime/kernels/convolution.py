@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import DType, multiple, upper
+from pyruntime.ir import DType, hint, multiple, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.kernel import Kernel
@@ -64,7 +64,7 @@ class Convolution:
     @property
     def flops(self) -> int:
         """A multiplication and an addition for every tap of every window (transposed: without its edges)."""
-        pixels = min(math.prod(o.type.shape[2:]) for o in (self.x, self.y))
+        pixels = min((math.prod(o.type.shape[2:]) for o in (self.x, self.y)), key=hint)
         return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.taps
 
     def operands(self, kernel: Kernel) -> tuple[Operand, ...]:

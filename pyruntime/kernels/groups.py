@@ -104,7 +104,7 @@ def _two_passes(
     common: dict[str, int | float],
 ) -> tuple[Dispatch, ...]:
     length = x.type.size // form.rows
-    share = -(-length // (4 * shares)) * 4
+    share = -(-upper(length) // (4 * shares)) * 4
     segments = -(-length // share)
     stats = scratch(first_scratch, DType.FLOAT, form.rows, segments, 3)
     vector = {"VEC": 1} if multiple(length, 4) else {}

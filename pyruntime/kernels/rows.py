@@ -126,7 +126,7 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
         **{k: 1 for k, v in flags.items() if v},
     )
     period = norm.skip.type.size if norm.skip is not None else 0
-    params = params_of(kernel, rows=rows.count, length=rows.length, period=max(1, period), epsilon=norm.epsilon)
+    params = params_of(kernel, rows=rows.count, length=rows.length, period=positive(period), epsilon=norm.epsilon)
     operands = tuple(bound[b.name] for b in kernel.bindings)
     place = operands.index(y)
     inplace = ((0, place),) if kernel.can_share(0, place) else ()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array
+from pyruntime.ir import Array, is_dim
 
 __all__ = ["convert", "truncate"]
 
@@ -37,4 +37,6 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     """Numbers or bools `x` as `dtype`: integers wrap, floats round to nearest even or truncate to integers."""
     if x.dtype.kind == "f" and dtype.kind in "iu":
         return truncate(x, dtype)
+    if x.dtype == object and dtype.kind in "iu" and any(map(is_dim, x.reshape(-1))):
+        return x
     return x.astype(dtype, copy=False)

@@ -23,7 +23,19 @@ from pyruntime.kernels.indexing import contiguous
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.placement import Placed, place
-from pyruntime.plan.plan import Access, Assignment, Command, GpuSegment, HostStep, Patch, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import (
+    Access,
+    Assignment,
+    Command,
+    GpuSegment,
+    HostStep,
+    Numbers,
+    Patch,
+    Plan,
+    Region,
+    Space,
+    Transfer,
+)
 from pyruntime.plan.schedule import schedule
 from pyruntime.plan.verify import checked, verify
 
@@ -294,11 +306,19 @@ class _Emitter:
 
     def segment(self, segment: _Segment) -> GpuSegment:
         """The segment's transfers and commands."""
+        made = [n for n in segment.uploads if n in self.builder.graph.static]
         return GpuSegment(
-            [self.transfer(n) for n in segment.uploads],
+            [self.transfer(n) for n in segment.uploads if n not in made],
             [self.command(s) for s in segment.steps],
             [self.transfer(n) for n in segment.downloads],
+            [self.numbers(n) for n in made],
         )
+
+    def numbers(self, name: str) -> Numbers:
+        """Value `name`, which follows from open sizes."""
+        values = self.builder.graph.tensor(name).value().reshape(-1)
+        found = tuple(self._expression(v) if is_dim(v) else -1 for v in values)
+        return Numbers(self.transfer(name), tuple(map(hint, values)), found)
 
     def transfer(self, name: str) -> Transfer:
         """Value `name` and where it is."""

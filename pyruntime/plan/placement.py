@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
-from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, upper
+from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
 from pyruntime.kernels.legalize import legalize
@@ -69,10 +69,10 @@ def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]
 
 
 def fold(graph: TypedGraph, names: Iterable[str]) -> None:
-    """Make constants of static tensor values."""
+    """Make constants of static tensor values; what follows from open sizes is written when they are there."""
     for name in names:
         kind = graph.types[name]
-        if name not in graph.constants and isinstance(kind, TensorType):
+        if name not in graph.constants and isinstance(kind, TensorType) and not has_dims(kind):
             graph.constants[name] = Constant.from_array(round_to(kind.value(), kind.dtype), kind.dtype)
 
 

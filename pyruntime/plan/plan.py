@@ -10,7 +10,19 @@ from enum import Enum
 from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
 from pyruntime.plan.memory import MemoryReport
 
-__all__ = ["Access", "Assignment", "Command", "GpuSegment", "HostStep", "Patch", "Plan", "Region", "Space", "Transfer"]
+__all__ = [
+    "Access",
+    "Assignment",
+    "Command",
+    "GpuSegment",
+    "HostStep",
+    "Numbers",
+    "Patch",
+    "Plan",
+    "Region",
+    "Space",
+    "Transfer",
+]
 
 
 class Space(Enum):
@@ -100,6 +112,26 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbers:
+    """A small integer tensor whose elements follow from the sizes: written before the segment runs.
+
+    Attributes:
+        elements: for the sizes seen. expressions: for each the number in `Plan.expressions`, -1 where it always holds.
+    """
+
+    transfer: Transfer
+    elements: tuple[int, ...]
+    expressions: tuple[int, ...]
+
+    def raw(self, numbers: Sequence[int]) -> bytes:
+        """raw_data in a run for which the plan's expressions have these values."""
+        pairs = zip(self.elements, self.expressions, strict=True)
+        width = self.transfer.type.dtype.bits // 8
+        mask = (1 << (8 * width)) - 1
+        return b"".join(((numbers[n] if n >= 0 else e) & mask).to_bytes(width, "little") for e, n in pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """A number in `Plan.params` that follows from sizes.
 
@@ -114,11 +146,12 @@ class Patch:
 
 @dataclass(slots=True)
 class GpuSegment:
-    """Uploads, dispatches in one pass and one submit, downloads."""
+    """Uploads, dispatches in one pass and one submit, downloads; `numbers` are uploads that follow from sizes."""
 
     uploads: list[Transfer] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     downloads: list[Transfer] = field(default_factory=list)
+    numbers: list[Numbers] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

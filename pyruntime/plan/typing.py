@@ -16,7 +16,6 @@ import numpy as np
 from pyruntime.errors import InvalidGraph, OrtError
 from pyruntime.ir import (
     Constant,
-    DType,
     Graph,
     Node,
     Sizes,
@@ -24,6 +23,7 @@ from pyruntime.ir import (
     TypedGraph,
     ValueNeeded,
     ValueType,
+    has_dims,
     is_dim,
     known,
     upper,
@@ -33,7 +33,7 @@ from pyruntime.ops.decomposed import Decomposed
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 
-__all__ = ["Boundary", "Guards", "Typing", "has_dims", "infer_node"]
+__all__ = ["Boundary", "Guards", "Typing", "infer_node"]
 
 FED_LIMIT = 1024
 """Fed values of more elements are not folded through operators: only an operator that asks for them gets them."""
@@ -233,14 +233,6 @@ def _executed(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | N
         if not any(has_dims(t) for t in inputs):
             raise
         return execute(op, *(_closed(t) for t in inputs))
-
-
-def has_dims(kind: ValueType | None) -> bool:
-    """True for a tensor whose known value has Dims among its elements."""
-    if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
-        return False
-    value = kind.value()
-    return bool(value.dtype == object and any(map(is_dim, value.reshape(-1))))
 
 
 def _closed(kind: ValueType | None) -> ValueType | None:

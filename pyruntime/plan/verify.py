@@ -48,6 +48,8 @@ def complaints(plan: Plan) -> Iterator[str]:
             continue
         for transfer in step.uploads:
             memory.write(transfer.name, transfer.region, transfer.most)
+        for made in step.numbers:
+            memory.write(made.transfer.name, made.transfer.region, made.transfer.most)
         for command in step.commands:
             where = f"command {number}, {command.kernel} of '{plan.assignments[command.node].name}'"
             yield from (f"{where}: {text}" for text in _command(command, memory))

@@ -186,7 +186,9 @@ def draw_fused_matmul_activation(rng: np.random.Generator) -> Case:
         return (ort_run(name, [y], **extra)[0],)
 
     tolerance = _tolerance(inputs)
-    return Case("FusedMatMulActivation", list(inputs), 1, {**attributes, **more}, "com.microsoft", 21, reference, tolerance)
+    return Case(
+        "FusedMatMulActivation", list(inputs), 1, {**attributes, **more}, "com.microsoft", 21, reference, tolerance
+    )
 
 
 def draw_fused_gemm(rng: np.random.Generator) -> Case:
@@ -231,5 +233,3 @@ DRAWS: dict[str, Draw] = {
     "FusedGemm": draw_fused_gemm,
     "GemmFastGelu": draw_gemm_fast_gelu,
 }
-
-
