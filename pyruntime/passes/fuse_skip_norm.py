@@ -79,17 +79,16 @@ def _normalises(graph: TypedGraph, node: Node, total: str, there: set[str]) -> b
     kind, weights = graph.tensor(total), [n for n in node.inputs[1:] if n]
     if node.inputs[0] != total or total in weights or not all(n in there for n in weights):
         return False
-    vectors = all(graph.tensor(n).shape == kind.shape[-1:] for n in weights)
-    return vectors and op.reduced(kind.shape) == (kind.rank - 1,) and graph.tensor(node.outputs[0]).dtype.compute == "f32"
+    if graph.tensor(node.outputs[0]).dtype.compute != "f32" or op.reduced(kind.shape) != (kind.rank - 1,):
+        return False
+    return all(graph.tensor(n).shape == kind.shape[-1:] for n in weights)
 
 
 def _fused(node: Node, norm: Node, terms: tuple[str, str, str], kept: bool) -> Node:
     """`node` and `norm` as one."""
     x, skip, bias = terms
     op: Any = norm.op
-    fused = SkipNorm(
-        epsilon=op.epsilon, rms=int(op.op_type == "RMSNormalization"), present=(True, False, False, kept)
-    )
+    fused = SkipNorm(epsilon=op.epsilon, rms=int(op.op_type == "RMSNormalization"), present=(True, False, False, kept))
     scale, shift = (*norm.inputs[1:], "")[:2]
     inputs = [x, scale, shift, skip, bias]
     while not inputs[-1]:

@@ -83,7 +83,7 @@ def check(case: Case, gpu: Any = None) -> None:
 
 
 def check_graph(case: Case, constant: bool) -> None:
-    """Compare the node as planning leaves it, passes behind it, on NumPy; `constant`: all inputs but one are weights."""
+    """Compare the node as planning and passes leave it, on NumPy; `constant`: all inputs but one are weights."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
     kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
     wanted = expected(case)

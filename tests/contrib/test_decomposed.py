@@ -27,7 +27,10 @@ def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weights:
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in inputs.items()
+        ],
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
         [numpy_helper.from_array(a, n) for n, a in weights.items()],
     )
@@ -104,9 +107,7 @@ def test_error__inputs_that_do_not_fit__names_the_node_of_the_model() -> None:
     node = helper.make_node("BiasGelu", ["x", "b"], ["y"], "my_gelu", domain=MS)
     data = model([node], {"x": x, "b": np.zeros(4, np.float32)}, ["y"], {})
     with pytest.raises(InvalidGraph, match=r"my_gelu.*BiasGelu.*expected a bias \[3\]"):
-        ort.InferenceSession(data, providers=["CPUExecutionProvider"]).run(
-            None, {"x": x, "b": np.zeros(4, np.float32)}
-        )
+        ort.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, {"x": x, "b": np.zeros(4, np.float32)})
 
 
 def test_import__too_many_inputs__is_refused() -> None:

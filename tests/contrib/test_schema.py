@@ -17,8 +17,8 @@ from pyruntime.ops.base import LATEST, Op, registered
 from pyruntime.ops.registry import find, modules
 from tests.contrib.case import draws, op_of
 from tests.harness import typed
-from tests.oracle import check_against_ort
 from tests.ops.test_schema import attribute_complaints
+from tests.oracle import check_against_ort
 
 DOMAIN = "com.microsoft"
 UNCOUNTED = 2147483647
@@ -69,7 +69,7 @@ def schemas() -> dict[str, Any]:
 def complaints(name: str) -> set[tuple[str, str]]:
     """Everything in which operator `name` differs from onnxruntime's."""
     cls = operators()[name]
-    found = {(name, "unknown to onnxruntime")} if DOMAIN != _domain(name) else set()
+    found = {(name, "unknown to onnxruntime")} if _domain(name) != DOMAIN else set()
     known = schemas().get(name)
     if known is None:
         return found

@@ -1,8 +1,8 @@
 """Convolutions with what follows them. Source: com.microsoft operators of these names.
 
-    FusedConv      y = activation(Conv(x, w, b) + z)
-    NhwcConv       Conv of x: [N, D1 .. Dn, C] with w: [M, K1 .. Kn, C / group]; y: [N, O1 .. On, M]
-    NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as Conv has it
+FusedConv      y = activation(Conv(x, w, b) + z)
+NhwcConv       Conv of x: [N, D1 .. Dn, C] with w: [M, K1 .. Kn, C / group]; y: [N, O1 .. On, M]
+NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as Conv has it
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ _ACTIVATIONS = {"silu": "Swish", "swish": "Swish", "sigmoid": "Sigmoid"}
 class GatedAdd(Decomposed):
     """x, y: [.., C], gate: [.., 1], floats of one type."""
 
-    def expand(
-        self, body: Expansion, x: TensorType, y: TensorType, gate: TensorType
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, x: TensorType, y: TensorType, gate: TensorType) -> tuple[TensorType | None, ...]:
         if x.shape != y.shape or gate.shape != (*x.shape[:-1], 1):
             self.fail("x and y of one shape [.., C], and a gate [.., 1]", f"{x}, {y}, {gate}")
         return (body("Add", x, body("Mul", y, gate)),)

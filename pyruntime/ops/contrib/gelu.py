@@ -1,11 +1,11 @@
 """Gelu and its kin. Source: com.microsoft operators of these names.
 
-    Gelu           y = x/2 (1 + erf(x / sqrt 2))
-    BiasGelu       Gelu(a + b)
-    FastGelu       x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of x + bias
-    QuickGelu      x / (1 + e^(-alpha x))
-    BiasSplitGelu  l · Gelu(r), x + bias = [l, r] along the last axis
-    ScaledSiLU     z / (1 + e^(-z)), z = alpha x, or scale · x
+Gelu           y = x/2 (1 + erf(x / sqrt 2))
+BiasGelu       Gelu(a + b)
+FastGelu       x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of x + bias
+QuickGelu      x / (1 + e^(-alpha x))
+BiasSplitGelu  l · Gelu(r), x + bias = [l, r] along the last axis
+ScaledSiLU     z / (1 + e^(-z)), z = alpha x, or scale · x
 """
 
 from __future__ import annotations
@@ -87,4 +87,3 @@ class ScaledSiLU(Decomposed):
             number = body("Reshape", body.cast(scale, wide), body.ints())
             scaled = body.cast(body("Mul", body.cast(x, wide), number), x.dtype)
         return (body("Mul", scaled, body("Sigmoid", scaled)),)
-

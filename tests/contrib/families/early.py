@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyruntime.ir import Array
 from tests.contrib.case import Case, Draw
 from tests.contrib.drawing import F16, F32, chance, floats, pick, shape_of
 
@@ -45,7 +46,7 @@ def draw_pad(rng: np.random.Generator) -> Case:
     mode = pick(rng, "constant", "reflect", "edge")
     pads = rng.integers(-1 if mode == "constant" else 0, 3, 4)
     value = floats(rng, pick(rng, (), (1,)))
-    inputs = [x, pads.reshape(1, 4) if chance(rng) else pads, *([value] if chance(rng) else [])]
+    inputs: list[Array | None] = [x, pads.reshape(1, 4) if chance(rng) else pads, *([value] if chance(rng) else [])]
     return Case("Pad", inputs, 1, {"mode": mode}, needed=(1,))
 
 
