@@ -23,7 +23,8 @@ def draw_simplified(rng: np.random.Generator) -> Case:
     attributes = {"axis": axis, "epsilon": float(pick(rng, 1e-5, 1e-6, 0.1))}
     outputs = 2 if chance(rng, 0.3) else 1
     opset = int(pick(rng, 11, 14, 17, 21, 23))
-    return Case("SimplifiedLayerNormalization", [x, scale], outputs, attributes, "", opset, None, _half(dtype, scale))
+    tolerance = _half(dtype, scale)
+    return Case("SimplifiedLayerNormalization", [x, scale], outputs, attributes, "", opset, tolerance=tolerance)
 
 
 def _half(*arrays: Any) -> tuple[float, float] | None:
