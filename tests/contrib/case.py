@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ir import Array, Constant, Node, TensorType, ValueNeeded, known
+from pyruntime.ir import Array, Constant, DType, Node, TensorType, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.passes import optimize
@@ -85,7 +85,7 @@ def check_graph(case: Case, constant: bool) -> None:
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
     kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
     wanted = expected(case)
-    needed = _needed(op_of(case), {n: known(TensorType(t, v.shape), v, n) for n, (_, t, v) in kinds.items()}, names)
+    needed = _needed(op_of(case), {n: _known(t, v, n) for n, (_, t, v) in kinds.items()}, names)
     fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in needed}
     constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
     outputs = [f"y{i}" for i in range(case.outputs)]
@@ -94,6 +94,10 @@ def check_graph(case: Case, constant: bool) -> None:
     optimize(graph, Target())
     graph.verify()
     _compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
+
+
+def _known(dtype: DType, value: Array, name: str) -> TensorType:
+    return TensorType(dtype, value.shape, lambda: value, name)
 
 
 def _needed(op: Op, types: Mapping[str, TensorType], names: Sequence[str]) -> set[str]:

@@ -65,9 +65,8 @@ def draw_cdist(rng: np.random.Generator) -> Case:
     a, b = (floats(rng, (int(rng.integers(1, 9)), k), dtype) for _ in range(2))
     # The difference of squares loses digits: an absolute error of a few float32 units of 10.
     tolerance = (1e-4, 1e-4) if dtype == F32 else (1e-9, 1e-9)
-    return Case(
-        "CDist", [a, b], 1, {"metric": pick(rng, "sqeuclidean", "euclidean")}, host=dtype != F32, tolerance=tolerance
-    )
+    attributes = {"metric": pick(rng, "sqeuclidean", "euclidean")}
+    return Case("CDist", [a, b], 1, attributes, host=dtype != F32, tolerance=tolerance)
 
 
 def draw_inverse(rng: np.random.Generator) -> Case:
