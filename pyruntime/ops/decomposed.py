@@ -6,8 +6,8 @@ Such an operator states one thing, the nodes it stands for:
         def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
             return (body("Gelu", body("Add", a, b)),)
 
-Types and NumPy values follow from these nodes. Planning never sees it: type inference (`plan.typing`) writes its nodes in
-its place, so every pass, kernel and placement of the operators it is made of holds for it, and what follows from
+Types and NumPy values follow from these nodes. Planning never sees it: type inference (`plan.typing`) writes its nodes
+in its place, so every pass, kernel and placement of the operators it is made of holds for it, and what follows from
 weights alone is folded.
 """
 
@@ -44,9 +44,10 @@ class Expansion:
 
     def __call__(self, op_type: str, *inputs: TensorType | None, **attributes: Any) -> TensorType:
         """Output 0 of an ai.onnx operator at its newest opset."""
-        return self.apply(newest(op_type, **attributes), *inputs)[0]
+        made: TensorType = self.apply(newest(op_type, **attributes), *inputs)[0]
+        return made
 
-    def apply(self, op: Op, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+    def apply(self, op: Op, *inputs: TensorType | None) -> tuple[Any, ...]:
         """All outputs that `op.present` names, or would if it were long enough. Raises what `op.infer` raises."""
         names = [self.name(x) for x in inputs]
         outputs: list[Any] = []
@@ -60,7 +61,8 @@ class Expansion:
         """A value that is known."""
         name = f"constant{len(self.constants)}"
         data = self.constants[name] = Constant.from_array(array, dtype)
-        return self._named(replace(data.type, source=data.numpy), name)
+        made: TensorType = self._named(replace(data.type, source=data.numpy), name)
+        return made
 
     def ints(self, *numbers: int) -> TensorType:
         """A known int64 vector: a shape, or axes."""

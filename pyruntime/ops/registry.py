@@ -19,8 +19,10 @@ _DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:
 _ADD = "add it with @pyruntime.custom_op"
 
 _NEXT = {
+    "com.microsoft.nchwc": "it is of the layout that onnxruntime's optimiser chose for one processor: optimise the "
+    "model at the level 'extended' or below, or not at all",
     "com.microsoft": "export the model without this fusion (without onnxruntime's optimiser, or with it at a level "
-    f"below 'extended'), or {_ADD}"
+    f"below 'extended'), or {_ADD}",
 }
 """What to do about an unknown operator, by domain."""
 

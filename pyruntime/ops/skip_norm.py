@@ -78,12 +78,14 @@ class SkipNorm(Op):
         if DType.DOUBLE in (x.dtype, scale.dtype):
             raise Unsupported("float64 is exact on the host")
         types = self.infer(x, scale, shift, skip, bias)
+        mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
         norm = Norm(
             self.epsilon,
             bool(self.rms),
             inp(1, scale),
             None if shift is None else inp(2, shift),
-            *(out(i, types[i]) if self.wants(i) else None for i in (1, 2)),
+            mean,
+            inv,
             None if skip is None else inp(3, skip),
             None if bias is None else inp(4, bias),
             out(3, types[3]) if self.wants(3) else None,

@@ -79,10 +79,9 @@ def _normalises(graph: TypedGraph, node: Node, total: str, there: set[str]) -> b
     kind, weights = graph.tensor(total), [n for n in node.inputs[1:] if n]
     if node.inputs[0] != total or total in weights or not all(n in there for n in weights):
         return False
-    vectors = all(graph.tensor(n).shape == kind.shape[-1:] for n in weights)
-    return (
-        vectors and op.reduced(kind.shape) == (kind.rank - 1,) and graph.tensor(node.outputs[0]).dtype.compute == "f32"
-    )
+    if graph.tensor(node.outputs[0]).dtype.compute != "f32" or op.reduced(kind.shape) != (kind.rank - 1,):
+        return False
+    return all(graph.tensor(n).shape == kind.shape[-1:] for n in weights)
 
 
 def _fused(node: Node, norm: Node, terms: tuple[str, str, str], kept: bool) -> Node:

@@ -7,7 +7,7 @@ that draws a case from a random generator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ir import Array, Constant, Node, TensorType
+from pyruntime.ir import Array, Constant, DType, Node, TensorType, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.passes import optimize
@@ -37,7 +37,6 @@ class Case:
         reference: the outputs from the inputs, where onnxruntime's CPU has no kernel for this case.
         defined: what of an output, given its number, has a defined value, as an array; default: all.
         host: it has no GPU kernel, and says so.
-        needed: inputs that planning must know the values of.
         tolerance: (rtol, atol) where those of `tests.oracle.TOLERANCE` do not fit; the case's docstring says why.
     """
 
@@ -51,7 +50,6 @@ class Case:
     defined: Callable[[int, Array], Array] | None = None
     host: bool = False
     tolerance: tuple[float, float] | None = None
-    needed: tuple[int, ...] = ()
 
 
 Draw = Callable[[np.random.Generator], Case]
@@ -83,12 +81,12 @@ def check(case: Case, gpu: Any = None) -> None:
 
 
 def check_graph(case: Case, constant: bool) -> None:
-    """Compare the node as planning leaves it, passes behind it, on NumPy; `constant`: all inputs but one are weights."""
+    """Compare the node as planning and passes leave it, on NumPy; `constant`: all inputs but one are weights."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
     kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
     wanted = expected(case)
-    known = {f"x{i}" for i in case.needed}
-    fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in known}
+    needed = _needed(op_of(case), {n: _known(t, v, n) for n, (_, t, v) in kinds.items()}, names)
+    fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in needed}
     constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
     outputs = [f"y{i}" for i in range(case.outputs)]
     types = {n: TensorType(t, v.shape) for n, (_, t, v) in fed.items()}
@@ -96,6 +94,25 @@ def check_graph(case: Case, constant: bool) -> None:
     optimize(graph, Target())
     graph.verify()
     _compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
+
+
+def _known(dtype: DType, value: Array, name: str) -> TensorType:
+    return TensorType(dtype, value.shape, lambda: value, name)
+
+
+def _needed(op: Op, types: Mapping[str, TensorType], names: Sequence[str]) -> set[str]:
+    """The inputs whose values planning must know."""
+    if op.data_dependent:
+        return set(types)
+    found: set[str] = set()
+    while True:
+        try:
+            op.infer(*(types[n] if n in found else replace(types[n], source=None) if n else None for n in names))
+        except ValueNeeded as missing:
+            assert missing.name in types and missing.name not in found
+            found.add(missing.name)
+        else:
+            return found
 
 
 def op_of(case: Case) -> Op:

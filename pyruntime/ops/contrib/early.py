@@ -59,7 +59,10 @@ class ExpandDims(Decomposed):
 
 @op("Pad", opsets=range(1, 2), domain="com.microsoft")
 class Pad(Decomposed):
-    """pads: int64 [2 · rank] or [1, 2 · rank], known while planning; value: one element. mode: constant, reflect, edge."""
+    """pads: int64 [2 · rank] or [1, 2 · rank], known while planning; value: one element.
+
+    mode: constant, reflect, edge.
+    """
 
     mode: str = "constant"
 
@@ -93,7 +96,7 @@ class Range(Decomposed):
 
 @op("Unique", opsets=range(1, 2), domain="com.microsoft")
 class Unique(Decomposed):
-    """x: [n]; its elements in the order they occur first, where each element of x is among them, how often they occur."""
+    """x: [n]. Outputs: its elements in the order they occur first, where x's are among them, how often they occur."""
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         if x.rank != 1:

@@ -39,7 +39,7 @@ class _MatMul(Decomposed):
 
     def _turned(self, body: Expansion, x: TensorType, side: str) -> TensorType:
         axes = list(range(x.rank))
-        if x.rank > 2 and getattr(self, f"transBatch{side}", 0):
+        if x.rank > 2 and getattr(self, f"transBatch{side}", False):
             axes = [*axes[1:-1], 0, axes[-1]]
         if x.rank > 1 and getattr(self, f"trans{side}"):
             axes[-2:] = axes[:-3:-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 
 from pyruntime.ir import Array
 from tests.contrib.case import Case, Draw
@@ -38,7 +38,7 @@ def draw_fast_gelu(rng: np.random.Generator) -> Case:
     bias = floats(rng, x.shape[-1:], dtype) if chance(rng) else None
 
     def reference(x: Any, bias: Any = None) -> tuple[Array, ...]:
-        total = of(x) + (0 if bias is None else of(bias))
+        total: Any = of(x) if bias is None else of(x) + of(bias)  # type: ignore[operator]
         return (gelu_tanh(total).astype(x.dtype),)
 
     return Case("FastGelu", [x, bias][: 1 + (bias is not None)], reference=reference if dtype == BFLOAT16 else None)
@@ -85,7 +85,7 @@ def draw_bias_add(rng: np.random.Generator) -> Case:
 
     tolerance = (2e-3, 4e-3) if dtype == F16 else None
     inputs = [x, floats(rng, x.shape[-1:], dtype), floats(rng, x.shape, dtype)]
-    return Case("BiasAdd", inputs, reference=reference, tolerance=tolerance)
+    return Case("BiasAdd", list(inputs), reference=reference, tolerance=tolerance)
 
 
 def draw_bias_softmax(rng: np.random.Generator) -> Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyruntime.ir import Array
 from tests.contrib.case import Case, Draw
 from tests.contrib.drawing import F16, F32, chance, floats, pick, shape_of
 
@@ -37,7 +38,7 @@ def draw_gather_nd(rng: np.random.Generator) -> Case:
 def draw_expand_dims(rng: np.random.Generator) -> Case:
     x = floats(rng, shape_of(rng, 1, 3))
     axis = np.array(int(rng.integers(-x.ndim - 1, x.ndim + 1)), np.int32)
-    return Case("ExpandDims", [x, axis.reshape(1) if chance(rng) else axis], needed=(1,))
+    return Case("ExpandDims", [x, axis.reshape(1) if chance(rng) else axis])
 
 
 def draw_pad(rng: np.random.Generator) -> Case:
@@ -45,18 +46,18 @@ def draw_pad(rng: np.random.Generator) -> Case:
     mode = pick(rng, "constant", "reflect", "edge")
     pads = rng.integers(-1 if mode == "constant" else 0, 3, 4)
     value = floats(rng, pick(rng, (), (1,)))
-    inputs = [x, pads.reshape(1, 4) if chance(rng) else pads, *([value] if chance(rng) else [])]
-    return Case("Pad", inputs, 1, {"mode": mode}, needed=(1,))
+    inputs: list[Array | None] = [x, pads.reshape(1, 4) if chance(rng) else pads, *([value] if chance(rng) else [])]
+    return Case("Pad", inputs, 1, {"mode": mode})
 
 
 def draw_range(rng: np.random.Generator) -> Case:
     dtype = pick(rng, F32, np.float64, np.int16, np.int32, np.int64)
     numbers = [np.array(n, dtype) for n in pick(rng, (1, 9, 2), (7, -3, -3), (0, 5), (5, 2), (3, 3))]
-    return Case("Range", [n.reshape(1) if chance(rng) else n for n in numbers], needed=(0, 1, 2))
+    return Case("Range", [n.reshape(1) if chance(rng) else n for n in numbers])
 
 
 def draw_unique(rng: np.random.Generator) -> Case:
-    return Case("Unique", [rng.integers(-4, 4, int(rng.integers(1, 30))).astype(F32)], 3, needed=(0,))
+    return Case("Unique", [rng.integers(-4, 4, int(rng.integers(1, 30))).astype(F32)], 3, host=True)
 
 
 def draw_cdist(rng: np.random.Generator) -> Case:
@@ -64,14 +65,15 @@ def draw_cdist(rng: np.random.Generator) -> Case:
     a, b = (floats(rng, (int(rng.integers(1, 9)), k), dtype) for _ in range(2))
     # The difference of squares loses digits: an absolute error of a few float32 units of 10.
     tolerance = (1e-4, 1e-4) if dtype == F32 else (1e-9, 1e-9)
-    return Case("CDist", [a, b], 1, {"metric": pick(rng, "sqeuclidean", "euclidean")}, tolerance=tolerance)
+    attributes = {"metric": pick(rng, "sqeuclidean", "euclidean")}
+    return Case("CDist", [a, b], 1, attributes, host=dtype != F32, tolerance=tolerance)
 
 
 def draw_inverse(rng: np.random.Generator) -> Case:
     n, dtype = int(rng.integers(1, 6)), pick(rng, F32, np.float64, F16)
     lead = shape_of(rng, 0, 2)
     x = floats(rng, (*lead, n, n), dtype, 0.2) + 2 * np.eye(n, dtype=dtype)
-    return Case("Inverse", [x.astype(dtype)])
+    return Case("Inverse", [x.astype(dtype)], host=True)
 
 
 DRAWS: dict[str, Draw] = {

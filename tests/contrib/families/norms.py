@@ -23,7 +23,8 @@ def draw_simplified(rng: np.random.Generator) -> Case:
     attributes = {"axis": axis, "epsilon": float(pick(rng, 1e-5, 1e-6, 0.1))}
     outputs = 2 if chance(rng, 0.3) else 1
     opset = int(pick(rng, 11, 14, 17, 21, 23))
-    return Case("SimplifiedLayerNormalization", [x, scale], outputs, attributes, "", opset, None, _half(dtype, scale))
+    tolerance = _half(dtype, scale)
+    return Case("SimplifiedLayerNormalization", [x, scale], outputs, attributes, "", opset, tolerance=tolerance)
 
 
 def _half(*arrays: Any) -> tuple[float, float] | None:
@@ -46,7 +47,9 @@ def _skip(rng: np.random.Generator, op_type: str, vectors: int) -> Case:
         rest.pop()
     attributes = {"epsilon": float(pick(rng, 1e-5, 0.1))} if chance(rng) else {}
     inputs = [x, skip, floats(rng, vector, dtype), *rest]
-    return Case(op_type, inputs, int(pick(rng, 1, 4)), attributes, tolerance=_half(dtype))
+    # Short float16 rows may nearly cancel: their inverse deviation hangs on how often the sum was rounded.
+    outputs = 1 if dtype == F16 and x.shape[-1] < 16 else int(pick(rng, 1, 4))
+    return Case(op_type, inputs, outputs, attributes, tolerance=_half(dtype))
 
 
 def draw_skip(rng: np.random.Generator) -> Case:

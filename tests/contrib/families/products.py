@@ -185,10 +185,8 @@ def draw_fused_matmul_activation(rng: np.random.Generator) -> Case:
         extra = {"axis": more.get("activation_axis", -1)} if name == "Softmax" else {}
         return (ort_run(name, [y], **extra)[0],)
 
-    tolerance = _tolerance(inputs)
-    return Case(
-        "FusedMatMulActivation", list(inputs), 1, {**attributes, **more}, "com.microsoft", 21, reference, tolerance
-    )
+    every = {**attributes, **more}
+    return Case("FusedMatMulActivation", list(inputs), 1, every, reference=reference, tolerance=_tolerance(inputs))
 
 
 def draw_fused_gemm(rng: np.random.Generator) -> Case:
