@@ -71,8 +71,12 @@ class TypedGraph:
                 return name
 
     def add_constant(self, array: Array, dtype: DType, hint: str) -> str:
-        """A new constant value; returns its name."""
+        """A new constant value, or, where it has Dims, one that follows from sizes; returns its name."""
         name = self.fresh(hint)
+        if array.dtype == object:
+            self.types[name] = TensorType(dtype, array.shape, lambda: array, name)
+            self.static.add(name)
+            return name
         constant = Constant.from_array(array, dtype)
         self.constants[name] = constant
         self.types[name] = TensorType(dtype, constant.type.shape, constant.numpy, name)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType, ValueType
+from pyruntime.ir import Array, DType, TensorType, ValueType, is_dim
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.kernels.storage import rounded
@@ -155,6 +155,8 @@ def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> 
     """The carrier `x` as the carrier of `to`, rounded to what `to` holds."""
     if to is DType.STRING:
         return x if x.dtype == object else _to_string(x)
+    if x.dtype == object and to.is_integer and any(map(is_dim, x.reshape(-1))):
+        return x
     if x.dtype == object:
         x = _from_string(x, to)
     with np.errstate(all="ignore"):

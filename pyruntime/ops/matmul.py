@@ -6,6 +6,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
@@ -21,7 +22,7 @@ def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
         product_of(left, right)
     except ValueError:
         node.fail("batch dimensions that broadcast", f"{a} and {b}")
-    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    batch = broadcast_shapes(left[:-2], right[:-2])
     return (*batch, *(left[-2:-1] if a.rank > 1 else ()), *(right[-1:] if b.rank > 1 else ()))
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.ir import DType, Node, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.axis_broadcast import AxisBroadcast
 from pyruntime.ops.registry import newest
@@ -56,7 +54,7 @@ def _broadcast(graph: TypedGraph, node: Node, op: AxisBroadcast) -> list[Node]:
     graph.types[name] = replace(kind, shape=shape, source=source, name=name)
     if b in graph.static:
         graph.static.add(name)
-    wanted = graph.add_constant(np.array(shape, np.int64), DType.INT64, f"{name}.shape")
+    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{name}.shape")
     return [
         Node(newest("Reshape"), (b, wanted), (name,), name),
         Node(op.today, (a, name), node.outputs, node.name),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.registry import newest
@@ -92,7 +90,7 @@ def _operand(
 
 
 def _reshape(graph: TypedGraph, source: str, result: str, shape: tuple[int, ...]) -> Node:
-    wanted = graph.add_constant(np.array(shape, np.int64), DType.INT64, f"{result}.shape")
+    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
     kind = graph.tensor(source)
     if result not in graph.types:
         graph.types[result] = TensorType(kind.dtype, shape, None, result)

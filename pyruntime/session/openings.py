@@ -5,7 +5,8 @@ leaves open (by a name, or by nothing) and that has come with two sizes is open 
 empty tensor and a dimension that broadcasts are other computations.
 
 The range of a plan decides memory and the choice of kernels. It ends at a power of two; a size that outgrows it gets
-four times as much, one that grows from run to run (a cache) at least 256 and then twice as much.
+four times as much. One that was empty once (a cache) gets at least 256 and then twice as much, and so does what is at
+least as long (the mask over the cache).
 """
 
 from __future__ import annotations
@@ -33,18 +34,16 @@ class _Seen:
     """The sizes a dimension came with.
 
     Attributes:
-        last: the newest. most: the largest that a plan was made for.
-        grows: it was empty, or came with one more than before.
+        most: the largest that a plan was made for.
+        grows: it was empty once, as a cache is at first.
     """
 
     sizes: set[int] = field(default_factory=set)
-    last: int = -1
     most: int = 0
     grows: bool = False
 
     def note(self, size: int) -> None:
-        self.grows = self.grows or size == 0 or size == self.last + 1 > 1
-        self.last = size
+        self.grows = self.grows or size == 0
         if len(self.sizes) < 2:
             self.sizes.add(size)
 
@@ -95,6 +94,7 @@ class Openings:
     def open(self, types: Mapping[str, ValueType]) -> tuple[dict[str, ValueType], Sizes | None]:
         """The types with Dims for what is open, and what these are made of; None where nothing is."""
         sizes, made = Sizes(), dict[str, ValueType]()
+        self._note_growth(types)
         dims: dict[tuple[Key, int], int] = {}
         for name, kind in types.items():
             made[name] = kind
@@ -109,6 +109,19 @@ class Openings:
                 shape[axis] = dims[key, size]
             made[name] = replace(kind, shape=tuple(shape))
         return made, sizes if sizes.names else None
+
+    def _note_growth(self, types: Mapping[str, ValueType]) -> None:
+        """What is at least as long as a cache grows with it."""
+        pairs = [
+            (self._seen[key], size)
+            for name, kind in types.items()
+            if isinstance(kind, TensorType)
+            for key, size in zip(self._keys(name, kind), kind.shape, strict=True)
+            if key is not None
+        ]
+        caches = [size for seen, size in pairs if seen.grows and size > 1]
+        for seen, size in pairs:
+            seen.grows = seen.grows or (bool(caches) and size >= min(caches))
 
 
 def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> tuple[int, ...] | None:
