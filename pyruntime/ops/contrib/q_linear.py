@@ -6,7 +6,7 @@ AveragePool round with the zero point added, as onnxruntime does: round(... + y_
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -129,6 +129,7 @@ class _Pool(_Unary):
     """Pooling of [N, C, ...], or [N, ..., C] where channels_last."""
 
     channels_last = 0
+    zero_first: ClassVar[bool] = False
 
     def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
         x, x_scale, x_zero, y_scale, y_zero = (*inputs, None)[:5]
@@ -139,13 +140,15 @@ class _Pool(_Unary):
         (y,) = runner.run(self.function(), value)
         if self.channels_last:
             (y,) = runner.run(newest("Transpose", perm=(0, *range(2, rank), 1)), y)
-        return (self.rounded_with_zero(runner, y, y_scale, y_zero, x),)
+        store = self.rounded_with_zero if self.zero_first else self.quantized
+        return (store(runner, y, y_scale, y_zero, x),)
 
 
 @op("QLinearAveragePool", opsets=range(1, 2), domain="com.microsoft")
 class QLinearAveragePool(_Pool):
     """The mean over windows."""
 
+    zero_first: ClassVar[bool] = True
     kernel_shape: tuple[int, ...]
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0

@@ -44,7 +44,7 @@ class MatMulIntegerToFloat(Composite):
 
 @op("DynamicQuantizeMatMul", opsets=range(1, 2), domain="com.microsoft")
 class DynamicQuantizeMatMul(Composite):
-    """y = dequantised(quantised(a) @ (b - b_zero)) · b_scale + bias; a, float32, is quantised as DynamicQuantizeLinear does."""
+    """y = (q - a_zero) @ (b - b_zero) · a_scale · b_scale + bias; q, a_scale, a_zero = DynamicQuantizeLinear(a)."""
 
     def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
         a, b, b_scale, b_zero, bias = (*inputs, None, None)[:5]
@@ -56,7 +56,7 @@ class DynamicQuantizeMatMul(Composite):
 
 @op("QGemm", opsets=range(1, 2), domain="com.microsoft")
 class QGemm(Composite):
-    """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantised where y_scale is given."""
+    """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantised where y_scale is."""
 
     alpha: float = 1.0
     transA: int = 0  # noqa: N815
