@@ -45,7 +45,7 @@ def product_with_packed(
         return ()
     plain = not b.is_grouped and product.trans_b
     made: tuple[Dispatch, ...]
-    if target.is_software and plain and not b.is_codes:
+    if target.is_software and plain and _fits_lanes(b, product):
         made = (_direct(target, y, a, b, product),)
     elif product.m <= FEW_ROWS and plain and _fits_lanes(b, product) and target.allows("packed_few_rows"):
         made = (_few_rows(target, y, a, b, product),)
@@ -172,6 +172,7 @@ def _rows(m: int, staged: int, limits: Limits) -> int:
 def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
     """`shaders/matmul_nbits_direct.wgsl`, for software adapters."""
     rows = 8 if p.m > 4 else 4 if p.m > 1 else 1
+    step = CHUNK if b.is_codes else b.block
     columns = -(-p.n // 4)
     jobs = columns * -(-p.m // rows)
     flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0}
@@ -182,9 +183,10 @@ def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Di
         ROWS=rows,
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
+        STEP=step,
     )
     params = params_of(
-        kernel, m=p.m, n=p.n, k=p.k, blocks=b.blocks, zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
+        kernel, m=p.m, n=p.n, k=p.k, blocks=-(-p.k // step), zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
     )
     kernel = replace(kernel, name=f"{b.name}_direct_{rows}")
     operands = (a, b.operand, *b.operands.values(), y)

@@ -18,21 +18,22 @@ def activated(kind: str, attributes: dict[str, Any], h: Array, third: Array | No
         made: Array = 1 / (1 + np.exp(-x))
         return made
 
+    made: Array
     if kind == "swiglu":
-        gate, linear = (
-            (h[0::2], h[1::2]) if attributes.get("swiglu_fusion") == 1 else (h[: len(h) // 2], h[len(h) // 2 :])
-        )
-        gate, linear = (h, third) if third is not None else (gate, linear)
+        gate, linear = (h[0::2], h[1::2]) if attributes["swiglu_fusion"] == 1 else np.split(h, [len(h) // 2])
+        if third is not None:
+            gate, linear = h, third
         limit = attributes.get("swiglu_limit", np.inf)
         gate, linear = np.minimum(gate, limit), np.clip(linear, -limit, limit)
-        return gate * sigmoid(attributes["activation_alpha"] * gate) * (linear + attributes["activation_beta"])
+        made = gate * sigmoid(attributes["activation_alpha"] * gate) * (linear + attributes["activation_beta"])
+        return made
     made = {
         "relu": np.maximum(h, 0),
         "silu": h * sigmoid(h),
         "gelu": h / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))),
         "identity": h,
     }[kind]
-    return made if third is None else made * third
+    return made if third is None else np.asarray(made * third)
 
 
 def mixture(
