@@ -1,16 +1,19 @@
 // y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale), ROWS rows of four columns an invocation, no
 // workgroup memory: for adapters that run on a processor. b, ZEROS, FLOAT_ZEROS: as matmul_nbits_few_rows.wgsl has them.
+// CODES: as there too, where rows and blocks are whole steps of STEP weights; else a step is a block.
 // The order of a result's sum does not depend on ROWS.
 //#tensors a, b, scales, zeros -> y
 //#type T = y
 //#variants ROWS=1,VEC_A=1,VEC_Y=1 b=uint32 | ROWS=8,ZEROS=1 b=uint32 zeros=uint8 a=float16 y=float16 scales=float16
+//#variants CODES=1,NF4=1,BLOCK=64,STEP=32 b=uint32 | CODES=1,BLOCK=32,STEP=32,ROWS=1 b=uint32 a=float16 scales=float16
 //#variants ROWS=4,FLOAT_ZEROS=1,BITS=2,BITS2=1,BLOCK=16 b=uint32 | BITS=8,BITS8=1,BLOCK=64 b=uint32
 const BITS: u32 = 4u;
 const BLOCK: u32 = 32u;
 const ROWS: u32 = 4u;
+const STEP: u32 = BLOCK;
 
 const PER: u32 = 8u / BITS;
-const WORDS: u32 = BLOCK * BITS / 32u;
+const WORDS: u32 = STEP * BITS / 32u;
 const MASK: u32 = (1u << BITS) - 1u;
 
 struct Params {
@@ -43,6 +46,9 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
 }
 
 fn zero_of(n: u32, block: u32) -> f32 {
+//#if CODES
+  return 0.0;
+//#else
 //#if FLOAT_ZEROS
   return f32(load_zeros(n * params.blocks + block));
 //#else
@@ -51,6 +57,7 @@ fn zero_of(n: u32, block: u32) -> f32 {
   return f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
   return f32(1u << (BITS - 1u));
+//#endif
 //#endif
 //#endif
 }
@@ -69,6 +76,13 @@ fn powers() -> vec4<f32> {
 
 // The four weights in the low bits of `word`.
 fn quad_b(word: u32) -> vec4<T> {
+//#if CODES
+//#if NF4
+  return nf4_quad(word);
+//#else
+  return fp4_quad(word);
+//#endif
+//#else
 //#if BITS8
   return weights_8(word, powers());
 //#else
@@ -76,6 +90,7 @@ fn quad_b(word: u32) -> vec4<T> {
   return weights_2(word, powers());
 //#else
   return weights_4(word, powers());
+//#endif
 //#endif
 //#endif
 }
@@ -106,11 +121,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   var sums: array<vec4<T>, ROWS>;
   for (var block = 0u; block < params.blocks; block++) {
     let at = cols * params.blocks + block;
-    let scale = vec4<T>(T(load_scales(at[0])), T(load_scales(at[1])), T(load_scales(at[2])), T(load_scales(at[3])));
+    let group = at / (BLOCK / STEP);
+    let scale = vec4<T>(T(load_scales(group[0])), T(load_scales(group[1])), T(load_scales(group[2])), T(load_scales(group[3])));
     let zero = vec4<T>(zero_of(cols[0], block), zero_of(cols[1], block), zero_of(cols[2], block), zero_of(cols[3], block));
     var parts = array<vec4<T>, ROWS>();
     for (var i = 0u; i < WORDS; i++) {
-      let k = block * BLOCK + i * 32u / BITS;
+      let k = block * STEP + i * 32u / BITS;
       let words = vec4<u32>(
         load_b(at[0] * WORDS + i), load_b(at[1] * WORDS + i), load_b(at[2] * WORDS + i), load_b(at[3] * WORDS + i));
       for (var q = 0u; q < PER; q++) {

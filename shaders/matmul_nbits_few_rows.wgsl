@@ -6,10 +6,12 @@
 // workgroup memory for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
 //
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
+// EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
-//#tensors a, b, scales, zeros -> y
+//#tensors a, b, scales, zeros, experts -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
+//#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
 //#variants UNIT=4,UNIT4=1,CHUNK=16,BITS=8,BLOCK=32,BITS8=1,LANES=64 b=uint32 a=float16 y=float16 | UNIT4=1,CODES=1,NF4=1 b=uint32 | UNIT4=1,CODES=1 b=uint32
@@ -37,12 +39,26 @@ struct Params {
   zero_pitch: u32,
   row_groups: u32,
   groups: u32,
+//#if EXPERTS
+  matrices: u32,
+  share: u32,
+  pad0: u32,
+  pad1: u32,
+//#endif
 }
 
 var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS)>;
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
+}
+
+fn row_a(row: u32) -> u32 {
+//#if EXPERTS
+  return row / params.share;
+//#else
+  return row;
+//#endif
 }
 
 // a[row, k .. k + 3], zero past the end.
@@ -60,7 +76,11 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
 }
 
 fn chunk_b(at: u32) -> array<u32, UNIT> {
+//#if EXPERTS
+  let i = min(at, params.matrices * params.n * params.chunks - 1u);
+//#else
   let i = min(at, params.n * params.chunks - 1u);
+//#endif
 //#if UNIT4
   let w = load4_b(i);
   return array<u32, UNIT>(w.x, w.y, w.z, w.w);
@@ -130,12 +150,19 @@ fn main(
   let strip = group / params.row_groups;
   let row0 = (group - strip * params.row_groups) * ROWS;
   let col0 = strip * WIDE + local / LANES * COLS;
+//#if EXPERTS
+  let first_n = min(load_experts(row0), params.matrices - 1u) * params.n;
+  let last = first_n + params.n - 1u;
+  let n0 = first_n + col0;
+//#else
   let last = params.n - 1u;
+  let n0 = col0;
+//#endif
 
   var next: array<array<u32, UNIT>, COLS>;
   //#unroll
   for (var c = 0u; c < COLS; c++) {
-    next[c] = chunk_b(min(col0 + c, last) * params.chunks + lane);
+    next[c] = chunk_b(min(n0 + c, last) * params.chunks + lane);
   }
   var sums: array<vec4<T>, COLS>;
   for (var first = 0u; first < params.chunks; first += LANES) {
@@ -143,14 +170,14 @@ fn main(
     let chunk = first + lane;
     //#unroll
     for (var c = 0u; c < COLS; c++) {
-      next[c] = chunk_b(min(col0 + c, last) * params.chunks + chunk + LANES);
+      next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
     }
     for (var i = local; i < ROWS * PIECE; i += THREADS) {
       let row = i / PIECE;
       let g = i - row * PIECE;
       // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
       tile[row * PIECE + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] =
-        quad_a(min(row0 + row, params.m - 1u), first * CHUNK + g * 4u);
+        quad_a(row_a(min(row0 + row, params.m - 1u)), first * CHUNK + g * 4u);
     }
     workgroupBarrier();
     if (chunk < params.chunks) {
@@ -162,7 +189,7 @@ fn main(
 //#endif
       //#unroll
       for (var c = 0u; c < COLS; c++) {
-        let n = min(col0 + c, last);
+        let n = min(n0 + c, last);
 //#if CODES
         scale[c] = T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
 //#else

@@ -53,14 +53,17 @@ def test_tail__bias_activation_and_residual__agree_with_numpy(
 ) -> None:
     gpu: Any = request.getfixturevalue(device)
     op, weights = product(200, n, 4, 32)
-    add, mul, sigmoid = newest("Add"), newest("Mul"), newest("Sigmoid")
+    add: Any = newest("Add")
+    mul: Any = newest("Mul")
+    sigmoid: Any = newest("Sigmoid")
     steps = (Step(add, (0, 1)), Step(sigmoid, (-1,)), Step(mul, (-1, -2)), Step(add, (-1, 2)))
     rng = np.random.default_rng(1)
     weights[1] = weights[1].astype(dtype)
     others = [rng.standard_normal(s).astype(dtype) for s in ((n,), (rows, n))]
     inputs: list[Array | None] = [rng.standard_normal((rows, 200)).astype(dtype), *weights, *others]
     whole = WithTail(base=op, count=4, chain=FusedElementwise(steps=steps))
-    attached = whole.attached(gpu.target, tuple(typed(x) for x in inputs))  # type: ignore[arg-type]
+    types: Any = tuple(typed(x) for x in inputs)
+    attached = whole.attached(gpu.target, types)
     assert attached is not None
     (mine,), (expected,) = run_op(whole, inputs, gpu), run_op(whole, inputs)
     tolerance = 1e-4 if dtype is np.float32 else 4e-3

@@ -7,7 +7,7 @@ tiled      `kernels.matmul`: weights are unpacked into the tiles
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
@@ -16,7 +16,7 @@ from pyruntime.kernels.packed import Packed, in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["product_with_packed"]
+__all__ = ["Experts", "can_deal_out", "expert_product", "product_with_packed"]
 
 THREADS = 256
 """Invocations of a workgroup of `few_rows`: every device has as many."""
@@ -45,7 +45,7 @@ def product_with_packed(
         return ()
     plain = not b.is_grouped and product.trans_b
     made: tuple[Dispatch, ...]
-    if target.is_software and plain and not b.is_codes:
+    if target.is_software and plain and _fits_lanes(b, product):
         made = (_direct(target, y, a, b, product),)
     elif product.m <= FEW_ROWS and plain and _fits_lanes(b, product) and target.allows("packed_few_rows"):
         made = (_few_rows(target, y, a, b, product),)
@@ -55,6 +55,34 @@ def product_with_packed(
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
 
 
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Which matrix each row of a product has.
+
+    Attributes:
+        chosen: uint32 [m], numbers below `matrices`.
+        share: rows in a row that read the same row of a.
+    """
+
+    chosen: Operand
+    matrices: int
+    share: int
+
+
+def can_deal_out(block: int, bits: int) -> bool:
+    """True where blocks are whole words, so that lanes can take them."""
+    return block * bits % 32 == 0
+
+
+def expert_product(
+    target: Target, y: Operand, a: Operand, b: Packed, product: Product, experts: Experts
+) -> tuple[Dispatch, ...]:
+    """y[m] = a[m // share] @ b[chosen[m]]^T: only the matrices chosen are read."""
+    if not y.type.size:
+        return ()
+    return (_few_rows(target, y, a, b, product, experts),)
+
+
 def _fits_lanes(b: Packed, p: Product) -> bool:
     """Codes can be dealt out to lanes where no row ends, and no block ends, within a chunk."""
     return not b.is_codes or (p.k % CHUNK == 0 and b.block % CHUNK == 0)
@@ -62,7 +90,9 @@ def _fits_lanes(b: Packed, p: Product) -> bool:
 
 def _unit(b: Packed) -> tuple[int, int]:
     """Words a lane loads at a time, and the weights in them: at most CHUNK, a block, and a vec4."""
-    chunk = min(CHUNK, b.block, 128 // b.bits)
+    chunk = min(CHUNK, 128 // b.bits)
+    while b.block % chunk:
+        chunk //= 2
     return chunk * b.bits // 32, chunk
 
 
@@ -80,17 +110,22 @@ def _columns(n: int) -> int:
     return 4 if n >= 32768 else 2 if n >= 4096 else 1
 
 
-def _few_rows(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
+def _few_rows(
+    target: Target, y: Operand, a: Operand, b: Packed, p: Product, experts: Experts | None = None
+) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     lanes, cols = _lanes(chunks, p.n), _columns(p.n)
-    rows = _rows(p.m, 4 * lanes * chunk, target.limits)
+    rows = _rows(p.m, 4 * lanes * chunk, target.limits) if experts is None else 1
     flags = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0,
         f"UNIT{unit}": unit > 1,
+        "EXPERTS": experts is not None,
     }
+    more = {} if experts is None else {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
+    read = {**b.operands, **({} if experts is None else {"experts": experts.chosen})}
     weights = in_words(b.operand, unit)
     kernel = template(
         "matmul_nbits_few_rows",
@@ -98,7 +133,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> 
             "a": a.type.dtype,
             "b": weights.type.dtype,
             "y": y.type.dtype,
-            **{name: o.type.dtype for name, o in b.operands.items()},
+            **{name: o.type.dtype for name, o in read.items()},
         },
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
@@ -121,9 +156,10 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> 
         zero_pitch=b.zero_pitch,
         row_groups=row_groups,
         groups=groups,
+        **more,
     )
-    kernel = replace(kernel, name=f"{b.name}_few_rows_x{lanes}")
-    operands = (a, weights, *b.operands.values(), y)
+    kernel = replace(kernel, name=f"{b.name}_{'few_rows' if experts is None else 'experts'}_x{lanes}")
+    operands = (a, weights, *read.values(), y)
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
 
 
@@ -136,6 +172,7 @@ def _rows(m: int, staged: int, limits: Limits) -> int:
 def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
     """`shaders/matmul_nbits_direct.wgsl`, for software adapters."""
     rows = 8 if p.m > 4 else 4 if p.m > 1 else 1
+    step = CHUNK if b.is_codes else b.block
     columns = -(-p.n // 4)
     jobs = columns * -(-p.m // rows)
     flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0}
@@ -146,9 +183,10 @@ def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Di
         ROWS=rows,
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
+        STEP=step,
     )
     params = params_of(
-        kernel, m=p.m, n=p.n, k=p.k, blocks=b.blocks, zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
+        kernel, m=p.m, n=p.n, k=p.k, blocks=-(-p.k // step), zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
     )
     kernel = replace(kernel, name=f"{b.name}_direct_{rows}")
     operands = (a, b.operand, *b.operands.values(), y)

@@ -38,8 +38,8 @@ def decoder(rows: int = 1) -> onnx.ModelProto:
         weight("down", INNER, HIDDEN),
         weight("head", HIDDEN, VOCABULARY),
         numpy_helper.from_array(rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32), "gamma"),
-        numpy_helper.from_array(np.float32(2), "two"),
-        numpy_helper.from_array(np.float32(1e-6), "epsilon"),
+        numpy_helper.from_array(np.array(2, np.float32), "two"),
+        numpy_helper.from_array(np.array(1e-6, np.float32), "epsilon"),
     ]
     steps: Sequence[tuple[str, Sequence[str], str, dict[str, Any]]] = (
         ("Gather", ("table", "ids"), "x", {}),

@@ -1,0 +1,223 @@
+"""Operators on tensors of 8 bits.
+
+Scales are powers of two where onnxruntime multiplies by quotients of scales, so that roundings are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array
+from tests.contrib.case import Case, Draw
+
+
+def one(rng: np.random.Generator, *choices: Any) -> Any:
+    """One of these."""
+    return choices[rng.integers(len(choices))]
+
+
+def whole(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+    """Random numbers of an integer type."""
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def shape(rng: np.random.Generator, most: int = 4) -> tuple[int, ...]:
+    return tuple(int(d) for d in rng.integers(1, 7, rng.integers(1, most + 1)))
+
+
+def power(rng: np.random.Generator) -> Array:
+    return np.array(2.0 ** rng.integers(-7, 1), np.float32)
+
+
+def scale_and_zero(rng: np.random.Generator, dtype: Any, optional: bool = True) -> list[Array | None]:
+    """onnxruntime takes an absent zero point in some places only; elsewhere it refuses, or ends the process."""
+    return [power(rng), None if optional and rng.random() < 0.3 else whole(rng, dtype)]
+
+
+def trimmed(inputs: list[Array | None]) -> list[Array | None]:
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    return inputs
+
+
+def draw_binary(name: str) -> Draw:
+    def draw(rng: np.random.Generator) -> Case:
+        dtype = one(rng, np.uint8, np.int8)
+        left = shape(rng)
+        right = tuple(d if rng.random() < 0.7 else 1 for d in left)[rng.integers(0, len(left)) :]
+        a, b = (whole(rng, dtype, *s) for s in (left, right))
+        sides = [
+            a,
+            *scale_and_zero(rng, dtype, False),
+            b,
+            *scale_and_zero(rng, dtype, False),
+            *scale_and_zero(rng, dtype),
+        ]
+        return Case(name, trimmed(sides))
+
+    return draw
+
+
+def draw_unary(name: str, **attributes: Any) -> Draw:
+    def draw(rng: np.random.Generator) -> Case:
+        dtype = one(rng, np.uint8, np.int8)
+        inputs = [whole(rng, dtype, *shape(rng)), *scale_and_zero(rng, dtype), *scale_and_zero(rng, dtype, False)]
+        return Case(name, trimmed(inputs), attributes=attributes)
+
+    return draw
+
+
+def draw_softmax(rng: np.random.Generator) -> Case:
+    """onnxruntime's CPU sums integers of a table: its results differ by one here and there."""
+    dtype = one(rng, np.uint8, np.int8)
+    x = whole(rng, dtype, *shape(rng, 3))
+    axis, opset = int(rng.integers(-x.ndim, x.ndim)), one(rng, 12, 13)
+    x_scale, x_zero = np.array(rng.uniform(0.005, 0.1), np.float32), whole(rng, dtype)
+    y_scale, y_zero = np.array(1 / 256, np.float32), np.array(np.iinfo(dtype).min, dtype)
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        value = (x.astype(float) - float(x_zero)) * float(x_scale)
+        flat = value.reshape(int(np.prod(x.shape[: axis % x.ndim])), -1) if opset < 13 else np.moveaxis(value, axis, -1)
+        powers = np.exp(flat - flat.max(-1, keepdims=True))
+        y = powers / powers.sum(-1, keepdims=True)
+        y = y.reshape(x.shape) if opset < 13 else np.moveaxis(y, -1, axis)
+        limits = np.iinfo(dtype)
+        return (np.clip(np.rint(y * 256) + float(y_zero), limits.min, limits.max).astype(dtype),)
+
+    inputs: list[Array | None] = [x, x_scale, x_zero, y_scale, y_zero]
+    return Case("QLinearSoftmax", inputs, attributes={"axis": axis, "opset": opset}, reference=reference)
+
+
+def draw_concat(rng: np.random.Generator) -> Case:
+    dtype, dims = one(rng, np.uint8, np.int8), shape(rng)
+    axis = int(rng.integers(len(dims)))
+    inputs = scale_and_zero(rng, dtype, False)
+    for _ in range(rng.integers(1, 4)):
+        part = (*dims[:axis], int(rng.integers(1, 6)), *dims[axis + 1 :])
+        inputs += [whole(rng, dtype, *part), *scale_and_zero(rng, dtype, False)]
+    return Case("QLinearConcat", inputs, attributes={"axis": axis})
+
+
+def draw_where(rng: np.random.Generator) -> Case:
+    dtype, dims = one(rng, np.uint8, np.int8), shape(rng)
+    inputs: list[Array | None] = [rng.random(dims) < 0.5]
+    for _ in range(2):
+        inputs += [whole(rng, dtype, *dims), *scale_and_zero(rng, dtype, False)]
+    return Case("QLinearWhere", [*inputs, *scale_and_zero(rng, dtype, False)])
+
+
+def draw_average_pool(rng: np.random.Generator) -> Case:
+    """Windows of a power of two elements, so that means are exact."""
+    last = int(rng.random() < 0.4)
+    x = whole(rng, np.uint8, 2, *((9, 8, 3) if last else (3, 9, 8)))
+    pads = [int(p) for p in rng.integers(0, 2, 4)]
+    attributes = {"kernel_shape": [2, 2], "strides": [int(s) for s in rng.integers(1, 3, 2)], "pads": pads}
+    more = {"channels_last": last, "count_include_pad": 1, "ceil_mode": 0}
+    inputs = [x, *scale_and_zero(rng, np.uint8, False), *scale_and_zero(rng, np.uint8)]
+    return Case("QLinearAveragePool", trimmed(inputs), attributes={**attributes, **more})
+
+
+def draw_global_pool(rng: np.random.Generator) -> Case:
+    dtype, last = one(rng, np.uint8, np.int8), int(rng.random() < 0.4)
+    x = whole(rng, dtype, 2, *((4, 8, 3) if last else (3, 4, 8)))
+    inputs = [x, *scale_and_zero(rng, dtype, False), *scale_and_zero(rng, dtype, False)]
+    return Case("QLinearGlobalAveragePool", inputs, attributes={"channels_last": last})
+
+
+def columns(rng: np.random.Generator, n: int) -> tuple[Array, tuple[int, ...]]:
+    """Scales of a right matrix, and the shape of its zero points."""
+    dims: tuple[int, ...] = (n,) if rng.random() < 0.5 else ()
+    return rng.uniform(0.01, 0.1, dims).astype(np.float32), dims
+
+
+def draw_dynamic(rng: np.random.Generator) -> Case:
+    m, k, n = (int(d) for d in rng.integers(1, 40, 3))
+    dtype = one(rng, np.uint8, np.int8)
+    scales, dims = columns(rng, n)
+    # Eighths up to a range of 255 / 8 make the scale of a exact, and its quantisation with it.
+    a = rng.integers(-128, 128, (*shape(rng, 1), m, k)) / 8
+    a.reshape(-1)[[0, -1]] = (-16, 15.875) if a.size > 1 else 0
+    zero = whole(rng, dtype, *dims) if rng.random() < 0.6 else None
+    bias = rng.standard_normal(n).astype(np.float32) if rng.random() < 0.5 else None
+    inputs = [a.astype(np.float32), whole(rng, dtype, k, n), scales, zero, bias]
+    return Case("DynamicQuantizeMatMul", trimmed(inputs), tolerance=(1e-4, 1e-3))
+
+
+def draw_to_float(rng: np.random.Generator) -> Case:
+    m, k, n = (int(d) for d in rng.integers(1, 40, 3))
+    left, right = one(rng, (np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8))
+    scales, dims = columns(rng, n)
+    a_zero = whole(rng, left) if rng.random() < 0.6 else None
+    zero = whole(rng, right, *dims) if rng.random() < 0.6 else None
+    bias = rng.standard_normal(n).astype(np.float32) if rng.random() < 0.5 else None
+    scale = np.array(rng.uniform(0.01, 0.1), np.float32)
+    inputs = [whole(rng, left, m, k), whole(rng, right, k, n), scale, scales, a_zero, zero, bias]
+    return Case("MatMulIntegerToFloat", trimmed(inputs), tolerance=(1e-4, 1e-3))
+
+
+def draw_gemm(rng: np.random.Generator) -> Case:
+    m, k, n = (int(d) for d in rng.integers(1, 30, 3))
+    dtype = one(rng, np.uint8, np.int8)
+    turned_a, turned_b = int(rng.random() < 0.5), int(rng.random() < 0.5)
+    dims: tuple[int, ...] = (n,) if rng.random() < 0.5 else ()
+    b_scale = np.broadcast_to(power(rng), dims).copy()
+    c = rng.integers(-5000, 5000, one(rng, (n,), (m, n), (1, n), (m, 1), (1,))).astype(np.int32)
+    a, b = whole(rng, dtype, *((k, m) if turned_a else (m, k))), whole(rng, dtype, *((n, k) if turned_b else (k, n)))
+    inputs = [a, power(rng), whole(rng, dtype), b, b_scale, whole(rng, dtype, *dims), c if rng.random() < 0.7 else None]
+    if rng.random() < 0.6:
+        inputs += [np.array(64.0, np.float32), whole(rng, dtype)]
+    attributes = {"alpha": one(rng, 1.0, 0.5), "transA": turned_a, "transB": turned_b}
+    return Case("QGemm", trimmed(inputs), attributes=attributes)
+
+
+def draw_mul_integer(rng: np.random.Generator) -> Case:
+    dtype, dims = one(rng, np.uint8, np.int8), shape(rng)
+    a, b = whole(rng, dtype, *dims), whole(rng, dtype, *dims[-1:])
+    zeros = [whole(rng, dtype) if rng.random() < 0.7 else None for _ in range(2)]
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        sides = [x.astype(np.int32) - (0 if z is None else int(z)) for x, z in zip((a, b), zeros, strict=True)]
+        return ((sides[0] * sides[1]).astype(np.int32),)
+
+    return Case("MulInteger", trimmed([a, zeros[0], b, zeros[1]]), reference=reference)
+
+
+def draw_quantize(rng: np.random.Generator) -> Case:
+    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16)
+    x = (rng.standard_normal((3, 4, 5)) * 20).astype(np.float32)
+    axis = int(rng.integers(-3, 3))
+    dims: tuple[int, ...] = (x.shape[axis],) if rng.random() < 0.5 else ()
+    inputs = [x, rng.uniform(0.1, 1, dims).astype(np.float32), whole(rng, dtype, *dims)]
+    return Case("QuantizeLinear", list(inputs), attributes={"axis": axis})
+
+
+def draw_dequantize(rng: np.random.Generator) -> Case:
+    """onnxruntime's CPU has float32 alone."""
+    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16)
+    x, axis = whole(rng, dtype, 3, 4, 5), int(rng.integers(-3, 3))
+    dims: tuple[int, ...] = (x.shape[axis],) if rng.random() < 0.5 else ()
+    zero = whole(rng, dtype, *dims) if rng.random() < 0.6 else None
+    inputs = [x, rng.uniform(0.1, 1, dims).astype(np.float32), zero]
+    return Case("DequantizeLinear", trimmed(inputs), attributes={"axis": axis})
+
+
+DRAWS: dict[str, Draw] = {
+    "QLinearAdd": draw_binary("QLinearAdd"),
+    "QLinearMul": draw_binary("QLinearMul"),
+    "QLinearSigmoid": draw_unary("QLinearSigmoid"),
+    "QLinearLeakyRelu": draw_unary("QLinearLeakyRelu", alpha=0.25),
+    "QLinearSoftmax": draw_softmax,
+    "QLinearConcat": draw_concat,
+    "QLinearWhere": draw_where,
+    "QLinearAveragePool": draw_average_pool,
+    "QLinearGlobalAveragePool": draw_global_pool,
+    "DynamicQuantizeMatMul": draw_dynamic,
+    "MatMulIntegerToFloat": draw_to_float,
+    "QGemm": draw_gemm,
+    "MulInteger": draw_mul_integer,
+    "com.microsoft.QuantizeLinear": draw_quantize,
+    "com.microsoft.DequantizeLinear": draw_dequantize,
+}
