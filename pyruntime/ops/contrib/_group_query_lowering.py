@@ -90,7 +90,7 @@ def _attention(
         op.factor(s.size),
         True,
         op.num_heads // op.kv_num_heads,
-        max(0.0, op.softcap),
+        op.cap,
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
     tensors = AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)

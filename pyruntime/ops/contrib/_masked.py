@@ -30,6 +30,7 @@ __all__ = [
     "attend_masked",
     "check_bias",
     "check_mask",
+    "filter_of",
     "lower_masked",
     "lowest",
     "whole_view",
@@ -52,7 +53,7 @@ class MaskedHeads:
     past: int
     size: int
     v_size: int
-    scale: float
+    scale: float | None
     filter: float
     causal: bool = False
     shared: bool = False
@@ -65,6 +66,11 @@ class MaskedHeads:
     def factor(self) -> float:
         """What scores are multiplied by."""
         return self.scale or 1.0 / float(np.sqrt(self.size))
+
+
+def filter_of(given: float | None) -> float:
+    """What the attribute mask_filter_value says, or does not say."""
+    return -10000.0 if given is None else given
 
 
 def lowest(dtype: DType) -> float:

@@ -16,7 +16,16 @@ from pyruntime.kernels.attention_append import Turn
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.base import Op
 from pyruntime.ops.contrib._attention import heads_of, packed, rotate
-from pyruntime.ops.contrib._masked import Caches, MaskedHeads, Rows, attend_masked, check_bias, check_mask, lower_masked
+from pyruntime.ops.contrib._masked import (
+    Caches,
+    MaskedHeads,
+    Rows,
+    attend_masked,
+    check_bias,
+    check_mask,
+    filter_of,
+    lower_masked,
+)
 
 __all__ = ["angles", "attend_projected", "check_projected", "lower_projected", "projected_sizes"]
 
@@ -37,7 +46,7 @@ def projected_sizes(
     rows = past.shape[3] if past is not None and past.rank == 5 else 0
     if past is not None and (past.shape != (2, batch, heads, rows, size) or size != v_size):
         op.fail(f"past of shape {[2, batch, heads, 'P', size]} and values of as many components", past)
-    made = (batch, heads, queries, queries, rows, size, v_size, op.scale, op.mask_filter_value)
+    made = (batch, heads, queries, queries, rows, size, v_size, op.scale, filter_of(op.mask_filter_value))
     return MaskedHeads(*made, causal=bool(op.unidirectional), shared=shared)
 
 

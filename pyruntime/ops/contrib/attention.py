@@ -31,13 +31,13 @@ class Attention(Op):
     Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.
     """
 
-    do_rotary: int = 0
-    mask_filter_value: float = -10000.0
+    do_rotary: int | None = None
+    mask_filter_value: float | None = None
     num_heads: int
-    past_present_share_buffer: int = 0
-    qkv_hidden_sizes: tuple[int, ...] = ()
-    rotary_embedding_dim: int = 0
-    scale: float = 0.0
+    past_present_share_buffer: int | None = None
+    qkv_hidden_sizes: tuple[int, ...] | None = None
+    rotary_embedding_dim: int | None = None
+    scale: float | None = None
     unidirectional: int = 0
 
     def turning(self, s: MaskedHeads) -> int:
@@ -53,19 +53,28 @@ class Attention(Op):
         shared = bool(self.past_present_share_buffer)
         if shared and (past is None or length is None or length.size != 1):
             self.fail("past and past_sequence_length, one int32, with past_present_share_buffer", length)
-        if len(self.qkv_hidden_sizes) not in (0, 3):
-            self.fail("three qkv_hidden_sizes", self.qkv_hidden_sizes)
-        return projected_sizes(self, x, weights, self.qkv_hidden_sizes, past, shared)
+        widths = self.qkv_hidden_sizes or ()
+        if len(widths) not in (0, 3):
+            self.fail("three qkv_hidden_sizes", widths)
+        return projected_sizes(self, x, weights, widths, past, shared)
 
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        x, weights, bias, mask, past, attention_bias, _ = _all(inputs)
+    def infer(
+        self,
+        x: TensorType,
+        weights: TensorType,
+        bias: TensorType | None = None,
+        mask_index: TensorType | None = None,
+        past: TensorType | None = None,
+        attention_bias: TensorType | None = None,
+        past_sequence_length: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(x, weights, bias, past, attention_bias)
-        s = self.sizes(*inputs)
+        s = self.sizes(x, weights, bias, mask_index, past, attention_bias, past_sequence_length)
         if dtype not in _FLOATS:
             self.fail("an input of float, float16 or bfloat16", x)
         if bias is not None and bias.shape != weights.shape[1:]:
             self.fail(f"a bias of shape {list(weights.shape[1:])}", bias)
-        check_projected(self, s, mask, attention_bias)
+        check_projected(self, s, mask_index, attention_bias)
         if self.do_rotary:
             self.turning(s)
         y = TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size))
@@ -81,7 +90,7 @@ class Attention(Op):
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         x, weights, bias, mask, past, attention_bias, length = _all(inputs)
-        s, outs = self.sizes(*inputs), self.infer(*inputs)
+        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
         if not s.present or not x.shape[2]:
             raise Unsupported("nothing to attend to")
         width = weights.shape[1]

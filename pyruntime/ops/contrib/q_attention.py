@@ -27,11 +27,11 @@ class QAttention(Op):
     product of integers is exact, the rest is computed in float32 and rounded once.
     """
 
-    do_rotary: int = 0
-    mask_filter_value: float = -10000.0
+    do_rotary: int | None = None
+    mask_filter_value: float | None = None
     num_heads: int
-    past_present_share_buffer: int = 0
-    scale: float = 0.0
+    past_present_share_buffer: int | None = None
+    scale: float | None = None
     unidirectional: int = 0
 
     def turning(self, s: MaskedHeads) -> int:
@@ -47,10 +47,20 @@ class QAttention(Op):
             self.fail("past_present_share_buffer 0: there is no input that tells how many keys there are", 1)
         return projected_sizes(self, given[0], given[1], (), given[8], False)
 
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
+    def infer(
+        self,
+        x: TensorType,
+        w: TensorType,
+        bias: TensorType,
+        x_scale: TensorType,
+        w_scale: TensorType,
+        mask: TensorType | None = None,
+        x_zero: TensorType | None = None,
+        w_zero: TensorType | None = None,
+        past: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(bias, x_scale, w_scale, past)
-        s = self.sizes(*inputs)
+        s = self.sizes(x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past)
         if x.dtype not in _BYTES or w.dtype not in _BYTES or dtype not in _FLOATS:
             self.fail("int8 or uint8 input and weights, float or float16 bias and scales", f"{x}, {w}, {bias}")
         width = w.shape[1]
@@ -76,14 +86,14 @@ class QAttention(Op):
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
-        s, outs = self.sizes(*inputs), self.infer(*inputs)
+        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
         if not s.present or not x.shape[2]:
             raise Unsupported("nothing to attend to")
         width = w.shape[1]
         whole = scratch(_PRODUCT, DType.INT32, s.batch, s.queries, width)
-        zeros = tuple(None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
+        a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
         product = Product(s.batch * s.queries, width, x.shape[2])
-        made = matmul(target, whole, inp(0, x), inp(1, w), product, None, *zeros, first_scratch=_SPLITS)
+        made = matmul(target, whole, inp(0, x), inp(1, w), product, None, a_zero, b_zero, _SPLITS)
         projected = scratch(_PROJECTED, DType.FLOAT, s.batch, s.queries, width)
         column = "i % params.width"
         code = f"""let column = {column};

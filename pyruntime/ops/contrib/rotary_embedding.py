@@ -24,17 +24,17 @@ class RotaryEmbedding(Op):
     Computed in float32 and rounded once.
     """
 
-    interleaved: int = 0
-    is_packed_batching: int = 0
-    num_heads: int = 0
-    rotary_embedding_dim: int = 0
-    scale: float = 1.0
+    interleaved: int | None = None
+    is_packed_batching: int | None = None
+    num_heads: int | None = None
+    rotary_embedding_dim: int | None = None
+    scale: float | None = None
 
     def sizes(self, x: TensorType, cosines: TensorType) -> tuple[int, int, int, int]:
         """B, H, S, D. Raises InvalidGraph."""
         if cosines.rank != 2 or not cosines.shape[0]:
             self.fail("caches of shape [positions, R / 2]", cosines)
-        if self.rotary_embedding_dim and self.num_heads <= 0:
+        if self.rotary_embedding_dim and not self.num_heads:
             self.fail("num_heads with rotary_embedding_dim", self.num_heads)
         if x.rank == 4:
             b, heads, s, size = x.shape
@@ -51,7 +51,9 @@ class RotaryEmbedding(Op):
             self.fail(f"caches for {turning} of {size} components", cosines)
         return b, heads, s, size
 
-    def infer(self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType) -> tuple[TensorType]:
+    def infer(
+        self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
+    ) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(x, cosines, sines)
         b, _, s, _ = self.sizes(x, cosines)
         if not dtype.is_float or dtype is DType.DOUBLE or cosines.shape != sines.shape:
@@ -60,7 +62,7 @@ class RotaryEmbedding(Op):
             self.fail(f"position_ids of one int64, or {[b, s]}", positions)
         return (TensorType(dtype, x.shape),)
 
-    def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array]:
+    def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
         b, heads, s, size = self.sizes(*(TensorType(DType.from_numpy(a.dtype), a.shape) for a in (x, cosines)))
         view = x.reshape(b, s, heads, size).swapaxes(1, 2) if x.ndim == 3 else x
         at = positions

@@ -128,12 +128,12 @@ def draw_quantised(rng: np.random.Generator) -> Case:
     zeros: list[Array | None] = [None, None]
     if rng.random() < 0.7:
         zeros[0] = np.array(rng.integers(100, 140), np.uint8)
-        zeros[1] = rng.integers(low // 4, high // 4, w_scale.shape).astype(kind) + kind(0 if signed else 100)
+        zeros[1] = np.asarray(rng.integers(low // 4, high // 4, w_scale.shape), kind)
     total = queries + (past.shape[3] if past is not None else 0)
     mask = _mask(rng, batch, queries, total)
     x = rng.integers(0, 256, (batch, queries, width)).astype(np.uint8)
-    inputs = [x, w, _numbers(rng, whole), np.float32(0.01), w_scale, mask, *zeros, past]
-    inputs = [None if v is None else np.asarray(v) for v in inputs]
+    x_scale = np.array(0.01, np.float32)
+    inputs = [x, w, _numbers(rng, whole), x_scale, w_scale, mask, *zeros, past]
     outputs = 2 if past is not None or rng.random() < 0.5 else 1
     tolerance = (2e-3, 2e-3) if mask is not None else (1e-3, 1e-4)
     return Case("QAttention", inputs, outputs, _attributes(rng, heads), tolerance=tolerance)

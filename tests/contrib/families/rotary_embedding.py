@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pyruntime.ir import Array
 from tests.contrib.case import Case
 
 __all__ = ["DRAWS"]
@@ -33,7 +34,7 @@ def draw(rng: np.random.Generator) -> Case:
         attributes["is_packed_batching"] = 1
     shape = (batch, heads, length, size) if rng.random() < 0.5 else (batch, length, heads * size)
     angles = rng.uniform(-3, 3, (places, half))
-    inputs = [rng.standard_normal(shape).astype(kind), positions, np.cos(angles).astype(kind)]
+    inputs: list[Array | None] = [rng.standard_normal(shape).astype(kind), positions, np.cos(angles).astype(kind)]
     inputs.append(np.sin(angles).astype(kind))
     # Half: the CPU provider rounds products.
     return Case("RotaryEmbedding", inputs, 1, attributes, tolerance=(5e-3, 5e-3) if kind == "float16" else None)
