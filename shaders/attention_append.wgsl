@@ -25,6 +25,7 @@ struct Params {
   heads: u32,
   rows: u32,              // new rows of a head
   length: u32,            // rows of a head in y
+  past_heads: u32,        // heads of past in front of the first
   past_rows: u32,             // rows of a head in past
   size: u32,              // components of a head
   half: u32,
@@ -178,14 +179,14 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     if (c >= params.size) { break; }
     var kept = 0.0;
 //#if PAST
-    if (t < params.past_rows) { kept = load_past((whole_head * params.past_rows + t) * params.size + c); }
+    if (t < params.past_rows) { kept = load_past(((params.past_heads + whole_head) * params.past_rows + t) * params.size + c); }
 //#endif
     store_y(place * params.size + c, kept);
   }
 //#else
 //#if PAST
   if (t < params.past_rows) {
-    let kept = load4_past((whole_head * params.past_rows + t) * params.groups + quad);
+    let kept = load4_past(((params.past_heads + whole_head) * params.past_rows + t) * params.groups + quad);
     store4_y(job, kept.x, kept.y, kept.z, kept.w);
     return;
   }

@@ -205,7 +205,7 @@ fn main(
     for (var r = 0u; r < ROWS; r++) {
       var s = score[r];
 //#if CAP
-      s = params.cap * hyperbolic_tangent(s / params.cap);
+      s = capped(s, params.cap);
 //#endif
 //#if MASK
       let place = row_of(row0 + r);

@@ -179,7 +179,7 @@ fn main(
       }
       var s = products.x + products.y + products.z + products.w;
 //#if CAP
-      s = params.cap * hyperbolic_tangent(s / params.cap);
+      s = capped(s, params.cap);
 //#endif
 //#if MASK
       s += f32(load_mask(mask_base + min(first + j, span.y - 1u) * params.mask_strides.w));

@@ -133,7 +133,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       }
       var s = products.x + products.y + products.z + products.w;
 //#if CAP
-      s = params.cap * hyperbolic_tangent(s / params.cap);
+      s = capped(s, params.cap);
 //#endif
 //#if MASK
       s += f32(load_mask(mask_base + (first + n) * params.mask_strides.w));

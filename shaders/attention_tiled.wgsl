@@ -264,10 +264,7 @@ fn main(
 //#if CAP
     //#unroll
     for (var r = 0u; r < TALL; r++) {
-      //#unroll
-      for (var c = 0u; c < 4u; c++) {
-        score[r][c] = params.cap * hyperbolic_tangent(score[r][c] / params.cap);
-      }
+      score[r] = capped_quad(score[r], params.cap);
     }
 //#endif
 //#if MASK

@@ -11,7 +11,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.kernels import attention, inp, out
 from pyruntime.kernels.attention import Tile
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.linear_attention import RULES, LinearAttention
@@ -136,6 +136,85 @@ def test_attention__tiles_at_odd_sizes__as_the_formula(
     expected = np.where(total == 0, 0, weights / np.where(total == 0, 1, total)) @ heads(v)
     tolerance = 2e-5 if kind == "float32" else 2e-3
     np.testing.assert_allclose(heads(got), expected, tolerance, tolerance)
+
+
+REACH = [
+    # batch, heads, group, queries, keys, components; kernel
+    ((2, 4, 2, 1, 300, 16), "few"),
+    ((1, 6, 3, 5, 700, 20), "few"),
+    ((2, 2, 1, 9, 40, 5), "few"),
+    ((1, 4, 4, 3, 290, 256), "few"),
+    ((2, 4, 2, 21, 70, 16), "flash"),
+    ((1, 2, 1, 1, 33, 5), "flash"),
+    ((2, 4, 2, 50, 130, 16), "tiled"),
+    ((1, 2, 2, 37, 70, 6), "split"),
+    ((2, 4, 2, 7, 30, 16), "rows"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "kernel"), REACH)
+@pytest.mark.parametrize("given", ["before", "lengths", "prompt", "wide"])
+def test_attention__keys_in_reach__as_the_formula(
+    gpu: Gpu, sizes: tuple[int, int, int, int, int, int], kernel: str, given: str
+) -> None:
+    B, H, group, M, N, D = sizes
+    rng = np.random.default_rng(B + M + N)
+    reach = {
+        "before": Reach(before=6, behind=2, first=N - M),
+        "lengths": Reach(before=-1, behind=0, lacking=1),
+        "prompt": Reach(before=60, behind=0, lacking=1),
+        "wide": Reach(before=-1, behind=3, lacking=0),
+    }[given]
+    lengths = rng.integers(M, N + 1, B)
+    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((B, H, M, D), *[(B, H // group, N, D)] * 2))
+    mask, sink = rng.standard_normal((1, H, M, N)).astype(np.float32), rng.standard_normal(H).astype(np.float32)
+    number = np.array([M], np.int32)
+    kind = np.int64 if given == "wide" else np.int32
+    bound = [q, k, v, mask, (lengths - reach.lacking).astype(kind), number, sink]
+    types: list[Any] = [typed(x) for x in bound]
+    y: Any = typed(np.zeros((B, H, M, D), np.float32))
+    operands = [inp(i, t) for i, t in enumerate(types)]
+    by_length, prompt = given != "before", given == "prompt"
+    tensors = AttentionTensors(
+        operands[0],
+        operands[1],
+        operands[2],
+        out(0, y),
+        operands[3],
+        operands[4] if by_length else None,
+        operands[5] if prompt else None,
+        operands[6],
+    )
+
+    def view(heads: int, rows: int) -> HeadView:
+        return HeadView(0, (heads * rows * D, rows * D, D, 1))
+
+    views = (view(H, M), view(H // group, N), view(H // group, N), view(H, M))
+    form = AttentionForm((B, H, M, N, D, D), *views, 0.4, True, group=group, cap=1.5, reach=reach)
+    off = frozenset({"attention_few", "attention_tiled"} if kernel == "flash" else {"attention_few"})
+    limits = replace(gpu.target.limits, workgroup_bytes=32768)
+    target = replace(gpu.target, limits=limits, disabled=off if kernel in ("flash", "tiled", "split") else frozenset())
+    tile = {"tiled": LARGE, "split": replace(SMALL, splits=2)}.get(kernel)
+    if kernel == "rows":
+        target = replace(target, vendor="google")
+    made = attention.attend(target, form, tensors, 0, tile)
+    assert f"attention_{kernel.replace('split', 'tiled')}" in made[0].kernel.name
+    (got,) = gpu.run(made, [carrier(x)[1] for x in bound], types, [y])
+
+    first = np.where(prompt, 0, lengths - M) if by_length else np.full(B, reach.first)
+    ends = lengths if by_length else np.full(B, N)
+    expected = np.zeros((B, H, M, D))
+    for b, h, i in np.ndindex(B, H, M):
+        at = first[b] + i
+        keys = [
+            j
+            for j in range(ends[b])
+            if (reach.before < 0 or j >= at - reach.before) and (reach.behind < 0 or j <= at + reach.behind)
+        ]
+        x = k[b, h // group, keys].astype(np.float64) @ q[b, h, i] * 0.4
+        weights = np.exp(1.5 * np.tanh(x / 1.5) + mask[0, h, i, keys])
+        expected[b, h, i] = weights @ v[b, h // group, keys] / (weights.sum() + np.exp(sink[h]))
+    np.testing.assert_allclose(got, expected, 2e-4, 2e-5)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -55,12 +55,14 @@ class Append:
 
     Attributes:
         placed: they go behind those of `past`, into y of as many rows as y has; else y has the new rows alone.
+        past_heads: heads of all batch entries in front of the first in `past`, whose rows are next to last.
         bias: a tensor, and where in it the components of head 0 are, those of all heads in turn.
         norm: the weight of a norm over a head's components, and its epsilon.
     """
 
     placed: bool = False
     past: Operand | None = None
+    past_heads: int = 0
     lengths: Lengths = Lengths()
     turn: Turn | None = None
     bias: tuple[Operand, int] | None = None
@@ -83,7 +85,7 @@ def append(
         turned = Append(lengths=made.lengths, turn=made.turn, bias=made.bias, norm=made.norm)
         batch_step, head_step, row_step, _ = contiguous(shape)
         packed = HeadView(0, (batch_step, head_step, row_step, 1))
-        placed = Append(True, made.past, made.lengths, quantised=made.quantised)
+        placed = Append(True, made.past, made.past_heads, made.lengths, quantised=made.quantised)
         return (
             *append(target, between, x, view, rows, size, turned, 0),
             *append(target, y, between, packed, rows, size, placed, 0),
@@ -120,7 +122,8 @@ def append(
         heads=heads,
         rows=rows,
         length=length,
-        past_rows=made.past.type.shape[2] if made.past is not None else 0,
+        past_heads=made.past_heads,
+        past_rows=made.past.type.shape[-2] if made.past is not None else 0,
         size=size,
         half=angles[1],
         angle_rows=angles[0],

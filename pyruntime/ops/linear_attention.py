@@ -9,9 +9,12 @@ rounded once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out, params_of, scratch, template
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
@@ -20,9 +23,40 @@ RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True
 """Rule to (decay, correction)."""
 
 
-@op("LinearAttention", opsets=range(27, LATEST + 1))
-class LinearAttention(Op):
-    """`chunk_size` is a hint and changes nothing."""
+@dataclass(frozen=True, slots=True)
+class States:
+    """Sizes: B, T, heads of states, of queries, of keys, components of keys and of values; states kept."""
+
+    batch: int
+    times: int
+    heads: int
+    queries: int
+    keys: int
+    size_k: int
+    size_v: int
+    window: int
+
+    @property
+    def results(self) -> int:
+        """Heads of the output."""
+        return max(self.heads, self.queries)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one state, with a first axis where several are kept."""
+        one = (self.batch, self.heads, self.size_k, self.size_v)
+        return (self.window, *one) if self.window else one
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearAttentionBase(Op):
+    """What ONNX's operator and com.microsoft's have in common. `chunk_size` is a hint and changes nothing.
+
+    Class attributes:
+        shares: heads of states may share heads of queries and keys, and gates a rule does not use may be given.
+    """
+
+    shares: ClassVar[bool] = False
 
     chunk_size: int = 64
     kv_num_heads: int
@@ -30,18 +64,25 @@ class LinearAttention(Op):
     scale: float = 0.0
     update_rule: str = "gated_delta"
 
-    def sizes(self, q: TensorType, k: TensorType, v: TensorType) -> tuple[int, int, int, int, int]:
-        """B, T, H, K and V. Raises InvalidGraph."""
+    @property
+    def window(self) -> int:
+        """States kept; 0: the last, without an axis of its own."""
+        return 0
+
+    def sizes(self, q: TensorType, k: TensorType, v: TensorType) -> States:
+        """The sizes. Raises InvalidGraph."""
         h, hq = self.kv_num_heads, self.q_num_heads
-        if h <= 0 or hq <= 0 or hq % h:
+        if h <= 0 or hq <= 0 or (hq % h and not (self.shares and h % hq == 0)):
             self.fail("query heads that are a positive multiple of key heads", f"{hq} and {h}")
         if not q.rank == k.rank == v.rank == 3:
             self.fail("query, key and value of rank 3", f"{q}, {k}, {v}")
         b, t = q.shape[:2]
         size_k, size_v = q.shape[2] // hq, v.shape[2] // h
-        if (q.shape[2], k.shape, v.shape) != (hq * size_k, (b, t, h * size_k), (b, t, h * size_v)):
+        keys = k.shape[2] // max(1, size_k) if self.shares else h
+        fits = (q.shape[2], k.shape, v.shape) == (hq * size_k, (b, t, keys * size_k), (b, t, h * size_v))
+        if not fits or not keys or h % keys:
             self.fail(f"shapes that fit {hq} query and {h} key heads", f"{q}, {k}, {v}")
-        return b, t, h, size_k, size_v
+        return States(b, t, h, hq, keys, size_k, size_v, self.window)
 
     def infer(
         self,
@@ -53,20 +94,23 @@ class LinearAttention(Op):
         beta: TensorType | None = None,
     ) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(query, key, value, decay, beta)
-        b, t, h, size_k, size_v = self.sizes(query, key, value)
+        s = self.sizes(query, key, value)
+        b, t, h, size_k = s.batch, s.times, s.heads, s.size_k
         if self.update_rule not in RULES:
             self.fail(f"update_rule to be one of {', '.join(RULES)}", repr(self.update_rule))
         gated, delta = RULES[self.update_rule]
-        if (decay is not None, beta is not None) != (gated, delta):
+        lacks = (gated and decay is None) or (delta and beta is None)
+        surplus = (decay is not None and not gated) or (beta is not None and not delta)
+        if lacks or (surplus and not self.shares):
             self.fail(f"decay and beta as '{self.update_rule}' needs them", f"{decay} and {beta}")
-        state = (b, h, size_k, size_v)
+        state = s.shape
         if past is not None and past.shape != state:
             self.fail(f"past_state of shape {list(state)}", past)
         if decay is not None and decay.shape not in ((b, t, h), (b, t, h * size_k)):
             self.fail(f"decay of shape {[b, t, h]} or {[b, t, h * size_k]}", decay)
         if beta is not None and beta.shape not in ((b, t, h), (b, t, 1)):
             self.fail(f"beta of shape {[b, t, h]} or {[b, t, 1]}", beta)
-        y = TensorType(dtype, (b, t, self.q_num_heads * size_v))
+        y = TensorType(dtype, (b, t, s.results * s.size_v))
         return y, TensorType(past.dtype if past is not None else dtype, state)
 
     def factor(self, size_k: int) -> float:
@@ -82,29 +126,39 @@ class LinearAttention(Op):
         decay: Array | None = None,
         beta: Array | None = None,
     ) -> tuple[Array, ...]:
-        b, t, _ = query.shape
-        h, hq = self.kv_num_heads, self.q_num_heads
+        types = (TensorType(DType.from_numpy(x.dtype), x.shape) for x in (query, key, value))
+        s = self.sizes(*types)
+        gated, delta = RULES[self.update_rule]
 
-        def split(x: Array, heads: int) -> Array:
-            return x.reshape(b, t, heads, -1).astype(np.float32)
+        def split(x: Array, heads: int, share: int) -> Array:
+            whole = x.reshape(s.batch, s.times, heads, -1).astype(np.float32)
+            return np.repeat(whole, share, axis=2)
 
-        q, k, v = split(query, h), split(key, h), split(value, h)
-        size_k, size_v = k.shape[3], v.shape[3]
-        q = q.reshape(b, t, h, hq // h, size_k)
-        state = np.zeros((b, h, size_k, size_v), np.float32) if past is None else past.astype(np.float32)
-        y = np.empty((b, t, h, hq // h, size_v), np.float32)
-        for i in range(t):
-            if decay is not None:
-                state = state * np.exp(split(decay, h)[:, i])[..., None]
+        q = split(query, s.queries, max(1, s.heads // s.queries))
+        k, v = split(key, s.keys, s.heads // s.keys), split(value, s.heads, 1)
+        q = q.reshape(s.batch, s.times, s.heads, s.results // s.heads, s.size_k)
+        state = np.zeros((s.batch, s.heads, s.size_k, s.size_v), np.float32)
+        if past is not None:
+            state = (past[-1] if s.window else past).astype(np.float32)
+        kept = np.zeros((max(1, s.window), *state.shape), np.float32)
+        if not s.window:
+            kept[0] = state
+        y = np.empty((s.batch, s.times, s.heads, s.results // s.heads, s.size_v), np.float32)
+        for i in range(s.times):
+            if gated and decay is not None:
+                state = state * np.exp(split(decay, s.heads, 1)[:, i])[..., None]
             new = v[:, i]
-            if beta is not None:
+            if delta and beta is not None:
                 recalled = np.einsum("bhkv,bhk->bhv", state, k[:, i])
                 new = beta.astype(np.float32)[:, i, :, None] * (new - recalled)
             state = state + k[:, i, :, :, None] * new[:, :, None, :]
             y[:, i] = np.einsum("bhgk,bhkv->bhgv", q[:, i], state)
-        y = y * np.float32(self.factor(size_k))
-        final = state.astype(past.dtype if past is not None else query.dtype)
-        return y.reshape(b, t, hq * size_v).astype(query.dtype), final
+            slot = i + len(kept) - s.times
+            if slot >= 0:
+                kept[slot] = state
+        y = y * np.float32(self.factor(s.size_k))
+        final = kept.reshape(s.shape).astype(past.dtype if past is not None else query.dtype)
+        return y.reshape(s.batch, s.times, s.results * s.size_v).astype(query.dtype), final
 
     def lower(
         self,
@@ -117,7 +171,10 @@ class LinearAttention(Op):
         beta: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         types = self.infer(query, key, value, past, decay, beta)
-        b, t, h, size_k, size_v = self.sizes(query, key, value)
+        s = self.sizes(query, key, value)
+        b, t, h, size_k, size_v = s.batch, s.times, s.heads, s.size_k, s.size_v
+        gated, delta = RULES[self.update_rule]
+        decay, beta = decay if gated else None, beta if delta else None
         cols = COLS
         while cols > 1 and 4 * size_k * cols > target.limits.workgroup_bytes:
             cols //= 2
@@ -144,7 +201,15 @@ class LinearAttention(Op):
             kernel,
             times=t,
             heads=h,
-            group=self.q_num_heads // h,
+            group=s.results // h,
+            queries=s.queries,
+            query_share=max(1, h // s.queries),
+            key_heads=s.keys,
+            key_share=h // s.keys,
+            window=max(1, s.window),
+            slot=b * h * size_k * size_v,
+            past_base=max(0, s.window - 1) * b * h * size_k * size_v,
+            is_window=int(s.window > 0),
             size_k=size_k,
             size_v=size_v,
             blocks=blocks,
@@ -153,8 +218,13 @@ class LinearAttention(Op):
             scale=self.factor(size_k),
         )
         operands = tuple(bound[x.name] for x in kernel.bindings)
-        flops = 6 * b * t * self.q_num_heads * size_k * size_v
+        flops = 6 * b * t * s.results * size_k * size_v
         return (Dispatch(kernel, operands, target.fold(b * h * blocks), params, flops=flops),)
+
+
+@op("LinearAttention", opsets=range(27, LATEST + 1))
+class LinearAttention(LinearAttentionBase):
+    """ONNX's."""
 
 
 _NAMES = ("query", "key", "value", "past", "decay", "beta")

@@ -37,6 +37,7 @@ class Case:
         reference: the outputs from the inputs, where onnxruntime's CPU has no kernel for this case.
         defined: what of an output, given its number, has a defined value, as an array; default: all.
         host: it has no GPU kernel, and says so.
+        needed: inputs that planning must know the values of.
         tolerance: (rtol, atol) where those of `tests.oracle.TOLERANCE` do not fit; the case's docstring says why.
     """
 
@@ -50,6 +51,7 @@ class Case:
     defined: Callable[[int, Array], Array] | None = None
     host: bool = False
     tolerance: tuple[float, float] | None = None
+    needed: tuple[int, ...] = ()
 
 
 Draw = Callable[[np.random.Generator], Case]

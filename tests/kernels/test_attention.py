@@ -9,7 +9,8 @@ import pytest
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend, select
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
+from pyruntime.kernels.attention_few import MOST_ROWS, few_queries
+from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
 
@@ -72,3 +73,42 @@ def test_attend__variants_switched_off__are_not_used() -> None:
     flash = lowered(replace(NVIDIA, disabled=frozenset({"attention_tiled"})), whisper)
     assert [d.kernel.name.startswith("attention_flash") for d in flash] == [True]
     assert lowered(replace(NVIDIA, vendor="google"), whisper)[0].kernel.name.startswith("attention_rows")
+
+
+@pytest.mark.parametrize("size", [64, 80, 128, 256, 512])
+@pytest.mark.parametrize(("heads", "group"), [(32, 4), (8, 8), (12, 1), (16, 16)])
+@pytest.mark.parametrize("keys", [1, 256, 257, 4096, 32768])
+def test_few_queries__any_context__fits_every_device(size: int, heads: int, group: int, keys: int) -> None:
+    decode = replace(form(heads, 1, keys, size), group=group)
+    made = few_queries(decode, Limits())
+    assert made is not None
+    assert made.workgroup_bytes(size) <= Limits().workgroup_bytes
+    assert made.rows <= MOST_ROWS and made.rows >= min(group, 2)
+    assert (made.splits == 1) == (keys <= 256)
+    assert made.groups(decode) * made.splits <= max(2 * 512, made.groups(decode))
+    names = [d.kernel.name.split("_dim")[0] for d in lowered(Target(), decode)]
+    assert names == ["attention_few_queries", *["attention_merge"] * (made.splits > 1)]
+    for dispatch in lowered(Target(), decode):
+        assert max(o.type.nbytes for o in dispatch.operands) <= Limits().binding_bytes or keys * size * heads >= 1 << 25
+        assert len(dispatch.operands) <= Limits().storage_buffers
+
+
+def test_few_queries__window__keys_behind_it_are_no_work() -> None:
+    decode = form(8, 1, 32768, 64)
+    near = few_queries(replace(decode, reach=Reach(before=199, behind=0)), Limits())
+    assert near is not None and near.splits == 1
+
+
+@pytest.mark.parametrize(("queries", "group", "few"), [(1, 1, True), (16, 2, True), (16, 4, False), (17, 1, False)])
+def test_attend__count_of_queries__chooses_the_kernel(queries: int, group: int, few: bool) -> None:
+    made = replace(form(4, queries, 64, 64), group=group)
+    (dispatch,) = lowered(NVIDIA, made)
+    assert dispatch.kernel.name.startswith("attention_few_queries") == few
+    (without,) = lowered(replace(NVIDIA, disabled=frozenset({"attention_few"})), made)
+    assert without.kernel.name.startswith("attention_flash")
+    assert lowered(replace(NVIDIA, vendor="google"), made)[0].kernel.name.startswith("attention_rows")
+
+
+def test_attend__wide_heads__never_in_registers_of_the_others() -> None:
+    (dispatch,) = lowered(NVIDIA, form(2, 100, 64, 256))
+    assert dispatch.kernel.name.startswith("attention_few_queries")

@@ -102,6 +102,7 @@ def attend(
         values = np.repeat(v, group, axis=1)
         if seen is not None:
             # A value nobody sees may be anything, infinity and NaN too.
-            values = np.where(seen.any(axis=(1, 2))[:, None, :, None], values, wide(0))
+            somebody: Array = np.any(seen, axis=(1, 2))
+            values = np.where(somebody[:, None, :, None], values, wide(0))
         y = np.matmul(weights, values)
     return y, Scores(scores, weights)

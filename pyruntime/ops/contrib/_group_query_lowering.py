@@ -43,7 +43,7 @@ def lower_group_query(
         bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
         if s.new:
             norm = norms[1] if i == 0 else None
-            ready = Append(True, past, rows, turn if i == 0 else None, norm=norm, quantised=bits)
+            ready = Append(True, past, lengths=rows, turn=turn if i == 0 else None, norm=norm, quantised=bits)
             x, view = bound[1 + i], views[1 + i]
             made += append(target, y, x, view, s.new, s.size, ready, _READY)
         elif past is not None and op.wants(1 + i):
@@ -61,7 +61,7 @@ def lower_group_query(
     if turn is not None or norms[0] is not None:
         q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
         q_view = _whole_view(q)
-        ready = Append(False, None, rows, turn, norm=norms[0])
+        ready = Append(lengths=rows, turn=turn, norm=norms[0])
         made += append(target, q, query, views[0], s.queries, s.size, ready, _READY)
     return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
 
@@ -90,7 +90,7 @@ def _attention(
         op.factor(s.size),
         True,
         op.num_heads // op.kv_num_heads,
-        max(0.0, op.softcap),
+        op.cap,
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
     tensors = AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, scratch
+from pyruntime.kernels import Dispatch, Operand, Source, Target, Unit, gather_map, move, scratch
 from pyruntime.kernels.attention import attend as attend_on_gpu
 from pyruntime.kernels.attention_append import Append, Lengths, Turn, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
@@ -30,6 +30,7 @@ __all__ = [
     "attend_masked",
     "check_bias",
     "check_mask",
+    "filter_of",
     "lower_masked",
     "lowest",
     "whole_view",
@@ -52,7 +53,7 @@ class MaskedHeads:
     past: int
     size: int
     v_size: int
-    scale: float
+    scale: float | None
     filter: float
     causal: bool = False
     shared: bool = False
@@ -65,6 +66,11 @@ class MaskedHeads:
     def factor(self) -> float:
         """What scores are multiplied by."""
         return self.scale or 1.0 / float(np.sqrt(self.size))
+
+
+def filter_of(given: float | None) -> float:
+    """What the attribute mask_filter_value says, or does not say."""
+    return -10000.0 if given is None else given
 
 
 def lowest(dtype: DType) -> float:
@@ -165,6 +171,8 @@ class Caches:
     present: tuple[Operand | None, Operand | None] = (None, None)
     length: Operand | None = None
     """int32 [1], the keys of a shared buffer."""
+    together: bool = False
+    """Past is one tensor [2, B, H, P, D], keys first, and so is `present[0]`."""
 
 
 _Q, _K, _V, _BIAS, _READY, _LENGTHS, _SCORES, _SPLITS = range(20, 28)
@@ -204,8 +212,9 @@ def lower_masked(
         size = sizes[i]
         turning = turn if i < 2 else None
         past = caches.past[i - 1] if i else None
-        present = caches.present[i - 1] if i else None
-        if rows.bias is None and turning is None and past is None and present is None:
+        present = caches.present[i - 1] if i and not caches.together else None
+        wanted = i > 0 and caches.present[0 if caches.together else i - 1] is not None
+        if rows.bias is None and turning is None and past is None and not wanted:
             ready.append((rows.operand, rows.view))
             continue
         count, length = (s.queries, s.queries) if i == 0 else (s.new, s.present)
@@ -213,9 +222,12 @@ def lower_masked(
         if into is None:
             stored = rows.operand.type.dtype if i else DType.FLOAT
             into = scratch((_Q, _K, _V)[i], stored, s.batch, s.heads, length, size)
-        how = Append(i > 0, past, places, turning, rows.bias)
+        skipped = s.batch * s.heads if caches.together and i == 2 else 0
+        how = Append(i > 0, past, skipped, places, turning, rows.bias)
         made += append(target, into, rows.operand, rows.view, count, size, how, _READY)
         ready.append((into, whole_view(into)))
+    if caches.together and caches.present[0] is not None:
+        made.append(_together(target, caches.present[0], ready[1][0], ready[2][0]))
     if y is None and scores is None:
         return made
     added = bias
@@ -232,6 +244,15 @@ def lower_masked(
     if scores is not None:
         made += output_scores(target, form, tensors, scores, False, _SCORES, lowest(scores.type.dtype))
     return made
+
+
+def _together(target: Target, y: Operand, k: Operand, v: Operand) -> Dispatch:
+    """y [2, B, H, T, D] := k and v."""
+    unit = Unit.widest(y.type.dtype, k.type.size)
+    code = f"""if (i < params.half) {{ return {unit.load}_k(i); }}
+  return {unit.load}_v(i - params.half);"""
+    values = {"half": k.type.size // unit.width}
+    return move(target, "attention_together", unit, y, {"k": k, "v": v}, code, (("half", "u32"),), values)
 
 
 def _bias_of(

@@ -84,7 +84,7 @@ def _score(flags: dict[str, int], hidden: str) -> str:
         "var s = sum * params.scale;",
     ]
     if "CAP" in flags:
-        lines.append("s = params.cap * hyperbolic_tangent(s / params.cap);")
+        lines.append("s = capped(s, params.cap);")
     if "MASK" in flags:
         lines.append("s += f32(load_mask(dot(vec4<u32>(b, h, query, j), params.mask_strides)));")
     lines.append("return s;")

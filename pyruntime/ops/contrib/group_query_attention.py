@@ -64,19 +64,19 @@ class GroupQueryAttention(Op):
     """
 
     causal: int = 1
-    do_rotary: int = 0
+    do_rotary: int | None = None
     k_quant_type: str = "NONE"
-    kv_cache_bit_width: int = 0
+    kv_cache_bit_width: int | None = None
     kv_num_heads: int
     local_window_size: int = -1
     num_heads: int
     qk_norm_epsilon: float = 9.999999974752427e-07
     qk_output: int = 0
-    rotary_interleaved: int = 0
-    scale: float = 0.0
+    rotary_interleaved: int | None = None
+    scale: float | None = None
     sliding_window_cache: int = 0
     smooth_softmax: int = -1
-    softcap: float = 0.0
+    softcap: float | None = None
     v_quant_type: str = "NONE"
 
     @property
@@ -139,12 +139,45 @@ class GroupQueryAttention(Op):
             self.fail("total_sequence_length to be one number", given[6])
         return int(given[6].ints()[0])
 
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        query = all_inputs(inputs)[0]
+    def infer(
+        self,
+        query: TensorType,
+        key: TensorType | None,
+        value: TensorType | None,
+        past_key: TensorType | None,
+        past_value: TensorType | None,
+        seqlens_k: TensorType,
+        total_sequence_length: TensorType,
+        cos_cache: TensorType | None = None,
+        sin_cache: TensorType | None = None,
+        position_ids: TensorType | None = None,
+        attention_bias: TensorType | None = None,
+        head_sink: TensorType | None = None,
+        k_scale: TensorType | None = None,
+        v_scale: TensorType | None = None,
+        q_norm_weight: TensorType | None = None,
+        k_norm_weight: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        inputs = (
+            query,
+            key,
+            value,
+            past_key,
+            past_value,
+            seqlens_k,
+            total_sequence_length,
+            cos_cache,
+            sin_cache,
+            position_ids,
+            attention_bias,
+            head_sink,
+            k_scale,
+            v_scale,
+            q_norm_weight,
+            k_norm_weight,
+        )
         s = self.sizes(*inputs)
-        assert query is not None
-        self._check(s, all_inputs(inputs))
-        past_key = all_inputs(inputs)[3]
+        self._check(s, list(inputs))
         cache = query.dtype
         if past_key is not None:
             cache = past_key.dtype
@@ -225,6 +258,11 @@ class GroupQueryAttention(Op):
         return self.scale or 1.0 / float(np.sqrt(size))
 
     @property
+    def cap(self) -> float:
+        """The bound of scores; 0: there is none."""
+        return max(0.0, self.softcap or 0.0)
+
+    @property
     def before(self) -> int:
         """Keys in front of itself a query sees; -1: all."""
         return self.local_window_size - 1 if self.local_window_size > 0 else -1
@@ -258,7 +296,7 @@ class GroupQueryAttention(Op):
             bias = np.pad(bias.astype(np.float32), [(0, 0)] * 3 + [(0, s.present - bias.shape[3])])
         seen = sees(first, ends, s.queries, s.present, self.before, 0 if self.causal else -1)
         sink = self._sink(given[11])
-        y, scores = attend(q, keys, values, self.factor(s.size), cap=self.softcap, bias=bias, seen=seen, sink=sink)
+        y, scores = attend(q, keys, values, self.factor(s.size), cap=self.cap, bias=bias, seen=seen, sink=sink)
         made = (packed(y).astype(given[0].dtype), caches[0][1], caches[1][1])
         if not self.wants(3):
             return made
@@ -328,7 +366,7 @@ class GroupQueryAttention(Op):
                 keys,
                 values,
                 self.factor(s.size),
-                cap=self.softcap,
+                cap=self.cap,
                 bias=bias,
                 seen=seen,
                 sink=self._sink(given[11]),
@@ -343,7 +381,7 @@ class GroupQueryAttention(Op):
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
             raise Unsupported("a sliding cache is moved on the host")
-        return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*inputs))
+        return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*all_inputs(inputs)))
 
 
 def all_inputs(inputs: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from pyruntime.ops.contrib._masked import (
     attend_masked,
     check_bias,
     check_mask,
+    filter_of,
     lower_masked,
     lowest,
     whole_view,
@@ -41,9 +42,9 @@ class MultiHeadAttention(Op):
     softmax. Everything is computed in float32 and rounded once.
     """
 
-    mask_filter_value: float = -10000.0
+    mask_filter_value: float | None = None
     num_heads: int
-    scale: float = 0.0
+    scale: float | None = None
     unidirectional: int = 0
 
     def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
@@ -85,16 +86,39 @@ class MultiHeadAttention(Op):
         shared = length is not None and past_key is not None
         if shared and (length.dtype is not DType.INT32 or length.size != 1):
             self.fail("past_sequence_length of one int32", length)
-        made = (batch, heads, queries, new, past, size, v_size, self.scale, self.mask_filter_value)
+        made = (batch, heads, queries, new, past, size, v_size, self.scale, filter_of(self.mask_filter_value))
         return MaskedHeads(*made, causal=bool(self.unidirectional), shared=shared)
 
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        query, key, value, bias, mask, attention_bias, past_key, past_value, _, _ = _all(inputs)
+    def infer(
+        self,
+        query: TensorType,
+        key: TensorType | None = None,
+        value: TensorType | None = None,
+        bias: TensorType | None = None,
+        key_padding_mask: TensorType | None = None,
+        attention_bias: TensorType | None = None,
+        past_key: TensorType | None = None,
+        past_value: TensorType | None = None,
+        past_sequence_length: TensorType | None = None,
+        cache_indirection: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        inputs = (
+            query,
+            key,
+            value,
+            bias,
+            key_padding_mask,
+            attention_bias,
+            past_key,
+            past_value,
+            past_sequence_length,
+            cache_indirection,
+        )
         s = self.sizes(*inputs)
         dtype: DType = self.same_dtype(query, key, value, bias, attention_bias, past_key, past_value)
         if dtype not in _FLOATS:
             self.fail("a query of float, float16 or bfloat16", query)
-        check_mask(self, mask, s)
+        check_mask(self, key_padding_mask, s)
         check_bias(self, attention_bias, s)
         made = (
             TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size)),
@@ -103,7 +127,9 @@ class MultiHeadAttention(Op):
         )
         if not self.wants(3):
             return made
-        total = _all(inputs)[8].ints()[0] + s.new if s.shared else s.present
+        total = s.present
+        if s.shared and past_sequence_length is not None:
+            total = past_sequence_length.ints()[0] + s.new
         return (*made, TensorType(dtype, (s.batch, s.heads, s.queries, total)))
 
     def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
@@ -136,7 +162,7 @@ class MultiHeadAttention(Op):
             None if x is None else inp(i, x) for i, x in enumerate(_all(inputs))
         )
         assert query is not None
-        s, outs = self.sizes(*inputs), self.infer(*inputs)
+        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
         if not s.present or not s.size:
             raise Unsupported("no keys")
         qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)

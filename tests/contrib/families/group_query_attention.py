@@ -110,6 +110,7 @@ def draw(rng: np.random.Generator) -> Case:
         attributes,
         reference=made,
         defined=_defined(ends, queries, total == queries),
+        needed=(6,),
         # Half: the CPU provider rounds scores and turned keys to half.
         tolerance=(1e-2, 1e-2) if kind == "float16" else (2e-4, 5e-5),
     )
@@ -177,7 +178,13 @@ def draw_quantised(rng: np.random.Generator) -> Case:
     lengths = (ends - 1).astype(np.int32)
     inputs = [*x, *caches, lengths, np.array([total], np.int32), *turn, None, None, None, *scales]
     return Case(
-        "GroupQueryAttention", inputs, 3, attributes, defined=_defined(ends, queries, False), tolerance=(1e-3, 1e-3)
+        "GroupQueryAttention",
+        inputs,
+        3,
+        attributes,
+        defined=_defined(ends, queries, False),
+        needed=(6,),
+        tolerance=(1e-3, 1e-3),
     )
 
 
@@ -208,7 +215,9 @@ def draw_sliding(rng: np.random.Generator) -> Case:
 
     lengths = (ends - 1).astype(np.int32)
     inputs = [*x, *caches, lengths, np.array([int(ends.max())], np.int32)]
-    return Case("GroupQueryAttention", inputs, 3, attributes, defined=defined, host=True, tolerance=(2e-4, 5e-5))
+    return Case(
+        "GroupQueryAttention", inputs, 3, attributes, defined=defined, host=True, needed=(6,), tolerance=(2e-4, 5e-5)
+    )
 
 
 def _with(attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
