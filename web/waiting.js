@@ -27,6 +27,9 @@ const REMEMBERED = 3;
 /** What a question costs each device in milliseconds: a running mean, since clocks may be coarse. @type {WeakMap<GPUDevice, number>} */
 const costs = new WeakMap();
 
+/** Devices that were lost: they fulfil nothing any more. @type {WeakSet<GPUDevice>} */
+const lost = new WeakSet();
+
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
 const durations = new WeakMap();
 
@@ -49,6 +52,7 @@ async function ask(device, watched) {
   answer.catch(() => {}); // `watched` tells of a lost device
   await Promise.race([answer, watched]);
   const ms = Math.min(performance.now() - began, BEHIND_MS);
+  if (!costs.has(device)) device.lost?.then(() => lost.add(device));
   const known = costs.get(device) ?? ms;
   costs.set(device, known + (ms - known) / 16);
   return ms;
@@ -107,7 +111,7 @@ export async function attend(device, awaited, { recording, work = () => false, p
   let questions = 0;
   let slept = false;
   let seen = progress();
-  while (!done) {
+  while (!done && !lost.has(device)) {
     if (!work()) {
       const early = expectedAt - performance.now();
       slept ||= early > SHORT_MS;

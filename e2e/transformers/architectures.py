@@ -86,7 +86,7 @@ def decoder(vocabulary: int, caches: bool) -> bytes:
                 inputs.append(value(past, ["batch_size", GROUPS, "past", SIZE]))
                 outputs.append(value(present, ["batch_size", GROUPS, "total", SIZE]))
             pair.append(net.repeat(made, HEADS // GROUPS, GROUPS, SIZE))
-        x = net.op("Add", x, net.linear(net.attend(q, *pair, SIZE, bias), WIDTH, WIDTH))
+        x = net.op("Add", x, net.linear(net.attend(q, pair[0], pair[1], SIZE, bias), WIDTH, WIDTH))
         x = net.feed_forward(x, WIDTH)
     net.op("MatMul", net.norm(x, WIDTH), net.weight(WIDTH, vocabulary, scale=1), name="logits")
     return net.model(inputs, outputs)
@@ -164,7 +164,7 @@ def _decoder_branch(net: Network, shared: dict[str, str], outputs: list[ValueInf
         empty = branch.constant([0, HEADS, 1, SIZE])
         made[name] = branch.op("ConstantOfShape", empty) if cached else kept
     bias = branch.mask_bias("encoder_attention_mask")
-    cross = branch.attend(project(x, "cross", 0), *pair, SIZE, bias)
+    cross = branch.attend(project(x, "cross", 0), pair[0], pair[1], SIZE, bias)
     x = branch.op("Add", x, branch.op("MatMul", cross, shared["cross3"]))
     logits = branch.op("MatMul", x, shared["head"])
     results = [logits, *(made[o.name.removeprefix("present.0.")] for o in outputs[1:])]

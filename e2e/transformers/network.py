@@ -20,7 +20,7 @@ class Network:
     """
 
     def __init__(self, seed: int, parent: Network | None = None, name: str = "") -> None:
-        self.random = parent.random if parent else np.random.default_rng(seed)
+        self.random: np.random.Generator = parent.random if parent else np.random.default_rng(seed)
         self.weights: dict[str, Any] = parent.weights if parent else {}
         self.nodes: list[NodeProto] = []
         self._prefix = f"{name}/" if parent else ""

@@ -218,7 +218,7 @@ def _write_text(folder: Path) -> None:
 
 def _write_generation(folder: Path) -> None:
     files, size = byte_pairs()
-    config = {
+    config: Json = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": size,
@@ -233,7 +233,8 @@ def _write_generation(folder: Path) -> None:
     }
     generation = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     for name, caches in (("story", True), ("story-without-caches", False)):
-        own = {"config": {**config, "use_cache": caches}, "generation_config": {**generation, "use_cache": caches}}
+        use: Json = {"use_cache": caches}
+        own: dict[str, Json] = {"config": {**config, **use}, "generation_config": {**generation, **use}}
         _write(folder / name, {**files, **own}, {"model": networks.decoder(size, caches)})
     files, size = unigrams()
     config = {
@@ -250,7 +251,8 @@ def _write_generation(folder: Path) -> None:
         "eos_token_id": 1,
         "decoder_start_token_id": 0,
     }
-    own = {"config": config, "generation_config": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}}
+    ends = {name: config[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
+    own = {"config": config, "generation_config": ends}
     models = {"encoder_model": networks.seq2seq_encoder(size), "decoder_model_merged": networks.merged_decoder(size)}
     _write(folder / "translator", {**files, **own}, models)
 

@@ -134,8 +134,7 @@ def test_case__another_way_to_import__is_what_onnxruntime_web_gives(
 ) -> None:
     way, page = other_page
     compare(run(page, name, options), run(pages["peer"], name, PROCESSOR))
-    # A worker's own workers are not among the page's.
-    assert sum(worker.url.endswith("/web/worker.js") for worker in page.workers) == (way == "bundle")
+    assert sum(worker.url.endswith("/web/worker.js") for worker in page.workers) == (way != "in-page")
 
 
 def test_session__of_a_pipeline__runs_on_the_gpu_and_says_what_it_was_asked(pages: dict[str, Page]) -> None:

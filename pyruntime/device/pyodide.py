@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any
 
 import js
@@ -56,35 +56,45 @@ _LARGE = 2 << 20
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
 
-_FIRST_TRIES = (0.05,)
-"""Seconds between the questions for an adapter where there has been none."""
+_START_MS = 2000.0
+"""Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
 
-_RESTARTS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+_RESTART_MS = 3000.0
 """The same where there has been one: the GPU process may be starting again."""
+
+_ASKED = "pyruntime: adapter asked"
+"""The performance mark of the first question, which web/runtime.js asks while Python starts."""
 
 _had_adapter = False
 
 
 async def _adapter() -> JsObject:
-    """The high-performance adapter.
-
-    Where there has been one, none may be there for a while, until the GPU process has started again; where there has
-    never been one, there is hardly any to wait for.
-    """
+    """The high-performance adapter; asked for again while the GPU process may be starting."""
     global _had_adapter
     navigator = js.navigator
     agent = str(navigator.userAgent)
     gpu = getattr(navigator, "gpu", None)
     if gpu is None:
         raise EPFail(no_webgpu(agent, bool(js.isSecureContext), not hasattr(js, "document")))
-    for seconds in (*(_RESTARTS if _had_adapter else _FIRST_TRIES), None):
+    until = js.performance.now() + _RESTART_MS if _had_adapter else _first_asked() + _START_MS
+    for seconds in chain((0.05, 0.1), repeat(0.2)):
+        asked = js.performance.now()
         adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
         if adapter:
             _had_adapter = True
             return adapter
-        if seconds is not None:
-            await asyncio.sleep(seconds)
+        if asked > until:
+            break
+        await asyncio.sleep(seconds)
     raise EPFail(no_adapter(agent))
+
+
+def _first_asked() -> float:
+    """When this thread first asked for an adapter: now, where nobody has."""
+    marks = list(js.performance.getEntriesByName(_ASKED))
+    if not marks:
+        js.performance.mark(_ASKED)
+    return float(marks[0].startTime if marks else js.performance.now())
 
 
 async def open_device(replay: str = "auto") -> WebGpuDevice:

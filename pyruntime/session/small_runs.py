@@ -6,8 +6,9 @@ up to which a run stays on NumPy where the session has the CPU provider too; 0, 
 
 The prediction is a bound from shapes alone, of each node, with (i) large inputs and outputs (o):
 
-    16 (sum i + sum o)       what has one large input, or broadcasts or joins its inputs: resampling, sorting, arithmetic
+    16 (sum i + sum o)       what has one large input, arithmetic, Concat: resampling, sorting, transforms, reductions
     sum o * max i            anything else: products, convolutions, recurrences
+    infinity                 bodies: loops, conditions
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-import numpy as np
-
 from pyruntime.errors import OrtError
 from pyruntime.ir import Graph, Node, TensorType, ValueNeeded, ValueType
+from pyruntime.ops.body import BodyOp
+from pyruntime.ops.elementwise import Elementwise
 from pyruntime.plan.typing import infer_node
 
 __all__ = ["predicted_work"]
@@ -52,7 +53,7 @@ def predicted_work(graph: Graph, feeds: Mapping[str, ValueType]) -> float:
             outputs = infer_node(node, inputs)
         except (KeyError, ValueNeeded, OrtError):  # the run itself says what is wrong, if anything
             return inf
-        work += _work(inputs, outputs)
+        work += _work(node, inputs, outputs)
         types |= zip(_named(node), outputs, strict=False)
     return work
 
@@ -61,20 +62,12 @@ def _named(node: Node) -> list[str]:
     return [n for n in node.outputs if n]
 
 
-def _work(inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> float:
+def _work(node: Node, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> float:
     tensors = [t for t in (*inputs, *outputs) if t is not None]
-    if not all(isinstance(t, TensorType) for t in tensors):
+    if isinstance(node.op, BodyOp) or not all(isinstance(t, TensorType) for t in tensors):
         return inf
-    large = [t for t in inputs if isinstance(t, TensorType) and t.size > _PARAMETER]
+    large = [t.size for t in inputs if isinstance(t, TensorType) and t.size > _PARAMETER]
     made = sum(t.size for t in outputs if isinstance(t, TensorType))
-    if len(large) < 2 or _broadcasts(large, outputs) or sum(t.size for t in large) == made:
-        return float(_EACH * (sum(t.size for t in large) + made))
-    return float(made * max(t.size for t in large))
-
-
-def _broadcasts(large: Sequence[TensorType], outputs: Sequence[ValueType]) -> bool:
-    try:
-        shape = np.broadcast_shapes(*(t.shape for t in large))
-    except ValueError:
-        return False
-    return all(isinstance(t, TensorType) and t.shape == shape for t in outputs)
+    if len(large) < 2 or isinstance(node.op, Elementwise) or node.op.op_type == "Concat":
+        return float(_EACH * (sum(large) + made))
+    return float(made * max(large))
