@@ -22,7 +22,7 @@ from pyruntime.onnx.reader import read_model
 from pyruntime.session.program import Program
 from tests.fuzz.build import Build, Family, Sample
 
-__all__ = ["plan_complaint", "plan_campaign", "quick_sample", "targets"]
+__all__ = ["plan_campaign", "plan_complaint", "quick_sample", "targets"]
 
 T = TypeVar("T")
 

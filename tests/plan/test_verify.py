@@ -125,3 +125,25 @@ def test_verify__download_of_what_was_overwritten__raises_with_all_complaints() 
     segment.commands[-1] = replace(command, accesses=other)
     with pytest.raises(PlanError, match="download of 'y': its bytes hold 'z'"):
         verify(plan)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_plan__operands_that_an_epilogue_broadcasts__are_not_listed(target: str) -> None:
+    """relu(conv(t) + bias over channels + s): of the epilogue's operands only s may be the result's memory."""
+    x = {"x": TensorType(DType.FLOAT, (1, 8, 13, 13))}
+    w = {"w": Constant.from_array(np.ones((8, 8, 3, 3), np.float32))}
+    nodes = [
+        node("Tanh", ["x"], ["t"]),
+        node("Sigmoid", ["x"], ["s"]),
+        node("GlobalAveragePool", ["s"], ["bias"]),
+        node("Conv", ["t", "w"], ["c"], kernel_shape=(3, 3), pads=(1, 1, 1, 1)),
+        node("Add", ["c", "bias"], ["b"]),
+        node("Add", ["b", "s"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    graph = typed_graph(nodes, x, ["y"], w)
+    optimize(graph, TARGETS[target])
+    _, command = last(build_plan(graph, TARGETS[target]))
+    listed = [command.accesses[read].value for read, _ in command.inplace]
+    assert {a.value for a in command.accesses} == {"t", "w", "bias", "s", "y"}
+    assert listed == ["s"]
