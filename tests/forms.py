@@ -1,7 +1,7 @@
 """Models y = act(f(t) op t), t = tanh(x): an operator's own input is the residual that is fused behind it.
 
-Every kind of operator that keeps a shape is an f here. A plan that lets y take t's memory is right only where the kernel
-of f reads of t nothing but what it then overwrites.
+Every kind of operator that keeps a shape is an f here. A plan that lets y take t's memory is right only where the
+kernel of f reads of t nothing but what it then overwrites.
 """
 
 from __future__ import annotations
@@ -359,14 +359,8 @@ def _batch_norm_fed(form: Form) -> str | None:
     if (maps := _maps(form)) is None:
         return None
     mean = form.op("ReduceMean", "t", form.ints(0, 2, 3), keepdims=0)
-    return form.op(
-        "BatchNormalization",
-        "t",
-        form.scale(maps[1]),
-        form.scale(maps[1]),
-        mean,
-        form.const(np.ones(maps[1], np.float32)),
-    )
+    scale, bias, variance = (form.scale(maps[1]) for _ in range(3))
+    return form.op("BatchNormalization", "t", scale, bias, mean, variance)
 
 
 def _cumulative(axis: int, **attributes: int) -> Kind:

@@ -233,7 +233,8 @@ class Executable:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 
         Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others, and runs
-        that are measured, run one at a time: all runs have the same memory. Between steps the check of the `RunContext` is called and may raise.
+        that are measured, run one at a time: all runs have the same memory. Between steps the check of the `RunContext`
+        is called and may raise.
 
         Args:
             bound: a buffer for each external tensor that this run brings; no buffer twice.

@@ -102,7 +102,7 @@ class DeviceTensor:
 
     @contextmanager
     def lent(self) -> Iterator[DeviceTensor]:
-        """This tensor as it is now, for a run: another run that has this one for its output leaves that memory alone."""
+        """This tensor as it is now, for a run: others that have this one for an output leave that memory alone."""
         memory = self._memory
         memory.runs += 1
         try:

@@ -306,7 +306,7 @@ OVERLAP_MUTATIONS = (
         "pyruntime/kernels/tail.py",
         "    inplace = (*((i, at + len(reads)) for i in full), *own)\n",
         "    inplace = (*((i, at + len(reads)) for i in (*range(at), *full)), *own)\n",
-        (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten",),
+        (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten", FORMS),
     ),
     Mutation(
         "overlap: the verifier asks for the list",
@@ -334,14 +334,14 @@ OVERLAP_MUTATIONS = (
         "pyruntime/device/executable.py",
         "        while self._lock.locked():\n",
         "        while False:\n",
-        (OVERLAPS + "test_overlapping_runs__one_of_them_measured__never_share_the_arena[True]",),
+        (OVERLAPS + "test_overlapping_runs__while_one_is_measured__are_not_queued",),
     ),
     Mutation(
         "overlap: a measured run waits for those before it",
         "pyruntime/device/executable.py",
         "                while self._overlapping:\n",
         "                while False:\n",
-        (OVERLAPS + "test_overlapping_runs__one_of_them_measured__never_share_the_arena[False]",),
+        (OVERLAPS + "test_overlapping_runs__before_one_is_measured__are_waited_for",),
     ),
     Mutation(
         "overlap: a tensor that a run has is not written under it",
@@ -355,10 +355,13 @@ OVERLAP_MUTATIONS = (
     ),
     Mutation(
         "overlap: a run keeps the memory of its inputs",
-        "pyruntime/device/tensor.py",
-        "            yield DeviceTensor(self.type, self.device, memory)\n",
-        "            yield self\n",
-        (OVERLAPS + "test_tensor__input_of_a_run_while_another_exchanges_it__keeps_its_memory_for_both_segments",),
+        "pyruntime/session/program.py",
+        "given = {n: lent.enter_context(v.lent()) for",
+        "given = {n: v for",
+        (
+            OVERLAPS + "test_tensor__input_of_a_run_while_another_exchanges_it__keeps_its_memory_for_both_segments",
+            OVERLAPS + "test_tensor__output_of_a_run_while_another_reads_it__is_not_written_under_it",
+        ),
     ),
     Mutation(
         "overlap: another run on the same input gives the same bits",

@@ -53,6 +53,8 @@ def test_plan__residual_is_the_operators_own_input__is_not_overwritten(target: s
     plan = residual_plan(TARGETS[target])
     _, command = last(plan)
     assert [a.value for a in command.accesses if not a.write].count("t") == 2, "the residual is fused"
+    (y,) = [a.region for a in command.accesses if a.write]
+    assert y not in [a.region for a in command.accesses if not a.write]
     assert not list(complaints(plan))
 
 
@@ -147,3 +149,18 @@ def test_plan__operands_that_an_epilogue_broadcasts__are_not_listed(target: str)
     listed = [command.accesses[read].value for read, _ in command.inplace]
     assert {a.value for a in command.accesses} == {"t", "w", "bias", "s", "y"}
     assert listed == ["s"]
+
+
+def test_complaints__tensor_that_stays_on_the_gpu_gets_another_value__names_both() -> None:
+    """y = relu(t), t = tanh(x), with x and y on the GPU."""
+    kind = TensorType(DType.FLOAT, (4, 4))
+    graph = typed_graph([node("Tanh", ["x"], ["t"]), node("Relu", ["t"], ["y"])], {"x": kind}, ["y"])
+    graph.resident = frozenset({"x"})
+    plan = build_plan(graph, TARGETS["gpu"], ["y"])
+    assert not list(complaints(plan))
+    segment = plan.steps[-1]
+    assert isinstance(segment, GpuSegment)
+    to_y, x = segment.commands[-1], segment.commands[0].regions[0]
+    (written,) = [a for a in to_y.accesses if a.write]
+    regions = tuple(x if i == written.region else r for i, r in enumerate(to_y.regions))
+    assert any("writes 'y' into the memory of 'x'" in text for text in changed(plan, regions=regions))

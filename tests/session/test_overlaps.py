@@ -1,7 +1,7 @@
 """Runs that overlap, on a device that answers when it is told: none gets at memory that another still needs.
 
-Runs of one session share its arena. One GPU segment is queued whole, so such runs may overlap; what is not queued in one
-go must have the arena to itself. Tensors that stay on the GPU are lent to a run for as long as it lasts.
+Runs of one session share its arena. One GPU segment is queued whole, so such runs may overlap; what is not queued in
+one go must have the arena to itself. Tensors that stay on the GPU are lent to a run for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from onnx import TensorProto, helper
 
 import pyruntime
@@ -21,6 +20,7 @@ from pyruntime.device.null import NullDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.session import OrtValue
+from pyruntime.session.profiling import Recorder
 from tests.session.doubles import on_device
 from tests.session.models import double, segmented
 
@@ -46,8 +46,7 @@ class SlowDevice(NullDevice):
 
     async def measure(self, recording: int, writes: Sequence[Write], reads: Sequence[Read]) -> Measured:
         self.log.append("measuring")
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await self.go.wait()
         answers = await NullDevice.submit(self, recording, writes, reads)
         self.log.append("measured")
         return Measured(answers, [(0, 0)] * len(self.recordings[recording]), "host")
@@ -99,28 +98,40 @@ def bound_buffers(device: NullDevice, last: int = 1) -> list[set[int]]:
     return [{part.buffer for part in command.storage} for commands in recordings for command in commands]
 
 
-@pytest.mark.parametrize("measured_first", [True, False])
-def test_overlapping_runs__one_of_them_measured__never_share_the_arena(measured_first: bool) -> None:
-    """A measured run submits dispatch by dispatch: others in between would overwrite its values."""
+def measured(session: Any, x: dict[str, Any]) -> Any:
+    return session._run_values(x, ["y"], None, None, Recorder())
+
+
+def test_overlapping_runs__while_one_is_measured__are_not_queued() -> None:
+    """It submits dispatch by dispatch: others in between would overwrite its values."""
 
     async def scene(device: SlowDevice) -> None:
-        session = await opened(device, double((2, 2, 2)))
-        x = {"x": np.ones(SHAPE, np.float32)}
+        session, x = await opened(device, double(SHAPE)), {"x": np.ones(SHAPE, np.float32)}
         await session.run_async(None, x)
-        device.log.clear()
         device.go.clear()
-        profiled = session.profile_async(x, runs=1)
-        plain = [session.run_async(None, x) for _ in range(2)]
-        runs = [profiled, *plain] if measured_first else [*plain, profiled]
-        begun = [await until(run) for run in runs]
+        device.log.clear()
+        runs = [await until(measured(session, x)), *[await until(session.run_async(None, x)) for _ in range(2)]]
+        assert device.log == ["measuring"]
         device.go.set()
-        await asyncio.gather(*begun)
-        depth = 0
-        for event in device.log:
-            assert event != "measuring" or depth == 0, device.log
-            depth += {"queued": 1, "answered": -1}.get(event, 0)
-        at = [i for i, event in enumerate(device.log) if event in ("measuring", "measured")]
-        assert all(b == a + 1 for a, b in zip(at[::2], at[1::2], strict=True)), device.log
+        await asyncio.gather(*runs)
+        assert device.log[:3] == ["measuring", "measured", "queued"]
+
+    played(scene)
+
+
+def test_overlapping_runs__before_one_is_measured__are_waited_for() -> None:
+    """They may be waiting for the bytes of a large input, and be queued at any time."""
+
+    async def scene(device: SlowDevice) -> None:
+        session, x = await opened(device, double(SHAPE)), {"x": np.ones(SHAPE, np.float32)}
+        await session.run_async(None, x)
+        device.go.clear()
+        device.log.clear()
+        runs = [*[await until(session.run_async(None, x)) for _ in range(2)], await until(measured(session, x))]
+        assert device.log == ["queued", "queued"]
+        device.go.set()
+        await asyncio.gather(*runs)
+        assert device.log == ["queued", "queued", "answered", "answered", "measuring", "measured"]
 
     played(scene)
 
