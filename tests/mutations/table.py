@@ -334,7 +334,10 @@ OVERLAP_MUTATIONS = (
         "pyruntime/device/executable.py",
         "        while self._lock.locked():\n",
         "        while False:\n",
-        (OVERLAPS + "test_overlapping_runs__while_one_is_measured__are_not_queued",),
+        (
+            OVERLAPS + "test_overlapping_runs__while_one_is_measured__are_not_queued",
+            "e2e/test_overlaps.py::test_runs__of_one_session_some_of_them_measured__equal_the_serial_ones[small]",
+        ),
     ),
     Mutation(
         "overlap: a measured run waits for those before it",
@@ -351,6 +354,7 @@ OVERLAP_MUTATIONS = (
         (
             OVERLAPS + "test_tensor__output_of_a_run_while_another_reads_it__is_not_written_under_it",
             OVERLAPS + "test_tensor__output_of_two_runs_at_once__is_written_by_each_in_memory_of_its_own",
+            "e2e/test_overlaps.py::test_run__on_a_tensor_that_another_run_writes_meanwhile__reads_what_it_was",
         ),
     ),
     Mutation(
