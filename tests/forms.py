@@ -313,6 +313,13 @@ def _transposed(form: Form) -> str | None:
     return form.op("Transpose", "t", perm=_swapped(form))
 
 
+def _mean_variance_norm(form: Form) -> str | None:
+    """Of one element a channel, onnxruntime gives NaN."""
+    if (maps := _maps(form)) is None or maps[0] * maps[2] * maps[3] == 1:
+        return None
+    return form.op("MeanVarianceNormalization", "t", axes=[0, 2, 3])
+
+
 def _layer_norm(form: Form) -> str | None:
     count = form.shape[-1]
     return form.op("LayerNormalization", "t", form.scale(count), form.scale(count), axis=-1)
@@ -561,7 +568,7 @@ KINDS: Mapping[str, Kind] = {
     "hardmax": _unary("Hardmax", axis=-1),
     "lp norm": _unary("LpNormalization", axis=-1, p=2),
     "lp norm middle": _unary("LpNormalization", axis=1, p=1),
-    "mean variance norm": _unary("MeanVarianceNormalization", (4,), axes=[0, 2, 3]),
+    "mean variance norm": _mean_variance_norm,
     "layer norm": _layer_norm,
     "rms norm": _rms_norm,
     "instance norm": _channel_norm("InstanceNormalization"),
