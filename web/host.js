@@ -10,8 +10,9 @@ import { startPython, timed } from './runtime.js';
 const REPLAYS = 8;
 
 /**
- * What is known of each session: how many outputs its model has, and the runs it can replay without Python.
- * @type {Map<number, {outputs: number, replays: import('./player.js').Replay[]}>}
+ * What is known of each session: how many outputs its model has, the runs it can replay without Python, and those that
+ * it is replaying.
+ * @type {Map<number, {outputs: number, replays: import('./player.js').Replay[], replaying: Set<Promise<unknown>>}>}
  */
 const sessions = new Map();
 
@@ -111,11 +112,15 @@ async function run({ session, feeds, fetches, kept, options }, request) {
     for (const replay of known.replays) {
       const sizes = player.matches(replay, tensors, fetches, known.outputs);
       if (!sizes) continue;
+      const replaying = player.run(replay, tensors, sizes);
+      known.replaying.add(replaying);
       try {
-        return await player.run(replay, tensors, sizes);
+        return await replaying;
       } catch {
         replay.live = false; // Python finds out why, and mends what can be mended
         break;
+      } finally {
+        known.replaying.delete(replaying);
       }
     }
   }
@@ -164,7 +169,7 @@ const methods = {
       Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
     const external = externalData.map(({ path }, index) => [path, files[index]]);
     const info = await callCancellable(request, 'create', buffer, external, options, report);
-    sessions.set(info.handle, { outputs: info.outputs.length, replays: [] });
+    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set() });
     return info;
   },
 
@@ -192,7 +197,10 @@ const methods = {
   /** @param {import('./protocol.js').ReleaseArguments} args */
   async profile({ session }) {
     const known = sessions.get(session);
-    if (known) known.replays = []; // Python measures
+    if (known) {
+      known.replays = []; // Python measures, dispatch by dispatch, in the memory of those still on their way
+      await Promise.allSettled(known.replaying);
+    }
     return callPython('start_profiling', session);
   },
 

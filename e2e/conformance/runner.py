@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -159,10 +160,8 @@ async def _again(session: ort.InferenceSession, feed: dict[str, Any], names: lis
         return ""
     kept = {name: _bits(_found(before[name])) for name in names}
     if (other := _other(feed)) is not None:
-        try:
+        with suppress(ort.OrtError, ArithmeticError, LookupError, ValueError):  # the model may take no such numbers
             await session._run_values(other, names, None)
-        except (ort.OrtError, ArithmeticError, LookupError, ValueError):
-            pass  # the model takes no such numbers
     values = await session._run_values(feed, names, None)
     different = [name for name in names if _bits(_found(values[name])) != kept[name]]
     return f"{', '.join(different)}: another run on the same input gave other bits" if different else ""

@@ -31,7 +31,7 @@ def case(form: Form) -> Case:
     model, x = form.model(), form.feed()
     session = onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
     (y,) = session.run(None, {"x": x})
-    return Case(form.name, model, [({"x": wire(x)}, [wire(y)])], 1e-3, 1e-4)
+    return Case(form.name, model, [({"x": wire(x)}, [wire(y)])], 1e-3, form.atol)
 
 
 def some(size: Shape, turn: int) -> Iterator[Form]:

@@ -80,6 +80,8 @@ class Executable:
         self._lock = asyncio.Lock()
         self._loaded = False
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
+        self._overlapping = 0
+        self._last_of_them = asyncio.Event()
         self.on_release: list[Callable[[], None]] = []
 
     async def prepare(self) -> None:
@@ -196,8 +198,9 @@ class Executable:
     ) -> None:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 
-        Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others run one
-        at a time. Between steps the check of the `RunContext` is called and may raise.
+        Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others, and runs
+        that are measured, run one at a time: all runs have the same memory. Between steps the check of the `RunContext`
+        is called and may raise.
 
         Args:
             bound: a buffer for each external tensor that this run brings; no buffer twice.
@@ -205,11 +208,23 @@ class Executable:
             sizes: of the plan's open sizes.
         """
         sized = self.sized(sizes) if self.plan.sizes else Sized()
-        if len(self.plan.steps) <= 1 and observe is None:
-            await self._run(values, self._record(bound or {}), None, sized)
-        else:
+        if len(self.plan.steps) > 1 or observe is not None:
             async with self._lock:
+                while self._overlapping:
+                    self._last_of_them.clear()
+                    await self._last_of_them.wait()
                 await self._run(values, self._record(bound or {}), observe, sized)
+            return
+        while self._lock.locked():
+            async with self._lock:
+                pass
+        self._overlapping += 1
+        try:
+            await self._run(values, self._record(bound or {}), None, sized)
+        finally:
+            self._overlapping -= 1
+            if not self._overlapping:
+                self._last_of_them.set()
 
     async def _run(
         self, values: MutableMapping[str, HostValue], recorded: Recorded, observe: Observer | None, sized: Sized

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyruntime.device.base import Device, Raw, Read, Slice
 from pyruntime.errors import BindingError
@@ -44,13 +45,13 @@ class _Pool:
         at = next((i for i in reversed(range(len(self.free))) if self.free[i][0] == size), None)
         return 0 if at is None else self.free.pop(at)[1]
 
-    def give(self, holder: list[int], size: int) -> None:
-        """A tensor is gone: keep its buffer, or free it where there are enough."""
+    def give(self, buffer: int, size: int) -> None:
+        """Nothing uses this buffer any more: keep it, or free it where there are enough."""
         same = sum(s == size for s, _ in self.free)
         if same >= _SPARE or size > _SPARE_BYTES or getattr(self.device, "lost", None):
-            self.device.free(holder)
+            self.device.free([buffer])
             return
-        self.free.append((size, holder[0]))
+        self.free.append((size, buffer))
         while sum(s for s, _ in self.free) > _SPARE_BYTES:
             self.device.free([self.free.pop(0)[1]])
 
@@ -62,6 +63,20 @@ def _pool(device: Device) -> _Pool:
     return _pools.setdefault(device, _Pool(device))
 
 
+class _Memory:
+    """A buffer, given back when neither a tensor nor a run has it any more.
+
+    Attributes:
+        runs: how many runs have it now.
+    """
+
+    __slots__ = ("__weakref__", "buffer", "runs")
+
+    def __init__(self, device: Device, buffer: int, size: int) -> None:
+        self.buffer, self.runs = buffer, 0
+        weakref.finalize(self, _pool(device).give, buffer, size).atexit = False
+
+
 class DeviceTensor:
     """A dense tensor in a GPU buffer of its own, which is given back when the tensor is collected.
 
@@ -70,16 +85,30 @@ class DeviceTensor:
         device: where it is.
     """
 
-    def __init__(self, type: TensorType, device: Device, buffer: int) -> None:
+    def __init__(self, type: TensorType, device: Device, buffer: int | _Memory) -> None:
         self.type = TensorType(type.dtype, type.shape)
         self.device = device
-        self._holder = [buffer]
-        weakref.finalize(self, _pool(device).give, self._holder, round_up(type.nbytes)).atexit = False
+        self._memory = _Memory(device, buffer, round_up(type.nbytes)) if isinstance(buffer, int) else buffer
 
     @property
     def buffer(self) -> int:
         """The number of its buffer."""
-        return self._holder[0]
+        return self._memory.buffer
+
+    @property
+    def in_use(self) -> bool:
+        """True while a run reads or writes its memory: it may have dispatches that are not queued yet."""
+        return self._memory.runs > 0
+
+    @contextmanager
+    def lent(self) -> Iterator[DeviceTensor]:
+        """This tensor as it is now, for a run: others that have this one for an output leave that memory alone."""
+        memory = self._memory
+        memory.runs += 1
+        try:
+            yield DeviceTensor(self.type, self.device, memory)
+        finally:
+            memory.runs -= 1
 
     @property
     def slice(self) -> Slice:
@@ -118,7 +147,8 @@ class DeviceTensor:
             return HostTensor(self.type, b"")
         recording = self.device.record([])
         try:
-            (raw,) = await self.device.submit(recording, [], [Read(Slice(self.buffer, 0, self.type.nbytes))])
+            with self.lent() as lent:
+                (raw,) = await self.device.submit(recording, [], [Read(Slice(lent.buffer, 0, self.type.nbytes))])
         finally:
             self.device.drop(recording)
         return HostTensor(self.type, raw)
@@ -131,4 +161,4 @@ class DeviceTensor:
 
     def exchange(self, other: DeviceTensor) -> None:
         """Swap contents with a tensor of the same type without moving a byte."""
-        self._holder[0], other._holder[0] = other._holder[0], self._holder[0]
+        self._memory, other._memory = other._memory, self._memory

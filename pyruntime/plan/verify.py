@@ -5,7 +5,7 @@ Memory is followed command by command: which value each byte of arenas, weights 
 - reads a value only where all of that value's bytes are, from the first to the last, and nothing wrote over them;
 - writes no byte that it also reads, but for operands that its dispatch lists in `inplace`, which are the very same
   bytes of elements of the same width; every operand that reads there has to be listed;
-- writes no weights, and no byte twice;
+- writes no weights, no tensor that stays on the GPU but the value it is to hold, and no byte twice;
 - stays within what it binds, and binds what is there.
 """
 
@@ -72,6 +72,8 @@ def _command(command: Command, memory: _Memory) -> Iterator[str]:
         region = command.regions[written.region]
         if region.space is Space.WEIGHTS:
             yield f"writes weights ('{written.value}')"
+        if region.space is Space.EXTERNAL and memory.tensor(region) != written.value:
+            yield f"writes '{written.value}' into the memory of '{memory.tensor(region)}', which others hold"
         for j, other in enumerate(accesses):
             if j != i and _overlap(region, command.regions[other.region]):
                 yield from _shared(command, j, i)
@@ -121,6 +123,10 @@ class _Memory:
                 return round_up(self._plan.constants[region.index].nbytes)
             case Space.EXTERNAL:
                 return max(t.region.nbytes for t in self._plan.external if t.region.index == region.index)
+
+    def tensor(self, region: Region) -> str:
+        """The value that an external region is the memory of."""
+        return next(t.name for t in self._plan.external if t.region.index == region.index)
 
     def write(self, value: str, region: Region, nbytes: int) -> None:
         """The first bytes of `region` are those of `value` now."""

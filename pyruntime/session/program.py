@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -79,11 +80,17 @@ class Program:
         Raises:
             BindingError: a tensor of `keep` has another type than the output, or is on another device.
         """
-        tensors = await self._tensors({n: v for n, v in feeds.items() if isinstance(v, DeviceTensor)})
-        values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
-        run = Run(values, tensors, outputs, keep or {}, check, recorder)
+        with ExitStack() as lent:
+            given = {n: lent.enter_context(v.lent()) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
+            values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
+            run = Run(values, await self._tensors(given), outputs, keep or {}, lent, check, recorder)
+            stage = await self._run(run, list(feeds))
+            return {name: await self._output(name, stage, run, feeds) for name in outputs}
+
+    async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
+        """Run all stages; returns the last."""
         on_device = run.on_device
-        stage, sizes = await self._find(self.roots, run, list(feeds), None, on_device)
+        stage, sizes = await self._find(self.roots, run, fed, None, on_device)
         root = stage
         root.users += 1
         try:
@@ -96,7 +103,7 @@ class Program:
             root.users -= 1
             while len(self.roots) > self.limits.cached_plans and forget_oldest(self.roots):
                 pass
-        return {name: await self._output(name, stage, run, feeds) for name in outputs}
+        return stage
 
     def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Stage | None:
         """The stage that runs such feeds whatever their values are, where one segment does all; else None."""
@@ -129,7 +136,10 @@ class Program:
         return stage
 
     async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
-        """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end."""
+        """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end.
+
+        A tensor given is written itself where no run has it, this one or one that overlaps.
+        """
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external
@@ -142,8 +152,8 @@ class Program:
                 continue
             if given.type != kind or given.device is not self.device:
                 raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
-            if given.buffer not in in_use:
-                direct[name] = given
+            if given.buffer not in in_use and not given.in_use:
+                direct[name] = run.lent.enter_context(given.lent())
                 in_use.add(given.buffer)
         rest = {n: kind for n, kind in made.items() if n not in direct}
         fresh = await DeviceTensor.allocate(list(rest.values()), self.device)
@@ -368,7 +378,10 @@ class Program:
             return await DeviceTensor.upload(value, self.device)
         if given.type != value.type:
             raise BindingError(f"output '{name}' is {value.type} here, and the OrtValue bound to it is {given.type}")
-        given.write(value.bytes())
+        if given.in_use:
+            given.exchange(await DeviceTensor.upload(value, self.device))
+        else:
+            given.write(value.bytes())
         return given
 
     async def _kept(self, name: str, run: Run, is_input: bool) -> AnyValue:
@@ -378,9 +391,10 @@ class Program:
             return await tensor.download()
         if is_input:
             tensor = await tensor.clone()
-        if given is None or given is tensor:
+        if given is None:
             return tensor
-        given.exchange(tensor)
+        if given.buffer != tensor.buffer:
+            given.exchange(tensor)
         return given
 
     def release(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -37,6 +38,7 @@ class Run:
         tensors: what the device has: inputs there, then outputs that stay.
         outputs: names wanted.
         keep: outputs that stay on the device; those given are written in place, the others allocated.
+        lent: ends with the run; tensors that are not the run's own are lent to it until then.
         check: called between stages; may raise.
         recorder: gets timings.
     """
@@ -45,6 +47,7 @@ class Run:
     tensors: dict[str, DeviceTensor]
     outputs: Sequence[str]
     keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
+    lent: ExitStack = field(default_factory=ExitStack)
     check: Callable[[], None] = lambda: None
     recorder: Recorder | None = None
 

@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
@@ -40,7 +40,7 @@ LARGE = Limits(
 class QuickBuild(Build):
     """A Build that draws from a generator of random numbers, which takes a hundredth of the time of Hypothesis."""
 
-    random: random.Random = random.Random()
+    random: random.Random = field(default_factory=random.Random)
 
     def integer(self, low: int, high: int) -> int:
         """See `Build`."""
@@ -107,7 +107,11 @@ def plan_complaint(sample: Sample, on: Sequence[Target]) -> str:
 def plan_campaign(
     families: Sequence[Family], seed: int, seconds: float, most: int = 1 << 62, say: Callable[[str], None] = print
 ) -> tuple[int, list[str]]:
-    """Plan samples of the families in turn until the time is over; how many, and a report of each of up to ten failures."""
+    """Plan samples of the families in turn until the time is over or there are ten failures.
+
+    Returns:
+        How many samples were planned, and a report of each failure.
+    """
     end, reports = time.monotonic() + seconds, list[str]()
     for number in count():
         if time.monotonic() > end or number >= most or len(reports) >= 10:

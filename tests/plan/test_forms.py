@@ -1,4 +1,4 @@
-"""Operators whose own input is the residual behind them: every plan is proved, every kernel with an epilogue is among them."""
+"""Operators whose own input is the residual behind them: plans are proved, all kernels with an epilogue are hit."""
 
 from __future__ import annotations
 
@@ -59,16 +59,24 @@ def planned(form: Form, target: Target) -> Plan:
 
 
 def own_residuals(plan: Plan) -> set[str]:
-    """Kernels with an epilogue that reads what the operator itself reads."""
+    """Kernels with an epilogue that reads what the operator itself reads.
+
+    Raises:
+        AssertionError: one that reads it both ways overwrites it, which only `normalize_spread` may.
+    """
     found = set()
     for command in plan.commands:
-        fused = re.search("_(add|sub|mul)", command.kernel)
+        hooked = any(re.match(begin, command.kernel) for begin in HOOKS.values())
+        fused = hooked and re.search("_(add|sub|mul)", command.kernel)
         before = {
             plan.root(a.value) for c in plan.commands if c.node == command.node and c is not command for a in c.accesses
         }
         reads = Counter(plan.root(a.value) for a in command.accesses if not a.write)
         if fused and any(count > 1 or value in before for value, count in reads.items() if value == "t"):
             found.add(command.kernel)
+            overwritten = {a.region for a in command.accesses if a.write}
+            if reads["t"] > 1 and not command.kernel.startswith("normalize_spread"):
+                assert not any(a.region in overwritten for a in command.accesses if plan.root(a.value) == "t")
     return found
 
 

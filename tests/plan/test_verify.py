@@ -53,6 +53,8 @@ def test_plan__residual_is_the_operators_own_input__is_not_overwritten(target: s
     plan = residual_plan(TARGETS[target])
     _, command = last(plan)
     assert [a.value for a in command.accesses if not a.write].count("t") == 2, "the residual is fused"
+    (y,) = [a.region for a in command.accesses if a.write]
+    assert y not in [a.region for a in command.accesses if not a.write]
     assert not list(complaints(plan))
 
 
@@ -125,3 +127,40 @@ def test_verify__download_of_what_was_overwritten__raises_with_all_complaints() 
     segment.commands[-1] = replace(command, accesses=other)
     with pytest.raises(PlanError, match="download of 'y': its bytes hold 'z'"):
         verify(plan)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_plan__operands_that_an_epilogue_broadcasts__are_not_listed(target: str) -> None:
+    """relu(conv(t) + bias over channels + s): of the epilogue's operands only s may be the result's memory."""
+    x = {"x": TensorType(DType.FLOAT, (1, 8, 13, 13))}
+    w = {"w": Constant.from_array(np.ones((8, 8, 3, 3), np.float32))}
+    nodes = [
+        node("Tanh", ["x"], ["t"]),
+        node("Sigmoid", ["x"], ["s"]),
+        node("GlobalAveragePool", ["s"], ["bias"]),
+        node("Conv", ["t", "w"], ["c"], kernel_shape=(3, 3), pads=(1, 1, 1, 1)),
+        node("Add", ["c", "bias"], ["b"]),
+        node("Add", ["b", "s"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    graph = typed_graph(nodes, x, ["y"], w)
+    optimize(graph, TARGETS[target])
+    _, command = last(build_plan(graph, TARGETS[target]))
+    listed = [command.accesses[read].value for read, _ in command.inplace]
+    assert {a.value for a in command.accesses} == {"t", "w", "bias", "s", "y"}
+    assert listed == ["s"]
+
+
+def test_complaints__tensor_that_stays_on_the_gpu_gets_another_value__names_both() -> None:
+    """y = relu(t), t = tanh(x), with x and y on the GPU."""
+    kind = TensorType(DType.FLOAT, (4, 4))
+    graph = typed_graph([node("Tanh", ["x"], ["t"]), node("Relu", ["t"], ["y"])], {"x": kind}, ["y"])
+    graph.resident = frozenset({"x"})
+    plan = build_plan(graph, TARGETS["gpu"], ["y"])
+    assert not list(complaints(plan))
+    segment = plan.steps[-1]
+    assert isinstance(segment, GpuSegment)
+    to_y, x = segment.commands[-1], segment.commands[0].regions[0]
+    (written,) = [a for a in to_y.accesses if a.write]
+    regions = tuple(x if i == written.region else r for i, r in enumerate(to_y.regions))
+    assert any("writes 'y' into the memory of 'x'" in text for text in changed(plan, regions=regions))
