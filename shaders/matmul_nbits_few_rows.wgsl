@@ -28,6 +28,7 @@ const QUADS: u32 = CHUNK / 4u;
 const PER: u32 = 8u / BITS;
 const WIDE: u32 = THREADS / LANES * COLS;
 const PIECE: u32 = LANES * QUADS;
+const HELD: u32 = (ROWS * PIECE + THREADS - 1u) / THREADS;
 const MASK: u32 = (1u << BITS) - 1u;
 
 struct Params {
@@ -73,6 +74,11 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
     T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
 //#endif
   return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+}
+
+// The vec4 number `i` of the piece of a that begins at chunk `first`.
+fn piece_a(row0: u32, first: u32, i: u32) -> vec4<T> {
+  return quad_a(row_a(min(row0 + i / PIECE, params.m - 1u)), first * CHUNK + i % PIECE * 4u);
 }
 
 fn chunk_b(at: u32) -> array<u32, UNIT> {
@@ -159,6 +165,12 @@ fn main(
   let n0 = col0;
 //#endif
 
+  // The weights and the piece of a of the next step are on their way while this one is computed.
+  var next_a: array<vec4<T>, HELD>;
+  //#unroll
+  for (var h = 0u; h < HELD; h++) {
+    next_a[h] = piece_a(row0, 0u, local + h * THREADS);
+  }
   var next: array<array<u32, UNIT>, COLS>;
   //#unroll
   for (var c = 0u; c < COLS; c++) {
@@ -169,17 +181,23 @@ fn main(
     let words = next;
     let chunk = first + lane;
     //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      let i = local + h * THREADS;
+      let g = i % PIECE;
+      // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
+      if (i < ROWS * PIECE) {
+        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h];
+      }
+    }
+    workgroupBarrier();
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
+    }
+    //#unroll
     for (var c = 0u; c < COLS; c++) {
       next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
     }
-    for (var i = local; i < ROWS * PIECE; i += THREADS) {
-      let row = i / PIECE;
-      let g = i - row * PIECE;
-      // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
-      tile[row * PIECE + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] =
-        quad_a(row_a(min(row0 + row, params.m - 1u)), first * CHUNK + g * 4u);
-    }
-    workgroupBarrier();
     if (chunk < params.chunks) {
       var parts = array<array<T, ROWS>, COLS>();
       var scale: array<T, COLS>;
