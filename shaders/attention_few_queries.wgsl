@@ -201,6 +201,7 @@ fn main(
         score[r] += dot(tile_q[r * QUADS + d], x);
       }
     }
+    let hidden = f32_bits(0xff800000u, params.keys);
     //#unroll
     for (var r = 0u; r < ROWS; r++) {
       var s = score[r];
@@ -211,8 +212,8 @@ fn main(
       let place = row_of(row0 + r);
       s += f32(load_mask(dot(vec4<u32>(batch, head0 + place.head, place.query, key), params.mask_strides)));
 //#endif
-      if (first + t >= span.y || key < seen[r].x || key >= seen[r].y) { s = f32_bits(0xff800000u, params.keys); }
-      scores[r * THREADS + t] = s;
+      let is_seen = (first + t < span.y) & (key >= seen[r].x) & (key < seen[r].y);
+      scores[r * THREADS + t] = select(hidden, s, is_seen);
     }
     workgroupBarrier();
 

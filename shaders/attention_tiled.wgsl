@@ -279,14 +279,12 @@ fn main(
     }
 //#endif
 //#if RANGE
+    let hidden = vec4<f32>(f32_bits(0xff800000u, params.keys));
+    let places = vec4<u32>(first + tx) + vec4<u32>(0u, TX, 2u * TX, 3u * TX);
     //#unroll
     for (var r = 0u; r < TALL; r++) {
       let mine = seen[(r / 4u * TY + ty) * 4u + r % 4u];
-      //#unroll
-      for (var c = 0u; c < 4u; c++) {
-        let key = first + c * TX + tx;
-        if (key < mine.x || key >= mine.y) { score[r][c] = f32_bits(0xff800000u, params.keys); }
-      }
+      score[r] = select(hidden, score[r], places - vec4<u32>(mine.x) < vec4<u32>(max(mine.x, mine.y) - mine.x));
     }
 //#endif
     //#unroll

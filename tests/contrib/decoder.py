@@ -7,6 +7,7 @@ of onnxruntime-genai makes them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,7 +46,7 @@ class _Writer:
     def random(self, name: str, *shape: int) -> str:
         return self.weight(name, (self.rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32))
 
-    def add(self, op: str, *inputs: str, to: str, domain: str = "", **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, to: str, domain: str = "", **attributes: Any) -> str:
         self.nodes.append(
             helper.make_node(op, list(inputs), to.split(), name=to.split()[0], domain=domain, **attributes)
         )
@@ -118,9 +119,9 @@ def decoder(
     made.add("MatMul", made.norm(x, "final", width), made.random("head", width, words), to="logits")
     tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", n]) for n in ("input_ids", "attention_mask")]
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
-    cache = ["B", groups, "P", size]
+    cache: list[str | int] = ["B", groups, "P", size]
     pasts = [helper.make_tensor_value_info(f"past.{p}", TensorProto.FLOAT, cache) for p in parts]
-    ends = ["B", groups, "T", size]
+    ends: list[str | int] = ["B", groups, "T", size]
     presents = [helper.make_tensor_value_info(f"present.{p}", TensorProto.FLOAT, ends) for p in parts]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["B", "S", words])
     graph = helper.make_graph(made.nodes, "decoder", [*tokens, *pasts], [logits, *presents], made.weights)
