@@ -17,13 +17,13 @@ const fakeDevice = (cost) => {
   device.pushErrorScope = () => {};
   device.popErrorScope = async () => {
     const began = performance.now();
+    device.first ??= began - device.began;
     busy(cost);
     await new Promise((resolve) => {
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = () => { port1.close(); resolve(); };
       port2.postMessage(0);
     });
-    device.first ??= began - device.began;
     device.questions += 1;
     device.spent += performance.now() - began;
     return null;
@@ -53,8 +53,8 @@ def test_attend__run_of_a_second__asks_for_a_twentieth_of_it(script: Script, cos
         cost=cost,
     )
     assert found["value"] == "there"
-    # The first two milliseconds are asked through, and the last question may be on its way.
-    assert found["spent"] <= 0.075 * found["ms"] + 6, found
+    # The first two milliseconds are asked through. A question's own time counts: a busy machine adds others' to it.
+    assert found["questions"] * cost <= 0.05 * found["ms"] + 4, found
     assert found["questions"] >= 40, "nobody waits long for an answer"
 
 
@@ -122,8 +122,7 @@ def test_attend__of_python__run_of_a_second__asks_for_a_twentieth_of_it(python_i
         """
     )
     assert found["value"] == "there"
-    assert found["spent"] <= 0.1, found
-    assert found["questions"] >= 30, found
+    assert 30 <= found["questions"] <= 400, found
 
 
 @pytest.mark.parametrize(
