@@ -18,8 +18,8 @@ from onnx import helper, numpy_helper
 __all__ = ["ACTS", "KINDS", "OPS", "SIZES", "Form", "forms"]
 
 Shape = tuple[int, ...]
-OPS = ("Add", "Mul", "Sub", "from")
-"""'from' is Sub with t in front."""
+OPS = ("Add", "Mul", "Sub", "from", "Where")
+"""'from' is Sub with t in front; 'Where' reads t three times: t > 0 ? f(t) t : t."""
 ACTS = ("Relu", "", "Sigmoid", "HardSwish")
 SIZES: tuple[Shape, ...] = (
     (1, 8, 13, 13),
@@ -85,7 +85,11 @@ class Form:
 
     def finish(self, f: str, op: str, act: str) -> None:
         """y = act(f op t)."""
-        y = self.op("Sub", "t", f) if op == "from" else self.op(op, f, "t")
+        if op == "Where":
+            positive = self.op("Greater", "t", self.const(np.float32(0)))
+            y = self.op("Where", positive, self.op("Mul", f, "t"), "t")
+        else:
+            y = self.op("Sub", "t", f) if op == "from" else self.op(op, f, "t")
         self.outputs = [self.op(act, y) if act else y]
 
     def model(self) -> bytes:

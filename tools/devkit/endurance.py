@@ -34,7 +34,7 @@ def fuzz(*, seconds: int, fresh: bool = False) -> int:
 
 
 def differential(*, minutes: float, seed: int) -> int:
-    """Random operators and graphs on NumPy and in the browser against onnxruntime, for `minutes` together."""
+    """Random operators and graphs against onnxruntime on NumPy and in the browser, and as plans, for `minutes`."""
     ensure_venv()
     environment = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
     build_site(python())
@@ -48,11 +48,13 @@ def soak(*, minutes: int) -> int:
     rows.append(_pytest("mutated models", factor, ["tests/hostile"]))
     rows.append(_pytest("bad models, every cut and flip (native)", factor, ["tests/bad_models"]))
     rows.append(_pytest("devices that fail or are lost (native)", factor, ["tests/session"]))
+    rows.append(_pytest("plans of random graphs, proved", factor, ["tests/fuzz/test_plans.py"]))
     browser = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
     build_site(python())
     began = time.monotonic()
     status = run([python(), "-m", "tests.mutations"], env=browser)
     rows.append(Row("defences taken away, tests fail", "each", time.monotonic() - began, status))
+    rows.append(_pytest("residuals of own inputs (browser)", factor, ["e2e/conformance/test_forms.py"], browser))
     files = ["e2e/test_reliability.py", "e2e/test_reliability_page.py"]
     for name, select in {
         "lost devices (browser)": "loss",
