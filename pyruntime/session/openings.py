@@ -105,7 +105,8 @@ class Openings:
                 if key is None or key in self.closed or size < 2 or len(self._seen[key].sizes) < 2:
                     continue
                 if (key, size) not in dims:
-                    dims[key, size] = sizes.add(key, size, 2, self._seen[key].bound(size), self._seen[key].grows)
+                    bound = self._seen[key].bound(size)
+                    dims[key, size] = sizes.add(key, size, 2, bound, self._seen[key].grows) if bound > 2 else size
                 shape[axis] = dims[key, size]
             made[name] = replace(kind, shape=tuple(shape))
         return made, sizes if sizes.names else None

@@ -33,6 +33,12 @@ def options(**limits: float) -> SessionOptions:
     return made
 
 
+def one_plan_a_size(chosen: SessionOptions) -> SessionOptions:
+    """Each size of an input gets a plan of its own."""
+    chosen.add_session_config_entry("pyruntime.disable", "open_sizes")
+    return chosen
+
+
 async def _use(model: bytes, feeds: dict[str, Any], chosen: SessionOptions) -> None:
     session = await InferenceSession.create(model, chosen)
     try:
@@ -99,7 +105,7 @@ def test_limit__of_run_seconds__ends_a_run_of_a_loop() -> None:
 @pytest.mark.parametrize("make", [models.double, models.staged])
 def test_limit__of_cached_plans__keeps_that_many(make: Callable[[], bytes]) -> None:
     async def main() -> None:
-        session = await InferenceSession.create(make(), options(cached_plans=4))
+        session = await InferenceSession.create(make(), one_plan_a_size(options(cached_plans=4)))
         width = 4 if make is models.double else 160
         peaks = []
         for rows in (*range(1, 13), 1):
@@ -119,7 +125,7 @@ def test_limit__of_cached_plans__keeps_that_many(make: Callable[[], bytes]) -> N
 
 def test_plans__used_again__are_kept_longest() -> None:
     async def main() -> list[int]:
-        session = await InferenceSession.create(models.double(), options(cached_plans=2))
+        session = await InferenceSession.create(models.double(), one_plan_a_size(options(cached_plans=2)))
         for rows in (1, 2, 1, 3):
             await session.run_async(None, {"x": np.ones((rows, 4), np.float32)})
         assert session._program is not None
