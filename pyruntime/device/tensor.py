@@ -13,11 +13,19 @@ from pyruntime.plan.memory import round_up
 
 __all__ = ["DeviceTensor"]
 
-_SPARE = 4
-"""Free buffers of one size that are kept for the next tensor: loops then meet the same buffers again and again."""
-
 _SPARE_BYTES = 256 << 20
-"""Bytes of all free buffers; those kept longest go first."""
+"""Bytes of all free buffers that are kept for the next tensors; those kept longest go first."""
+
+_DOUBLING = 8 << 20
+"""Bytes up to which a buffer's size is a power of two; above there are four sizes from one power to the next."""
+
+
+def _capacity(nbytes: int) -> int:
+    """The size of the buffer for a tensor: tensors that grow from run to run, as caches do, meet the same buffers."""
+    size = round_up(nbytes)
+    power = 1 << (size - 1).bit_length()
+    step = power if size <= _DOUBLING else power // 8
+    return -(-size // step) * step
 
 
 class _Pool:
@@ -46,9 +54,8 @@ class _Pool:
         return 0 if at is None else self.free.pop(at)[1]
 
     def give(self, buffer: int, size: int) -> None:
-        """Nothing uses this buffer any more: keep it, or free it where there are enough."""
-        same = sum(s == size for s, _ in self.free)
-        if same >= _SPARE or size > _SPARE_BYTES or getattr(self.device, "lost", None):
+        """Nothing uses this buffer any more: keep it, so that loops meet the same ones again and again."""
+        if size > _SPARE_BYTES or getattr(self.device, "lost", None):
             self.device.free([buffer])
             return
         self.free.append((size, buffer))
@@ -88,7 +95,7 @@ class DeviceTensor:
     def __init__(self, type: TensorType, device: Device, buffer: int | _Memory) -> None:
         self.type = TensorType(type.dtype, type.shape)
         self.device = device
-        self._memory = _Memory(device, buffer, round_up(type.nbytes)) if isinstance(buffer, int) else buffer
+        self._memory = _Memory(device, buffer, _capacity(type.nbytes)) if isinstance(buffer, int) else buffer
 
     @property
     def buffer(self) -> int:
@@ -126,8 +133,15 @@ class DeviceTensor:
         for kind in types:
             if not kind.dtype.compute:
                 raise BindingError(f"{kind.dtype.type_string} tensors live on the host; bind this one to 'cpu'")
-        buffers = await _pool(device).take([round_up(t.nbytes) for t in types])
+        buffers = await _pool(device).take([_capacity(t.nbytes) for t in types])
         return [DeviceTensor(t, device, b) for t, b in zip(types, buffers, strict=True)]
+
+    @staticmethod
+    def trim(device: Device) -> None:
+        """Free the buffers that are kept for the next tensors."""
+        pool = _pool(device)
+        device.free([buffer for _, buffer in pool.free])
+        pool.free.clear()
 
     @staticmethod
     async def upload(tensor: HostTensor, device: Device) -> DeviceTensor:

@@ -403,6 +403,7 @@ class Program:
             stage.release()
         self.roots = []
         self.weights.release()
+        DeviceTensor.trim(self.device)
 
 
 def _type(value: AnyValue | None, name: str) -> ValueType:

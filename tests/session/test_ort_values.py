@@ -125,24 +125,39 @@ def test_device_tensor__collected__gives_its_buffer_to_the_next() -> None:
     assert again.buffer == buffer
 
 
-def test_device_tensor__many_collected__are_not_all_kept() -> None:
+def test_device_tensor__many_collected__serve_the_next_and_go_with_trim() -> None:
     device = NullDevice()
     tensors = asyncio.run(DeviceTensor.allocate([KIND] * 50, device))
     assert device.ledger.total == 50 * 256
+    for _ in range(3):
+        del tensors
+        gc.collect()
+        tensors = asyncio.run(DeviceTensor.allocate([KIND] * 50, device))
+    assert sum(name == "allocate" for name, _ in device.calls) == 50
     del tensors
     gc.collect()
-    assert device.ledger.total <= 4 * 256
+    DeviceTensor.trim(device)
+    assert device.ledger.live == {}
+
+
+def test_device_tensor__growing__gets_another_buffer_only_where_capacity_doubles() -> None:
+    device = NullDevice()
+    for rows in range(1, 1001):
+        tensor = asyncio.run(DeviceTensor.allocate([TensorType(DType.FLOAT, (rows, 64))], device))
+        del tensor
+        gc.collect(0)
+    assert sum(name == "allocate" for name, _ in device.calls) == 11, "256 bytes to 256 KiB"
 
 
 def test_device_tensor__large_ones_collected__free_those_kept_longest() -> None:
     device, mib = NullDevice(), 1 << 20
-    kinds = [TensorType(DType.UINT8, (n * mib,)) for n in (60, 70, 80, 90)]
+    kinds = [TensorType(DType.UINT8, (n * mib,)) for n in (64, 80, 80, 96)]
     tensors = asyncio.run(DeviceTensor.allocate(kinds, device))
     first = tensors[0].buffer
     while tensors:
         tensors.pop(0)
     gc.collect()
-    assert device.ledger.total == (70 + 80 + 90) * mib
+    assert device.ledger.total == (80 + 80 + 96) * mib
     assert first not in device.ledger.live
 
 
