@@ -51,7 +51,7 @@ class _Seen:
         """The end of the range of a plan for `size`."""
         made = 1 << (size - 1).bit_length()
         if self.grows:
-            made = max(made, STATE)
+            made = max(made, STATE, self.most)
         elif self.most and size > self.most:
             made = max(made, 4 * self.most)
         self.most = max(self.most, made)
@@ -112,7 +112,7 @@ class Openings:
         return made, sizes if sizes.names else None
 
     def _note_growth(self, types: Mapping[str, ValueType]) -> None:
-        """What is at least as long as a cache grows with it."""
+        """What is at least as long as a cache grows with it, and has its range: all of it is outgrown at once."""
         pairs = [
             (self._seen[key], size)
             for name, kind in types.items()
@@ -123,6 +123,10 @@ class Openings:
         caches = [size for seen, size in pairs if seen.grows and size > 1]
         for seen, size in pairs:
             seen.grows = seen.grows or (bool(caches) and size >= min(caches))
+        together = max((seen.bound(size) for seen, size in pairs if seen.grows and size > 1), default=0)
+        for seen, _ in pairs:
+            if seen.grows:
+                seen.most = max(seen.most, together)
 
 
 def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> tuple[int, ...] | None:
