@@ -39,6 +39,7 @@ SIZES: tuple[Shape, ...] = (
 )
 """Last dimensions that are whole groups of four and such that are not, tiles that are cut and such that are not."""
 MOST_WEIGHTS = 1 << 20
+OPSETS = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
 
 
 @dataclass
@@ -102,7 +103,7 @@ class Form:
             [onnx.ValueInfoProto(name=name) for name in self.outputs],
             [numpy_helper.from_array(value, name) for name, value in self.initializers.items()],
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+        model = helper.make_model(graph, opset_imports=OPSETS, ir_version=10)
         return bytes(model.SerializeToString())
 
     def feed(self) -> Any:
@@ -227,14 +228,43 @@ def _square_by_itself(form: Form) -> str | None:
     return form.op("Mul", form.op("MatMul", "t", "t"), form.const(np.float32(0.1)))
 
 
-def _matmul_few_rows(form: Form) -> str | None:
+def _few_rows(form: Form) -> int:
+    """The most rows, eight or less, that t can be cut into; 0 where they are too long."""
     count = math.prod(form.shape)
-    rows = next((r for r in (8, 7, 6, 4, 3, 2, 1) if count % r == 0 and (count // r) ** 2 <= MOST_WEIGHTS), 0)
+    return next((r for r in (8, 7, 6, 4, 3, 2, 1) if count % r == 0 and (count // r) ** 2 <= MOST_WEIGHTS), 0)
+
+
+def _matmul_few_rows(form: Form) -> str | None:
+    count, rows = math.prod(form.shape), _few_rows(form)
     if not rows:
         return None
     flat = form.op("Reshape", "t", form.ints(rows, count // rows))
     y = form.op("MatMul", flat, form.weight(count // rows, count // rows))
     return form.op("Reshape", y, form.ints(*form.shape))
+
+
+def _packed(form: Form, value: str, k: int, bits: int, block: int) -> str:
+    """value Wᵀ, the square W packed in `bits` bits."""
+    rng, blocks = np.random.default_rng(k + bits), -(-k // block)
+    data = rng.integers(0, 256, (k, blocks, block * bits // 8)).astype(np.uint8)
+    scales = (rng.uniform(0.5, 1.5, (k, blocks)) * (2 / 2**bits / math.sqrt(k))).astype(np.float32)
+    more: dict[str, Any] = {"K": k, "N": k, "bits": bits, "block_size": block, "domain": "com.microsoft"}
+    return form.op("MatMulNBits", value, form.const(data), form.const(scales), **more)
+
+
+def _matmul_packed(bits: int, block: int) -> Kind:
+    def kind(form: Form) -> str | None:
+        return _packed(form, "t", form.shape[-1], bits, block) if form.shape[-1] ** 2 <= MOST_WEIGHTS else None
+
+    return kind
+
+
+def _matmul_packed_few_rows(form: Form) -> str | None:
+    count, rows = math.prod(form.shape), _few_rows(form)
+    if not rows:
+        return None
+    flat = form.op("Reshape", "t", form.ints(rows, count // rows))
+    return form.op("Reshape", _packed(form, flat, count // rows, 4, 32), form.ints(*form.shape))
 
 
 def _gemm(form: Form) -> str | None:
@@ -552,6 +582,9 @@ KINDS: Mapping[str, Kind] = {
     "matmul by itself": _square_by_itself,
     "matmul by itself twice": _self_attention_bare,
     "matmul of few rows of a view": _matmul_few_rows,
+    "matmul packed in 4 bits": _matmul_packed(4, 32),
+    "matmul packed in 8 bits": _matmul_packed(8, 16),
+    "matmul packed of few rows of a view": _matmul_packed_few_rows,
     "gemm": _gemm,
     "gemm onto itself": _gemm_onto_itself,
     "einsum": _einsum,
