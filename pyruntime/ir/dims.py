@@ -18,6 +18,7 @@ Source: torch's SymInt (hints and guards); tract's symbols. An int subclass woul
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -176,7 +177,10 @@ class Sizes:
         if not any(slack):
             return low, high
         bounds = self.range(tuple((atoms, f) for atoms, f in total.items() if f))  # type: ignore[misc]
-        return max(low, bounds[0] + float(slack[0])), min(high, bounds[1] + float(slack[1]))
+        # The value is an integer: what floats round is nothing to bounds that are rounded to the integers within.
+        return max(low, _inward(bounds[0] + float(slack[0]), math.ceil, -1)), min(
+            high, _inward(bounds[1] + float(slack[1]), math.floor, 1)
+        )
 
     def _reduced(self, terms: Terms) -> Terms:
         """The terms without what all of them have in common and is above 0: the comparison with 0 stays the same."""
@@ -241,6 +245,10 @@ def _times(a: float, b: float) -> float:
     return 0.0 if a == 0 or b == 0 else a * b
 
 
+def _inward(bound: float, rounded: Callable[[float], int], outside: int) -> float:
+    return rounded(bound + outside * max(1.0, abs(bound)) * 1e-9) if math.isfinite(bound) else bound
+
+
 def _symbols(sizes: Sizes, terms: Terms) -> set[str]:
     found: set[str] = set()
     for atoms, _ in terms:
@@ -281,8 +289,8 @@ def _quotient(a: Terms, b: Terms) -> Terms | None:
                 return None
             made.append((tuple(rest), factor // d))
         return tuple(sorted(made))
-    for atoms, factor in a[:1]:  # a = q * b with a single term q
-        q = _quotient(((atoms, factor),), b[:1])
+    for term in b:  # a = q * b with a single term q
+        q = _quotient(a[:1], (term,))
         if q is not None and _product(q, b) == a:
             return q
     return None
@@ -309,9 +317,8 @@ class Dim:
     def _terms(self, other: object) -> Terms | None:
         if isinstance(other, Dim):
             return other.terms
-        if isinstance(other, int | np.integer) or (isinstance(other, float | np.floating) and other == int(other)):
-            return _number(int(other))
-        return None
+        whole = isinstance(other, float | np.floating) and float(other).is_integer()
+        return _number(int(cast(Any, other))) if whole or isinstance(other, int | np.integer) else None
 
     def _joined(self, other: object, join: Callable[[Terms, Terms], Terms], real: Callable[[Any, Any], Any]) -> Any:
         terms = self._terms(other)
@@ -387,7 +394,11 @@ class Dim:
     def __truediv__(self, other: object) -> Any:
         terms = self._terms(other)
         exact = _quotient(self.terms, terms) if terms else None
-        return int(self) / cast(Any, other) if exact is None else self._made(exact)
+        if exact is None:
+            return int(self) / cast(Any, other)
+        if is_dim(other) and not other:
+            raise ZeroDivisionError(f"{self} divided by {other}")
+        return self._made(exact)
 
     def __rtruediv__(self, other: Any) -> Any:
         return other / int(self)
@@ -397,10 +408,30 @@ class Dim:
             return math.prod([self] * power)
         return int(self) ** cast(Any, power)
 
-    def __rshift__(self, bits: int) -> Any:
+    def __rpow__(self, base: Any) -> Any:
+        return base ** int(self)
+
+    def __and__(self, other: Any) -> Any:
+        return int(self) & int(other)
+
+    def __or__(self, other: Any) -> Any:
+        return int(self) | int(other)
+
+    def __xor__(self, other: Any) -> Any:
+        return int(self) ^ int(other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __rrshift__(self, number: Any) -> Any:
+        return number >> int(self)
+
+    def __rlshift__(self, number: Any) -> Any:
+        return number << int(self)
+
+    def __rshift__(self, bits: Any) -> Any:
         return self // (1 << bits)
 
-    def __lshift__(self, bits: int) -> Any:
+    def __lshift__(self, bits: Any) -> Any:
         return self * (1 << bits)
 
     def __abs__(self) -> Any:
@@ -425,8 +456,10 @@ class Dim:
 
     def _compare_real(self, other: float, comparison: str, swap: bool, negate: bool) -> bool:
         """With a number that is no integer, or infinite."""
-        if math.isnan(other) or comparison == "==":
+        if comparison == "==":
             return negate
+        if math.isnan(other):
+            return False
         if math.isinf(other):
             return ((other > 0) != swap) != negate
         # s < 2.5 is s < 3; 2.5 < s is 2 < s
@@ -475,7 +508,7 @@ class Dim:
         return getattr(self.__index__(), name)
 
     def __repr__(self) -> str:
-        return self.sizes.text(self.terms)[1:-1].replace("1*", "")
+        return re.sub(r"\b1\*", "", self.sizes.text(self.terms)[1:-1])
 
     def __format__(self, spec: str) -> str:
         return format(hint(self), spec) if spec else repr(self)
