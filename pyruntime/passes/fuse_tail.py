@@ -64,14 +64,14 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
     chain = node.op
     assert isinstance(chain, FusedElementwise)
     others = [n for n in node.inputs if n != base.outputs[0]]
-    inputs = list(base.inputs)
+    inputs, added = list(base.inputs), ""
     if op.op_type in _BIAS:
         split = _without_bias(base)
         if split is None:
             return None
         op, inputs, added = split
-        if added:
-            chain, others = _add_first(chain, node, base.outputs[0], others, added)
+    if added:
+        chain, others = _add_first(chain, node, base.outputs[0], others, added)
     else:
         chain = _result_first(chain, node, base.outputs[0], others)
     types = [graph.types[n] for n in others]

@@ -86,6 +86,14 @@ def test_fuse_tail__gemm__its_c_joins_the_chain() -> None:
     assert graph.nodes[0].inputs == ("x", "w", "c")
 
 
+@pytest.mark.parametrize("inputs", [["r", "g"], ["g", "r"]])
+def test_fuse_tail__gemm_without_c_on_either_side__keeps_the_order(inputs: list[str]) -> None:
+    nodes = [node("Gemm", ["x", "w"], ["g"]), node("Sub", inputs, ["y"])]
+    graph = graph_of(nodes, {"x": (4, 3), "r": (4, 6)}, ["y"], {"w": weights(3, 6)})
+    assert apply(fuse_tail.run, graph)
+    assert op_types(graph) == ["WithTail"]
+
+
 @pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}])
 def test_fuse_tail__scaled_gemm__stays(attributes: dict[str, float]) -> None:
     nodes = [node("Gemm", ["x", "w", "c"], ["g"], **attributes), node("Tanh", ["g"], ["y"])]
