@@ -70,9 +70,8 @@ def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) 
         fields += [(f"{name}{k}", "i32") for name in numbers] + [(f"along{k}", "u32")]
         values |= {f"{name}{k}": value for name, value in numbers.items()}
         values[f"along{k}"] = where.strides[step.axis]
-        lines.append(
-            f"let n{k} = i32(o{k}) * params.a{k} + params.b{k}; let low{k} = floor_divided(n{k}, params.c{k});"
-        )
+        lines.append(f"let n{k} = i32(o{k}) * params.a{k} + params.b{k};")
+        lines.append(f"let low{k} = floor_divided(n{k}, params.c{k});")
         if step.linear:
             lines.append(f"let part{k} = f32(n{k} - low{k} * params.c{k}) / f32(params.c{k});")
         else:
@@ -82,9 +81,8 @@ def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) 
     if weighted:
         lines.append("var sum = 0.0;")
         for k in loops:
-            lines.append(
-                f"for (var t{k} = 0; t{k} < 2; t{k}++) {{ let w{k} = select(1.0 - part{k}, part{k}, t{k} == 1);"
-            )
+            lines.append(f"for (var t{k} = 0; t{k} < 2; t{k}++) {{")
+            lines.append(f"let w{k} = select(1.0 - part{k}, part{k}, t{k} == 1);")
             lines.append(f"let i{k} = u32(clamp(low{k} + t{k}, 0, params.last{k})) * params.along{k};")
         lines.append(f"sum += {' * '.join(f'w{k}' for k in loops)} * f32(load_x({at}));")
         lines += ["}" * len(loops), f"return {_stored('sum', dtype)};"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +109,7 @@ class _Resize(Op):
         )
 
 
-def _scaled(length: int, scale: float) -> int:
+def _scaled(length: Any, scale: float) -> Any:
     """floor(length * scale) in float32."""
     exact = Fraction(scale)
     if is_dim(length) and max(exact.numerator, exact.denominator) <= 64:  # exact in float32 up to 2^18 elements
@@ -207,7 +208,7 @@ class _FullResize(_Resize):
         axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
         crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
         given = _numbers(scales)
-        lengths = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]
+        lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]
         if bool(given) == bool(lengths) and len(axes):
             self.fail("either scales or sizes", "both" if given else "neither")
         if given or not axes:

@@ -150,7 +150,7 @@ class Openings:
         ]
         choices = [{(key, size): self._seen[key].bounds(size)[n] for key, size in found} for n in range(4)]
         choices = choices[2:] if tight else choices
-        alone = sum(bound > SMALL and not self._seen[key].grows for (key, _), bound in choices[0].items()) <= 1
+        alone = sum(bound > SMALL // 4 and not self._seen[key].grows for (key, _), bound in choices[0].items()) <= 1
         general = [] if tight else choices[: 2 if alone else 0] or choices[1:2]
         made = next((c for c in general if self._waste(c, least=True) <= WASTE), None)
         made = made or next(c for c in choices if self._waste(c) <= WASTE)
