@@ -3,6 +3,8 @@ what it gives alone, bit for bit."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -36,7 +38,7 @@ RUNS = """
 """
 
 
-def chain(shape: list[int]) -> bytes:
+def chain(shape: list[Any]) -> bytes:
     """y = a dozen operators on tanh(x) + s that are not fused into one."""
     w = np.random.default_rng(3).standard_normal((shape[-1], shape[-1])).astype(np.float32) / shape[-1] ** 0.5
     nodes = [helper.make_node("Tanh", ["x"], ["t"]), helper.make_node("Add", ["t", "s"], ["v0"])]
@@ -64,6 +66,42 @@ def test_runs__of_one_session_some_of_them_measured__equal_the_serial_ones(
     python_in_browser: BrowserPython, shape: list[int]
 ) -> None:
     assert python_in_browser(RUNS, model=chain(shape), shape=shape) == 0
+
+
+OPEN = """
+    import asyncio
+    import numpy as np
+    from pyruntime import InferenceSession
+
+    session = await InferenceSession.create(model)
+    rng = np.random.default_rng(4)
+
+    def feed(rows):
+        return {"x": rng.standard_normal((rows, 64)).astype(np.float32), "s": rng.standard_normal(1).astype(np.float32)}
+
+    async def one(feed):
+        (y,) = await session.run_async(None, feed)
+        return y.tobytes()
+
+    for rows in (30, 9000, 50, 9100, 40):
+        await one(feed(rows))
+    feeds = [feed(rows) for rows in (9000, 200, 9100, 300, 100, 9050)]
+    alone = [await one(each) for each in feeds]
+    plans = len(session._program.roots)
+    wrong = 0
+    for _ in range(4):
+        done = await asyncio.gather(*(one(each) for each in feeds))
+        wrong += sum(a != b for a, b in zip(alone, done))
+    session.release()
+    [wrong, plans]
+"""
+
+
+def test_runs__of_one_plan_with_large_and_small_inputs__equal_the_serial_ones(python_in_browser: BrowserPython) -> None:
+    """Rows are left open: what is small is queued at once, what is large arrives in pieces at the same memory."""
+    wrong, plans = python_in_browser(OPEN, model=chain(["rows", 64]))
+    assert wrong == 0
+    assert plans < 6, "sizes share a plan"
 
 
 LENT = """

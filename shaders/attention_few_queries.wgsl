@@ -284,7 +284,7 @@ fn main(
         for (var g = 1u; g < GROUPS; g++) {
           x += tile_q[i / OWNERS * THREADS + g * OWNERS + i % OWNERS];
         }
-        finish(batch, head0, row0, split, result / WIDE, i % OWNERS + result % WIDE * THREADS, x);
+        store_quad(batch, head0, row0, split, result / WIDE, i % OWNERS + result % WIDE * THREADS, x);
       }
     }
     workgroupBarrier();
@@ -292,7 +292,7 @@ fn main(
 }
 
 // Stores vec4 `d` of the results of row `r`.
-fn finish(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: vec4<f32>) {
+fn store_quad(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: vec4<f32>) {
   let place = row_of(row0 + r);
   if (!place.is_real || d >= QUADS_V) { return; }
   let at = vec3<u32>(batch, head0 + place.head, place.query);

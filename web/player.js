@@ -6,7 +6,7 @@
 import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
 import { bind, evaluate, packed, patched } from './sizes.js';
-import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow } from './staging.js';
+import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 export { upload };
@@ -115,8 +115,8 @@ function queue(device, commands, writes, reads, numbers) {
 }
 
 /**
- * Run a recording. Everything up to the submit is synchronous, or in turn where a large tensor is uploaded, so that
- * overlapping runs of one session are queued whole, one after another.
+ * Run a recording. Everything up to the submit is synchronous, or in turn where a large tensor is uploaded or one before
+ * it still is, so that overlapping runs of one session are queued whole, one after another.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {Write[]} writes
@@ -127,10 +127,9 @@ function queue(device, commands, writes, reads, numbers) {
 export async function play(device, commands, writes, reads, numbers) {
   /** @type {Promise<GPUError | null>[]} */
   const uploaded = [];
-  const large = writes.filter(isLarge);
   const small = writes.filter((write) => !isLarge(write));
-  const { pieces, scopes } = large.length
-    ? await inTurn(device, large, uploaded, () => queue(device, commands, small, reads, numbers))
+  const { pieces, scopes } = waits(device, writes)
+    ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
   scopes.push(...uploaded);
   const memory = reads.map(({ nbytes }) => resultMemory(nbytes));

@@ -187,12 +187,16 @@ class Pool {
   }
 }
 
-/** @type {WeakMap<GPUDevice, {reads: Pool, writes: Pool, turn: Promise<unknown>}>} */
+/**
+ * `filling`: buffers that runs write which wait for their turn or have it, and how many such runs there are.
+ * @type {WeakMap<GPUDevice, {reads: Pool, writes: Pool, turn: Promise<unknown>, filling: Map<GPUBuffer, number>}>}
+ */
 const devices = new WeakMap();
 
 /** @param {GPUDevice} device */
 function stateOf(device) {
-  const state = devices.get(device) ?? { reads: new Pool(device), writes: new Pool(device), turn: Promise.resolve() };
+  const state = devices.get(device)
+    ?? { reads: new Pool(device), writes: new Pool(device), turn: Promise.resolve(), filling: new Map() };
   devices.set(device, state);
   return state;
 }
@@ -277,8 +281,19 @@ async function uploadInPieces(device, write, scopes) {
 }
 
 /**
- * Upload `writes`, then do `next`, which queues what reads them, before anybody else uploads through staging buffers:
- * overlapping runs write the same buffers, one after another.
+ * Whether a run that writes these has to wait for its turn: it is large, or one before it is still being written to the
+ * same memory, as where a plan leaves sizes open.
+ * @param {GPUDevice} device
+ * @param {Write[]} writes
+ */
+export function waits(device, writes) {
+  const { filling } = stateOf(device);
+  return writes.some((write) => isLarge(write) || filling.has(write.buffer));
+}
+
+/**
+ * Upload those of `writes` that are large, then do `next`, which queues the others and what reads them, before anybody
+ * else uploads through staging buffers: overlapping runs write the same buffers, one after another.
  * @template T
  * @param {GPUDevice} device
  * @param {Write[]} writes
@@ -288,9 +303,17 @@ async function uploadInPieces(device, write, scopes) {
  */
 export function inTurn(device, writes, scopes, next) {
   const state = stateOf(device);
+  const buffers = new Set(writes.map(({ buffer }) => buffer));
+  for (const buffer of buffers) state.filling.set(buffer, (state.filling.get(buffer) ?? 0) + 1);
   const turn = state.turn.then(async () => {
-    for (const write of writes) await uploadInPieces(device, write, scopes);
+    for (const write of writes) if (isLarge(write)) await uploadInPieces(device, write, scopes);
     return next();
+  }).finally(() => {
+    for (const buffer of buffers) {
+      const left = (state.filling.get(buffer) ?? 1) - 1;
+      if (left) state.filling.set(buffer, left);
+      else state.filling.delete(buffer);
+    }
   });
   state.turn = turn.catch(() => {});
   return turn;

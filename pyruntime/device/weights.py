@@ -38,7 +38,8 @@ class _Held:
 class Weights:
     """Constants by what they are (`Constant.key`; for computed ones, the operators and constants they follow from).
 
-    Whoever loads or computes constants drops them again; one that nobody uses leaves the device.
+    Whoever loads or computes constants drops them again; those that nobody uses leave the device with `sweep`, so that
+    a plan that takes another one's place finds them there.
     """
 
     def __init__(self, device: Device) -> None:
@@ -90,15 +91,16 @@ class Weights:
     def drop(self, keys: Iterable[Hashable]) -> None:
         """Use these no longer; each key once for each `load` or `compute`."""
         for key in keys:
-            held = self._held.get(key)
-            if held is None:
-                continue
-            held.users -= 1
-            if held.users == 0:
-                del self._held[key]
-                held.buffer.used -= 1
-                if held.buffer.used == 0:
-                    self._device.free([held.buffer.number])
+            if key in self._held:
+                self._held[key].users -= 1
+
+    def sweep(self) -> None:
+        """Free what nobody uses."""
+        for key in [k for k, held in self._held.items() if held.users <= 0]:
+            buffer = self._held.pop(key).buffer
+            buffer.used -= 1
+            if buffer.used == 0:
+                self._device.free([buffer.number])
 
     @property
     def nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,21 +92,7 @@ def append(
             *append(target, y, between, packed, rows, size, placed, 0),
         )
     quantised, turn = made.quantised, made.turn
-    flags: dict[str, Any] = {
-        "PLACED": made.placed,
-        "PAST": "past" in bound,
-        "LENGTHS": "lengths" in bound,
-        "PROMPT": "prompt" in bound,
-        "TURN": turn,
-        "PAIRS": turn is not None and turn.interleaved,
-        "POSITIONS": "positions" in bound,
-        "BIAS": made.bias,
-        "NORM": made.norm,
-        "ODD": quantised is None and size % 4,
-        "QUANTISED": quantised,
-        "NIBBLES": quantised is not None and quantised.bits == 4,
-        "CHANNELS": quantised is not None and quantised.channels,
-    }
+    flags = _flags(made, bound, size)
     kernel = template(
         "attention_append",
         {name: operand.type.dtype for name, operand in bound.items()},
@@ -158,3 +145,23 @@ def _bound(y: Operand, x: Operand, made: Append) -> dict[str, Operand]:
         "y": y,
     }
     return {name: operand for name, operand in given.items() if operand is not None}
+
+
+def _flags(made: Append, bound: Mapping[str, Operand], size: int) -> dict[str, Any]:
+    """What of `shaders/attention_append.wgsl` is there."""
+    quantised, turn = made.quantised, made.turn
+    return {
+        "PLACED": made.placed,
+        "PAST": "past" in bound,
+        "LENGTHS": "lengths" in bound,
+        "PROMPT": "prompt" in bound,
+        "TURN": turn,
+        "PAIRS": turn is not None and turn.interleaved,
+        "POSITIONS": "positions" in bound,
+        "BIAS": made.bias,
+        "NORM": made.norm,
+        "ODD": quantised is None and size % 4,
+        "QUANTISED": quantised,
+        "NIBBLES": quantised is not None and quantised.bits == 4,
+        "CHANNELS": quantised is not None and quantised.channels,
+    }

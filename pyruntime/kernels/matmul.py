@@ -314,26 +314,7 @@ def _tiled(
     packed: Packed | None = None,
 ) -> tuple[Dispatch, ...]:
     """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`, `packed`: what b is."""
-    vec_a, vec_b, vec_y = _vectors(p)
     split = tiling.splits > 1
-    steps = tiling.steps(p.k)
-    flags = {
-        "TRANS_A": p.trans_a,
-        "TRANS_B": p.trans_b,
-        "VEC_A": vec_a,
-        "VEC_B": vec_b,
-        "VEC_Y": vec_y,
-        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * tiling.splits),
-        "SPLIT": split,
-        "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
-        "STAGED": tiling.slices > 1 and tiling.tile > SMALL.tile,
-        "K_MAJOR": p.trans_a or tiling.tile > 32,
-        "UNROLL": not target.is_software,
-        "ZERO_A": a_zero is not None,
-        "ZERO_B": b_zero is not None,
-        "BIAS": bias is not None,
-        "QUANTIZED": packed is not None,
-    }
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
     target_y = scratch(first_scratch, sums, tiling.splits, p.batches, p.m, p.n) if split else y
     zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
@@ -355,8 +336,8 @@ def _tiled(
         QUADS=tiling.quads,
         SLICES=tiling.slices,
         PAD_A=_pad_a(tiling, target.limits),
-        **{k: 1 for k, v in flags.items() if v},
-        **(packed.defines if packed is not None else {}),
+        **_flags(target, p, tiling, zeros.keys()),
+        **({"QUANTIZED": 1, **packed.defines} if packed is not None else {}),
     )
     groups = tiling.groups(p)
     params = params_of(
@@ -364,7 +345,7 @@ def _tiled(
         m=p.m,
         n=p.n,
         k=p.k,
-        steps=steps,
+        steps=tiling.steps(p.k),
         m_tiles=-(-p.m // tiling.tile),
         n_tiles=-(-p.n // tiling.tile),
         batches=p.batches,
@@ -385,6 +366,28 @@ def _tiled(
         flops=p.flops,
     )
     return (product, _sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
+
+
+def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[str, int]:
+    """What of `shaders/matmul_tiled.wgsl` is there; `more`: names of tensors besides a, b and y."""
+    vec_a, vec_b, vec_y = _vectors(p)
+    flags = {
+        "TRANS_A": p.trans_a,
+        "TRANS_B": p.trans_b,
+        "VEC_A": vec_a,
+        "VEC_B": vec_b,
+        "VEC_Y": vec_y,
+        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * tiling.splits),
+        "SPLIT": tiling.splits > 1,
+        "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
+        "STAGED": tiling.slices > 1 and tiling.tile > SMALL.tile,
+        "K_MAJOR": p.trans_a or tiling.tile > 32,
+        "UNROLL": not target.is_software,
+        "ZERO_A": "a_zero" in more,
+        "ZERO_B": "b_zero" in more,
+        "BIAS": "bias" in more,
+    }
+    return {name: 1 for name, on in flags.items() if on}
 
 
 def _pad_a(tiling: Tiling, limits: Limits) -> int:

@@ -16,10 +16,12 @@ COMPARABLE = NUMBERS | BOOL | {DType.STRING}
 def _divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
+    quotient: Array
     if object in (a.dtype, b.dtype):  # Dims: with a floor, less 1 where that is not exact and the quotient below 0
         floored: Array = np.floor_divide(a, b)
-        return floored + ((np.less(a, 0) != np.less(b, 0)) & (floored * b != a)).astype(object)
-    quotient: Array = (a - np.fmod(a, b)) // b
+        quotient = floored + ((np.less(a, 0) != np.less(b, 0)) & (floored * b != a)).astype(object)
+        return quotient
+    quotient = (a - np.fmod(a, b)) // b
     return quotient
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyruntime.errors import InvalidGraph
@@ -223,9 +223,14 @@ class _Builder:
         segment.steps.append(Step(dispatch, tuple(values), self.time, node))
         self.time += 1
 
+    def _bytes(self, value: str) -> Hashable:
+        """What tells bytes apart: two values of one answer are the same memory."""
+        constant = self.constants.get(value) if value not in self.external else None
+        return self.lifetimes.root(value) if constant is None else constant.key
+
     def _separate(self, dispatch: Dispatch, values: list[str], node: int) -> list[str]:
         """Copy an operand that is bound twice by a kernel whose two arrays cannot be one."""
-        roots = [self.lifetimes.root(v) for v in values]
+        roots = [self._bytes(v) for v in values]
         for i, root in enumerate(roots):
             first = roots.index(root)
             if first != i and not dispatch.kernel.can_share(first, i) and not dispatch.kernel.bindings[i].write:
@@ -300,7 +305,7 @@ class _Emitter:
         self.params = bytearray()
         self.expressions: list[Expression] = []
         self.patches: list[Patch] = []
-        self._constant_number: dict[tuple[int, int, int], int] = {}
+        self._constant_number: dict[Hashable, int] = {}
         self._params_at: dict[tuple[bytes, tuple[tuple[int, str, int], ...]], int] = {}
         self._expression_number: dict[str, int] = {}
 
@@ -350,7 +355,7 @@ class _Emitter:
         return Region(Space.ARENA, storage.arena, storage.offset, round_up(nbytes))
 
     def _number(self, constant: Constant) -> int:
-        key = id(constant.source), constant.offset, constant.nbytes
+        key = constant.key
         if key not in self._constant_number:
             self._constant_number[key] = len(self.constants)
             self.constants.append(constant)

@@ -68,7 +68,8 @@ class _Seen:
         """The ends that the range of a plan for `size` may have, the most general first."""
         power = 1 << (size - 1).bit_length()
         if self.grows:
-            return max(power, STATE), max(power, STATE), power, size
+            state = max(power, STATE, self.most)
+            return state, state, power, size
         roomy = max(power, 4 * self.most) if self.most and size > self.most else power
         return max(roomy, self.most), max(power, self.most), power, size
 
@@ -166,7 +167,7 @@ class Openings:
         return scale(sizes, tuple(min(size, self._seen[key].least) if least else size for key, size in bounds))
 
     def _note_growth(self, types: Mapping[str, ValueType]) -> None:
-        """What is always longer than a cache grows with it."""
+        """What is always longer than a cache grows with it, and has its range: all of it is outgrown at once."""
         pairs = [
             (self._seen[key], size)
             for name, kind in types.items()
@@ -178,6 +179,11 @@ class Openings:
         for seen, size in pairs:
             if caches and not seen.empty:
                 seen.follows, seen.shorter = True, seen.shorter or size <= min(caches)
+        growing = [(seen, size) for seen, size in pairs if seen.grows and size > 1]
+        together = max((seen.bounds(size)[0] for seen, size in growing), default=0)
+        for seen, _ in pairs:
+            if seen.grows:
+                seen.most = max(seen.most, together)
 
 
 def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> tuple[int, ...] | None:

@@ -323,7 +323,9 @@ class Program:
             await executable.prepare()
         except BaseException:
             self.weights.drop(keys)
+            self.weights.sweep()
             raise
+        self.weights.sweep()
         signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs), on_device
         stage = Stage(signature, executable, compiled, nbytes)
         stage.on_release.append(lambda: self.weights.drop(keys))
@@ -354,7 +356,7 @@ class Program:
         while len(stages) >= most and forget_oldest(stages):
             pass
         while needed + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
-            pass
+            self.weights.sweep()
         self.limits.check_gpu(needed, self.held)
 
     @property

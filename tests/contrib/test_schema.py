@@ -29,20 +29,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         "SimplifiedLayerNormalization",
         "unknown to onnxruntime",
     ): "some exporters write com.microsoft, though onnxruntime has it in ONNX's own domain",
-    **{
-        (f"{name}.{attribute}", f"no default, got {default}"): "what onnxruntime's kernels take where it is absent"
-        for name, attribute, default in (
-            ("GroupQueryAttention", "do_rotary", "0"),
-            ("GroupQueryAttention", "kv_cache_bit_width", "0"),
-            ("GroupQueryAttention", "rotary_interleaved", "0"),
-            ("GroupQueryAttention", "scale", "0.0"),
-            ("GroupQueryAttention", "softcap", "0.0"),
-            ("MultiHeadAttention", "mask_filter_value", "-10000.0"),
-            ("MultiHeadAttention", "scale", "0.0"),
-        )
-    },
-    ("GroupQueryAttention", "takes 0 to None inputs, onnxruntime 7 to 16"): "reads its inputs by their numbers",
-    ("MultiHeadAttention", "takes 0 to None inputs, onnxruntime 1 to 10"): "reads its inputs by their numbers",
 }
 """(operator or operator.attribute, complaint) to the reason why it may differ. An entry that does not apply fails."""
 

@@ -206,7 +206,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "Python's attempt after a replay that failed",
         "web/host.js",
-        "fitting.live = false; // Python finds out why, and mends what can be mended",
+        "replay.live = false; // Python finds out why, and mends what can be mended",
         "throw new Error('the replay failed');",
         (
             PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",

@@ -150,3 +150,12 @@ class _OnHost(Op):
 
     def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
         return (b,)
+
+
+def test_plan__equal_weights_of_two_names__are_bound_once() -> None:
+    ones = {n: Constant.from_array(np.ones(4, np.float32)) for n in ("scale", "bias", "mean", "variance")}
+    batch_norm = node("BatchNormalization", ["x", *ones], ["y"])
+    plan = build_plan(typed_graph([batch_norm], {"x": TensorType(DType.FLOAT, (1, 4, 3, 3))}, ["y"], ones), Target())
+    assert len(plan.constants) == 1
+    for command in plan.commands:
+        assert len({(r.space, r.index, r.offset) for r in command.regions}) == len(command.regions)

@@ -40,6 +40,8 @@ HOOKS = {
     "conv_transpose": "conv_transpose",
     "matmul_direct": "matmul_direct",
     "matmul_few_rows": "matmul_few_rows",
+    "matmul_nbits_direct": "matmul_[248]bits_direct",
+    "matmul_nbits_few_rows": "matmul_[248]bits_few_rows",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
     "matmul_tiled": "(conv_)?matmul_[sml][1-8]",

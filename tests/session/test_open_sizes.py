@@ -182,6 +182,7 @@ def test_constants__of_several_plans__are_on_the_device_once_and_leave_with_the_
         while program.roots:
             assert program.weights.nbytes
             program.roots.pop().release()
+            program.weights.sweep()
         assert program.weights.nbytes == 0 and device.ledger.total == 0
 
     on(device, open_models.encoder(), use)

@@ -149,9 +149,17 @@ class MoE(_Experts):
     swiglu_limit: float | None = None
     use_sparse_mixer: int = 0
 
-    def infer(self, x: TensorType, logits: TensorType, *rest: TensorType | None) -> tuple[TensorType, ...]:
-        fc1, b1, fc2, b2, fc3, b3 = (*rest, None, None, None, None)[:6]
-        assert fc1 is not None and fc2 is not None
+    def infer(
+        self,
+        x: TensorType,
+        logits: TensorType,
+        fc1: TensorType,
+        b1: TensorType | None,
+        fc2: TensorType,
+        b2: TensorType | None = None,
+        fc3: TensorType | None = None,
+        b3: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
         self.same_dtype(x, logits, fc1, b1, fc2, b2, fc3, b3)
         if fc1.rank != 3 or fc2.rank != 3:
             self.fail("weights [experts, rows, columns]", f"{fc1} and {fc2}")
@@ -175,12 +183,9 @@ class MoE(_Experts):
 
         return (self.mixed(x, chosen, shares, weights, (b1, b2, b3)),)
 
-    def lower(
-        self, target: Target, x: TensorType, logits: TensorType, *rest: TensorType | None
-    ) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, x: TensorType, logits: TensorType, *rest: Any) -> tuple[Dispatch, ...]:
         self.infer(x, logits, *rest)
         fc1, _, fc2, _, fc3, _ = (*rest, None, None, None, None)[:6]
-        assert fc1 is not None and fc2 is not None
         given = {2 + i: t for i, t in enumerate(rest) if t is not None}
         pairs = logits.shape[0] * self.k
 
@@ -230,33 +235,64 @@ class QMoE(_Experts):
         """Columns of product i as unpacked."""
         return weight.shape[2] * 8 // self.bits(i)
 
-    def infer(self, x: TensorType, logits: TensorType, *rest: TensorType | None) -> tuple[TensorType, ...]:
-        given = (*rest, *(None,) * 19)[:19]
-        if self.quant_type != "int" or any(t is not None for t in given[13:]):
+    def infer(
+        self,
+        x: TensorType,
+        logits: TensorType,
+        fc1: TensorType,
+        scales1: TensorType | None,
+        b1: TensorType | None,
+        fc2: TensorType,
+        scales2: TensorType | None = None,
+        b2: TensorType | None = None,
+        fc3: TensorType | None = None,
+        scales3: TensorType | None = None,
+        b3: TensorType | None = None,
+        zeros1: TensorType | None = None,
+        zeros2: TensorType | None = None,
+        zeros3: TensorType | None = None,
+        router: TensorType | None = None,
+        global1: TensorType | None = None,
+        global2: TensorType | None = None,
+        global3: TensorType | None = None,
+        a_scale1: TensorType | None = None,
+        a_scale2: TensorType | None = None,
+        a_scale3: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        further = (global1, global2, global3, a_scale1, a_scale2, a_scale3)
+        if self.quant_type != "int" or any(t is not None for t in further):
             self.fail("quant_type='int' without further scales", self.quant_type)
-        fc3 = given[6] is not None
         experts, wide = logits.shape[1], x.shape[-1]
-        fc1 = given[0]
-        assert fc1 is not None
-        self.check(x, logits, fc1.shape[1] if fc1.rank == 3 else 0, fc3)
-        inner = self.inner(fc1.shape[1], fc3)
-        for i, (rows, columns) in enumerate(((fc1.shape[1], wide), (wide, inner), (inner, wide))):
-            weight, scales, zeros = given[3 * i], given[3 * i + 1], given[9 + i]
-            if weight is None and i == 2:
-                continue
-            bits, block = self.bits(i), self.block_size or columns
-            if bits not in (2, 4, 8):
-                self.fail("weights of 2, 4 or 8 bits", bits)
-            wanted = (experts, rows, columns * bits // 8)
-            if weight is None or weight.dtype is not DType.UINT8 or weight.shape != wanted:
-                self.fail(f"fc{i + 1} weights of uint8{list(wanted)}", weight)
-            blocks = -(-columns // block)
-            if scales is None or scales.size != experts * rows * blocks:
-                self.fail(f"{experts * rows * blocks} fc{i + 1} scales", scales)
-            packed = experts * (rows * -(-blocks * bits // 8) if self.block_size else -(-rows * bits // 8))
-            if zeros is not None and (zeros.dtype is not DType.UINT8 or zeros.size != packed):
-                self.fail(f"{packed} bytes of fc{i + 1} zero points", zeros)
+        self.check(x, logits, fc1.shape[1] if fc1.rank == 3 else 0, fc3 is not None)
+        inner = self.inner(fc1.shape[1], fc3 is not None)
+        self._check_weights(0, (experts, fc1.shape[1], wide), fc1, scales1, zeros1)
+        self._check_weights(1, (experts, wide, inner), fc2, scales2, zeros2)
+        if fc3 is not None:
+            self._check_weights(2, (experts, inner, wide), fc3, scales3, zeros3)
         return (x.with_shape(*x.shape),)
+
+    def _check_weights(
+        self,
+        i: int,
+        shape: tuple[int, int, int],
+        weight: TensorType,
+        scales: TensorType | None,
+        zeros: TensorType | None,
+    ) -> None:
+        """Weights of product i (0 to 2), of this shape when unpacked. Raises InvalidGraph."""
+        experts, rows, columns = shape
+        bits, block = self.bits(i), self.block_size or columns
+        if bits not in (2, 4, 8):
+            self.fail("weights of 2, 4 or 8 bits", bits)
+        wanted = (experts, rows, columns * bits // 8)
+        if weight.dtype is not DType.UINT8 or weight.shape != wanted:
+            self.fail(f"fc{i + 1} weights of uint8{list(wanted)}", weight)
+        blocks = -(-columns // block)
+        if scales is None or scales.size != experts * rows * blocks:
+            self.fail(f"{experts * rows * blocks} fc{i + 1} scales", scales)
+        packed = experts * (rows * -(-blocks * bits // 8) if self.block_size else -(-rows * bits // 8))
+        if zeros is not None and (zeros.dtype is not DType.UINT8 or zeros.size != packed):
+            self.fail(f"{packed} bytes of fc{i + 1} zero points", zeros)
 
     def evaluate(self, x: Array, logits: Array, *rest: Array | None) -> tuple[Array, ...]:
         given = (*rest, *(None,) * 19)[:19]
@@ -283,9 +319,7 @@ class QMoE(_Experts):
 
         return (self.mixed(x, chosen, shares, weights, (given[2], given[5], given[8])),)
 
-    def lower(
-        self, target: Target, x: TensorType, logits: TensorType, *rest: TensorType | None
-    ) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, x: TensorType, logits: TensorType, *rest: Any) -> tuple[Dispatch, ...]:
         self.infer(x, logits, *rest)
         given: Any = (*rest, *(None,) * 19)[:19]
         fc3 = given[6] is not None

@@ -8,94 +8,145 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from pyruntime.ir import DType, TensorType
-from pyruntime.ops._composite import Composite, Runner
-from pyruntime.ops.base import op
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.registry import newest, op_class
 
 
-class _QLinear(Composite):
+class _QLinear(Decomposed):
     """Shared by all: scales and zero points are one for a tensor; an absent zero point is 0."""
 
-    def dequantized(self, runner: Runner, x: Any, scale: Any, zero: Any = None) -> Any:
+    def dequantized(self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None) -> TensorType:
         """(x - zero) · scale"""
-        self._check_scale(runner.type_of(scale))
-        (y,) = runner.run(newest("DequantizeLinear"), x, scale, zero)
-        return y
+        self._check_scale(scale)
+        return body("DequantizeLinear", x, scale, zero)
 
-    def quantized(self, runner: Runner, x: Any, scale: Any, zero: Any, like: Any) -> Any:
+    def quantized(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
         """x over `scale`, in the type of `like`."""
-        self._check_scale(runner.type_of(scale))
-        made = newest("QuantizeLinear", output_dtype=runner.type_of(like).dtype.code)
-        (y,) = runner.run(made, x, scale, zero)
-        return y
+        self._check_scale(scale)
+        return body("QuantizeLinear", x, scale, zero, output_dtype=like.dtype.code)
 
-    def rounded_with_zero(self, runner: Runner, x: Any, scale: Any, zero: Any, like: Any) -> Any:
+    def rounded_with_zero(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
         """x over `scale` plus the zero point, rounded to the type of `like`."""
-        self._check_scale(runner.type_of(scale))
-        (value,) = runner.run(newest("Div"), x, scale)
+        self._check_scale(scale)
+        value = body("Div", x, scale)
         if zero is not None:
-            (value,) = runner.run(newest("Add"), value, runner.run(newest("Cast", to=DType.FLOAT.code), zero)[0])
-        return self.quantized(runner, value, runner.constant(np.array(1, np.float32)), None, like)
+            value = body("Add", value, body.cast(zero, DType.FLOAT))
+        return self.quantized(body, value, body.number(1.0, DType.FLOAT), None, like)
 
     def _check_scale(self, scale: TensorType) -> None:
         if scale.size != 1:
             self.fail("one scale for a tensor", scale)
 
 
+class _Binary(_QLinear):
+    """Of two tensors, broadcast."""
+
+    function: ClassVar[str]
+
+    def expand(
+        self,
+        body: Expansion,
+        a: TensorType,
+        a_scale: TensorType,
+        a_zero: TensorType | None,
+        b: TensorType,
+        b_scale: TensorType,
+        b_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        left, right = self.dequantized(body, a, a_scale, a_zero), self.dequantized(body, b, b_scale, b_zero)
+        return (self.rounded_with_zero(body, body(self.function, left, right), y_scale, y_zero, a),)
+
+
 @op("QLinearAdd", opsets=range(1, 2), domain="com.microsoft")
-class QLinearAdd(_QLinear):
+class QLinearAdd(_Binary):
     """a + b, broadcast."""
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (*inputs, None)[:8]
-        left = self.dequantized(runner, a, a_scale, a_zero)
-        (y,) = runner.run(newest("Add"), left, self.dequantized(runner, b, b_scale, b_zero))
-        return (self.rounded_with_zero(runner, y, y_scale, y_zero, a),)
+    function: ClassVar[str] = "Add"
 
 
 @op("QLinearMul", opsets=range(1, 2), domain="com.microsoft")
-class QLinearMul(_QLinear):
+class QLinearMul(_Binary):
     """a · b, broadcast."""
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (*inputs, None)[:8]
-        left = self.dequantized(runner, a, a_scale, a_zero)
-        (y,) = runner.run(newest("Mul"), left, self.dequantized(runner, b, b_scale, b_zero))
-        return (self.rounded_with_zero(runner, y, y_scale, y_zero, a),)
+    function: ClassVar[str] = "Mul"
 
 
 class _Unary(_QLinear):
-    """Inputs: x, its scale and zero point, y's scale and zero point."""
+    """Of x, its scale and zero point, y's scale and zero point."""
 
-    def function(self) -> Any:
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
         """The operator on float32."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.op_type}.function")
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        x, x_scale, x_zero, y_scale, y_zero = (*inputs, None)[:5]
-        (y,) = runner.run(self.function(), self.dequantized(runner, x, x_scale, x_zero))
-        return (self.quantized(runner, y, y_scale, y_zero, x),)
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None,
+    ) -> tuple[TensorType | None, ...]:
+        y = self.function(body, self.dequantized(body, x, x_scale, x_zero))
+        return (self.stored(body, y, y_scale, y_zero, x),)
+
+    def stored(
+        self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        """y in the type of `like`."""
+        return self.quantized(body, y, scale, zero, like)
+
+
+class _UnaryOfFour(_Unary):
+    """`_Unary` of four inputs or five: the last zero point need not be listed."""
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        return super().expand(body, x, x_scale, x_zero, y_scale, y_zero)
 
 
 @op("QLinearSigmoid", opsets=range(1, 2), domain="com.microsoft")
-class QLinearSigmoid(_Unary):
+class QLinearSigmoid(_UnaryOfFour):
     """1 / (1 + exp(-x))"""
 
-    def function(self) -> Any:
-        return newest("Sigmoid")
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("Sigmoid", x)
 
 
 @op("QLinearLeakyRelu", opsets=range(1, 2), domain="com.microsoft")
-class QLinearLeakyRelu(_Unary):
+class QLinearLeakyRelu(_UnaryOfFour):
     """x, or alpha · x where it is negative."""
 
     alpha: float = 0.01
 
-    def function(self) -> Any:
-        return newest("LeakyRelu", alpha=self.alpha)
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("LeakyRelu", x, alpha=self.alpha)
+
+
+@op("QLinearReduceMean", opsets=range(1, 2), domain="com.microsoft")
+class QLinearReduceMean(_UnaryOfFour):
+    """The mean over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: int
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("ReduceMean", x, body.ints(*self.axes), keepdims=self.keepdims)
 
 
 @op("QLinearSoftmax", opsets=range(1, 2), domain="com.microsoft")
@@ -105,50 +156,26 @@ class QLinearSoftmax(_Unary):
     opset: int
     axis: int = -1
 
-    def function(self) -> Any:
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
         made: Any = op_class("Softmax", "", self.opset)
-        return made(axis=self.axis)
+        y: TensorType = body.apply(made(axis=self.axis), x)[0]
+        return y
 
 
-@op("QLinearReduceMean", opsets=range(1, 2), domain="com.microsoft")
-class QLinearReduceMean(_QLinear):
-    """The mean over `axes`."""
+@op("QLinearGlobalAveragePool", opsets=range(1, 2), domain="com.microsoft")
+class QLinearGlobalAveragePool(_Unary):
+    """The mean of every channel of [N, C, ...], or of [N, ..., C] where channels_last."""
 
-    axes: tuple[int, ...]
-    keepdims: int
+    channels_last: int = 0
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        x, x_scale, x_zero, y_scale, y_zero = (*inputs, None)[:5]
-        axes = runner.constant(np.array(self.axes, np.int64))
-        made = newest("ReduceMean", keepdims=self.keepdims)
-        (y,) = runner.run(made, self.dequantized(runner, x, x_scale, x_zero), axes)
-        return (self.quantized(runner, y, y_scale, y_zero, x),)
-
-
-class _Pool(_Unary):
-    """Pooling of [N, C, ...], or [N, ..., C] where channels_last."""
-
-    channels_last = 0
-    zero_first: ClassVar[bool] = False
-
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        x, x_scale, x_zero, y_scale, y_zero = (*inputs, None)[:5]
-        value = self.dequantized(runner, x, x_scale, x_zero)
-        rank = runner.type_of(x).rank
-        if self.channels_last:
-            (value,) = runner.run(newest("Transpose", perm=(0, rank - 1, *range(1, rank - 1))), value)
-        (y,) = runner.run(self.function(), value)
-        if self.channels_last:
-            (y,) = runner.run(newest("Transpose", perm=(0, *range(2, rank), 1)), y)
-        store = self.rounded_with_zero if self.zero_first else self.quantized
-        return (store(runner, y, y_scale, y_zero, x),)
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return pooled(body, newest("GlobalAveragePool"), x, self.channels_last)
 
 
 @op("QLinearAveragePool", opsets=range(1, 2), domain="com.microsoft")
-class QLinearAveragePool(_Pool):
-    """The mean over windows."""
+class QLinearAveragePool(_UnaryOfFour):
+    """The mean over windows of [N, C, ...], or of [N, ..., C] where channels_last."""
 
-    zero_first: ClassVar[bool] = True
     kernel_shape: tuple[int, ...]
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0
@@ -157,9 +184,9 @@ class QLinearAveragePool(_Pool):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def function(self) -> Any:
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
         given: dict[str, Any] = {"pads": self.pads, "strides": self.strides}
-        return newest(
+        pool = newest(
             "AveragePool",
             kernel_shape=self.kernel_shape,
             auto_pad=self.auto_pad,
@@ -167,16 +194,20 @@ class QLinearAveragePool(_Pool):
             count_include_pad=self.count_include_pad,
             **{name: value for name, value in given.items() if value is not None},
         )
+        return pooled(body, pool, x, self.channels_last)
+
+    def stored(
+        self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        return self.rounded_with_zero(body, y, scale, zero, like)
 
 
-@op("QLinearGlobalAveragePool", opsets=range(1, 2), domain="com.microsoft")
-class QLinearGlobalAveragePool(_Pool):
-    """The mean of every channel."""
-
-    channels_last: int = 0
-
-    def function(self) -> Any:
-        return newest("GlobalAveragePool")
+def pooled(body: Expansion, pool: Op, x: TensorType, channels_last: int) -> TensorType:
+    """`pool`, of [N, C, ...], on x, [N, ..., C] where `channels_last`."""
+    if channels_last:
+        x = body("Transpose", x, perm=(0, x.rank - 1, *range(1, x.rank - 1)))
+    y: TensorType = body.apply(pool, x)[0]
+    return body("Transpose", y, perm=(0, *range(2, x.rank), 1)) if channels_last else y
 
 
 @op("QLinearConcat", opsets=range(1, 2), domain="com.microsoft")
@@ -185,21 +216,32 @@ class QLinearConcat(_QLinear):
 
     axis: int
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        y_scale, y_zero, *parts = inputs
-        if len(parts) < 3 or len(parts) % 3:
-            self.fail("a tensor, a scale and a zero point for every part", f"{len(parts)} inputs")
-        values = [self.dequantized(runner, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
-        (y,) = runner.run(newest("Concat", axis=self.axis), *values)
-        return (self.quantized(runner, y, y_scale, y_zero, y_zero),)
+    def expand(
+        self, body: Expansion, y_scale: TensorType, y_zero: TensorType, first: TensorType, *rest: TensorType | None
+    ) -> tuple[TensorType | None, ...]:
+        given: tuple[Any, ...] = (first, *rest)
+        if len(given) % 3:
+            self.fail("a tensor, a scale and a zero point for every part", f"{len(given)} inputs")
+        parts = [self.dequantized(body, *given[i : i + 3]) for i in range(0, len(given), 3)]
+        return (self.quantized(body, body("Concat", *parts, axis=self.axis), y_scale, y_zero, y_zero),)
 
 
 @op("QLinearWhere", opsets=range(1, 2), domain="com.microsoft")
 class QLinearWhere(_QLinear):
     """x where the condition holds, else y."""
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = inputs
-        left = self.dequantized(runner, x, x_scale, x_zero)
-        (z,) = runner.run(newest("Where"), condition, left, self.dequantized(runner, y, y_scale, y_zero))
-        return (self.quantized(runner, z, z_scale, z_zero, x),)
+    def expand(
+        self,
+        body: Expansion,
+        condition: TensorType,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType | None,
+        z_scale: TensorType,
+        z_zero: TensorType | None,
+    ) -> tuple[TensorType | None, ...]:
+        left, right = self.dequantized(body, x, x_scale, x_zero), self.dequantized(body, y, y_scale, y_zero)
+        return (self.quantized(body, body("Where", condition, left, right), z_scale, z_zero, x),)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyruntime.ir import DType
-from pyruntime.ops._composite import Composite, Runner
+from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
-from pyruntime.ops.registry import newest
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
 
 @op("QuantizeLinear", opsets=range(1, 2), domain="com.microsoft")
-class QuantizeLinear(Composite):
+class QuantizeLinear(Decomposed):
     """y = saturate(round(x / scale) + zero point), a scale for all or for each index of an axis (1 where not given)."""
 
     axis: int | None = None
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        x, scale, zero = (*inputs, None)[:3]
-        to = runner.type_of(zero).dtype if zero is not None else DType.UINT8
-        made = newest("QuantizeLinear", axis=1 if self.axis is None else self.axis, output_dtype=to.code)
-        return runner.run(made, x, scale, zero)
+    def expand(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None = None
+    ) -> tuple[TensorType | None, ...]:
+        to = zero.dtype if zero is not None else DType.UINT8
+        axis = 1 if self.axis is None else self.axis
+        return (body("QuantizeLinear", x, scale, zero, axis=axis, output_dtype=to.code),)
 
 
 @op("DequantizeLinear", opsets=range(1, 2), domain="com.microsoft")
-class DequantizeLinear(Composite):
+class DequantizeLinear(Decomposed):
     """y = (x - zero point) · scale, a scale for all or for each index of an axis (1 where not given)."""
 
     axis: int | None = None
 
-    def compose(self, runner: Runner, *inputs: Any) -> tuple[Any, ...]:
-        x, scale, zero = (*inputs, None)[:3]
-        return runner.run(newest("DequantizeLinear", axis=1 if self.axis is None else self.axis), x, scale, zero)
+    def expand(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None = None
+    ) -> tuple[TensorType | None, ...]:
+        return (body("DequantizeLinear", x, scale, zero, axis=1 if self.axis is None else self.axis),)

@@ -91,6 +91,27 @@ def draw_softmax(rng: np.random.Generator) -> Case:
     return Case("QLinearSoftmax", inputs, attributes={"axis": axis, "opset": opset}, reference=reference)
 
 
+def draw_reduce_mean(rng: np.random.Generator) -> Case:
+    """Axes of one, two or four elements, so that means are exact. onnxruntime's CPU has no kernel for it."""
+    dtype, rank = one(rng, np.uint8, np.int8), int(rng.integers(1, 5))
+    x = whole(rng, dtype, *(int(d) for d in 2 ** rng.integers(0, 3, rank)))
+    axes = sorted(int(a) for a in rng.choice(rank, rng.integers(1, rank + 1), replace=False))
+    keepdims, (x_scale, x_zero) = int(rng.integers(2)), scale_and_zero(rng, dtype)
+    y_scale, y_zero = scale_and_zero(rng, dtype)
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        assert x_scale is not None and y_scale is not None
+        value = (x.astype(float) - (0 if x_zero is None else float(x_zero))) * float(x_scale)
+        mean = value.mean(tuple(axes), keepdims=bool(keepdims)) / float(y_scale)
+        limits = np.iinfo(dtype)
+        y = np.rint(mean) + (0 if y_zero is None else float(y_zero))
+        return (np.clip(y, limits.min, limits.max).astype(dtype),)
+
+    attributes = {"axes": [a - rank * int(rng.integers(2)) for a in axes], "keepdims": keepdims}
+    inputs = trimmed([x, x_scale, x_zero, y_scale, y_zero])
+    return Case("QLinearReduceMean", inputs, attributes=attributes, reference=reference)
+
+
 def draw_concat(rng: np.random.Generator) -> Case:
     dtype, dims = one(rng, np.uint8, np.int8), shape(rng)
     axis = int(rng.integers(len(dims)))
@@ -210,6 +231,7 @@ DRAWS: dict[str, Draw] = {
     "QLinearSigmoid": draw_unary("QLinearSigmoid"),
     "QLinearLeakyRelu": draw_unary("QLinearLeakyRelu", alpha=0.25),
     "QLinearSoftmax": draw_softmax,
+    "QLinearReduceMean": draw_reduce_mean,
     "QLinearConcat": draw_concat,
     "QLinearWhere": draw_where,
     "QLinearAveragePool": draw_average_pool,
@@ -218,6 +240,6 @@ DRAWS: dict[str, Draw] = {
     "MatMulIntegerToFloat": draw_to_float,
     "QGemm": draw_gemm,
     "MulInteger": draw_mul_integer,
-    "com.microsoft.QuantizeLinear": draw_quantize,
-    "com.microsoft.DequantizeLinear": draw_dequantize,
+    "QuantizeLinear": draw_quantize,
+    "DequantizeLinear": draw_dequantize,
 }
