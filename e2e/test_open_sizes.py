@@ -163,7 +163,7 @@ STEPS: dict[str, list[dict[str, Any]]] = {
     "Concat": [{"axis": a} for a in (0, 1, 2)],
     "Slice": [{"axis": a, "step": s} for a in (0, 1, 2) for s in (1, 2, -1)],
     "MatMul": [{"swap": s} for s in (False, True)],
-    "Pad": [{"mode": m} for m in ("constant", "edge")],
+    "Pad": [{"mode": "constant"}],
     "Flat": [{"keep": k} for k in (0, 1, 2)],
     "Tile": [{"axis": a} for a in (0, 1, 2)],
     "Add": [{}],
@@ -262,17 +262,17 @@ def test_random_graphs__of_open_sizes__agree_with_onnxruntime(python_in_browser:
 
 
 JAVASCRIPT = """
-globalThis.open ??= await InferenceSession.create(decode(model));
+globalThis.loaded ??= await InferenceSession.create(decode(model));
 const outputs = [];
 for (const feeds of fed) {
   const tensors = Object.fromEntries(Object.entries(feeds).map(([name, [type, data, dims]]) => [
     name, new Tensor(type, type === 'int64' ? BigInt64Array.from(data, BigInt) : Float32Array.from(data), dims)]));
-  const result = await open.run(tensors);
-  outputs.push(open.outputNames.map((name) => [[...result[name].data], [...result[name].dims]]));
+  const result = await loaded.run(tensors);
+  outputs.push(loaded.outputNames.map((name) => [[...result[name].data], [...result[name].dims]]));
 }
 if (last) {
-  await open.release();
-  delete globalThis.open;
+  await loaded.release();
+  delete globalThis.loaded;
 }
 return outputs;
 """

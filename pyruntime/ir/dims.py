@@ -304,11 +304,21 @@ def _quotient(a: Terms, b: Terms) -> Terms | None:
                 return None
             made.append((tuple(rest), factor // d))
         return tuple(sorted(made))
-    for term in b:  # a = q * b with a single term q
-        q = _quotient(a[:1], (term,))
-        if q is not None and _product(q, b) == a:
-            return q
-    return None
+    if not a or not b:
+        return None
+    made: Terms = ()
+    rest, lead = a, max(b, key=_degree)
+    while rest:  # long division: the leading term of a product is that of its factors
+        step = _quotient((max(rest, key=_degree),), (lead,))
+        if not step:
+            return None
+        made, rest = _sum(made, step), _sum(rest, _product(step, b), -1)
+    return made
+
+
+def _degree(term: tuple[tuple[str, ...], int]) -> tuple[int, tuple[str, ...]]:
+    """An order of monomials that products keep."""
+    return len(term[0]), term[0]
 
 
 def _number(value: int) -> Terms:

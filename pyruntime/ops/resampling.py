@@ -159,7 +159,7 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
             a, b, c = 2 * a, 2 * b + c, 2 * c
         elif how.nearest == "round_prefer_floor":
             a, b, c = 2 * a, 2 * b + c - 1, 2 * c
-    if lower(c) < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= 1 << 31:
+    if c < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= 1 << 31:
         return None
     return Steps(axis.axis, a, b, c, axis.length, how.mode == "linear")
 
