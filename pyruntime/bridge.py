@@ -34,8 +34,9 @@ from pyruntime.session import (
 )
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.log import logger, set_default_logger_severity
+from pyruntime.session.openings import WASTE
 from pyruntime.session.profiling import Trace
-from pyruntime.session.stages import WASTE, Stage
+from pyruntime.session.stages import Stage
 
 __all__ = [
     "adapter_info",

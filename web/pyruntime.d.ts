@@ -240,6 +240,12 @@ export interface Explanation {
     readonly nodes: readonly string[];
     readonly wgsl: string;
   }[];
+  readonly sizes: {
+    /** Dimensions of inputs, as 'batch' or 'x[0]', that may differ from run to run without another plan. */
+    readonly open: readonly { readonly name: string; readonly low: number; readonly high: number }[];
+    /** Those of which each size is planned on its own, and why. */
+    readonly fixed: readonly { readonly name: string; readonly reason: string }[];
+  };
   /** Bytes of the activations on the GPU. */
   readonly memory: NonNullable<Summary['memory']> & {
     readonly tensors: readonly {

@@ -125,16 +125,31 @@ class Sizes:
             self._check = eval(f"lambda {arguments}: {' and '.join(tests) or True}", {})
         return self._check(*values)
 
-    def specialized(self) -> dict[str, str]:
-        """Sizes whose very number the plan relies on, and who asked for it."""
+    def specialized(self, by_chance: bool = True) -> dict[str, str]:
+        """Sizes whose very number the plan relies on, and who asked for it.
+
+        Args:
+            by_chance: those too that were compared with a number and happened to be it.
+        """
         asked: dict[str, str] = {}
         for guard in self.guards.values():
             plain = [atoms for atoms, _ in guard.terms if atoms]
             pinned = len(plain) == 1 and len(plain[0]) == 1 and not self._atoms[plain[0][0]].operation
-            if guard.number or (guard.comparison == "==" and guard.answer and pinned):
+            if guard.number or (by_chance and guard.comparison == "==" and guard.answer and pinned):
                 for atom in _symbols(self, guard.terms):
                     asked.setdefault(self.names[int(atom[1:])], guard.by)
         return asked
+
+    def pinned_by(self, call: Callable[[], object]) -> bool:
+        """True where `call` fails or asks for a number; what it asks is not remembered."""
+        before = dict(self.guards)
+        try:
+            call()
+            return any(g.number and not (k in before and before[k].number) for k, g in self.guards.items())
+        except Exception:
+            return True
+        finally:
+            self.guards, self._check = before, None
 
     def text(self, terms: Terms) -> str:
         """Python source of a polynomial."""
@@ -289,11 +304,21 @@ def _quotient(a: Terms, b: Terms) -> Terms | None:
                 return None
             made.append((tuple(rest), factor // d))
         return tuple(sorted(made))
-    for term in b:  # a = q * b with a single term q
-        q = _quotient(a[:1], (term,))
-        if q is not None and _product(q, b) == a:
-            return q
-    return None
+    if not a or not b:
+        return None
+    made: Terms = ()
+    rest, lead = a, max(b, key=_degree)
+    while rest:  # long division: the leading term of a product is that of its factors
+        step = _quotient((max(rest, key=_degree),), (lead,))
+        if not step:
+            return None
+        made, rest = _sum(made, step), _sum(rest, _product(step, b), -1)
+    return made
+
+
+def _degree(term: tuple[tuple[str, ...], int]) -> tuple[int, tuple[str, ...]]:
+    """An order of monomials that products keep."""
+    return len(term[0]), term[0]
 
 
 def _number(value: int) -> Terms:

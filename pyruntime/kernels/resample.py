@@ -13,7 +13,7 @@ from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.params import Fields
 from pyruntime.kernels.storage import bits_type
 
-__all__ = ["Taps", "resample"]
+__all__ = ["Steps", "Taps", "interpolate", "resample"]
 
 FUSED = 16
 """Products of taps up to this are summed in one dispatch; larger ones an axis at a time."""
@@ -39,6 +39,67 @@ class Taps:
     def count(self) -> int:
         """Taps of an output."""
         return int(self.index.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Along `axis`, output o is what lies at (o * a + b) / c in x: exact, for sizes that are known when a plan runs.
+
+    Attributes:
+        c: above 0. length: of x.
+        linear: between its two neighbours; else the element at the floor of it.
+    """
+
+    axis: int
+    a: int
+    b: int
+    c: int
+    length: int
+    linear: bool
+
+
+def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) -> Dispatch:
+    """y = x with each step's axis resampled; sums of integers are rounded and saturated."""
+    where = _Where(x.type.shape, y.type.shape, [], [s.axis for s in steps])
+    weighted = any(s.linear for s in steps)
+    dtype = y.type.dtype if weighted else bits_type(y.type.dtype)
+    fields, values = list(where.fields), dict(where.values)
+    lines = list(where.lines)
+    for k, step in enumerate(steps):
+        numbers = {"a": step.a, "b": step.b, "c": step.c, "last": step.length - 1}
+        fields += [(f"{name}{k}", "i32") for name in numbers] + [(f"along{k}", "u32")]
+        values |= {f"{name}{k}": value for name, value in numbers.items()}
+        values[f"along{k}"] = where.strides[step.axis]
+        lines.append(f"let n{k} = i32(o{k}) * params.a{k} + params.b{k};")
+        lines.append(f"let low{k} = floor_divided(n{k}, params.c{k});")
+        if step.linear:
+            lines.append(f"let part{k} = f32(n{k} - low{k} * params.c{k}) / f32(params.c{k});")
+        else:
+            lines.append(f"let i{k} = u32(clamp(low{k}, 0, params.last{k})) * params.along{k};")
+    loops = [k for k, step in enumerate(steps) if step.linear]
+    at = " + ".join(["at", *(f"i{k}" for k in range(len(steps)))])
+    if weighted:
+        lines.append("var sum = 0.0;")
+        for k in loops:
+            lines.append(f"for (var t{k} = 0; t{k} < 2; t{k}++) {{")
+            lines.append(f"let w{k} = select(1.0 - part{k}, part{k}, t{k} == 1);")
+            lines.append(f"let i{k} = u32(clamp(low{k} + t{k}, 0, params.last{k})) * params.along{k};")
+        lines.append(f"sum += {' * '.join(f'w{k}' for k in loops)} * f32(load_x({at}));")
+        lines += ["}" * len(loops), f"return {_stored('sum', dtype)};"]
+    else:
+        lines.append(f"return load_x({at});")
+    kinds = "".join("l" if step.linear else "n" for step in steps)
+    sources = [Source("x", x if weighted else _as(x, dtype))]
+    flops = 2 * y.type.size * 2 ** len(loops) if weighted else 0
+    result = y if weighted else _as(y, dtype)
+    name, code = f"interpolate_{kinds}_{where.name}", "\n  ".join(lines)
+    return gather_map(target, name, result, sources, code, tuple(fields), values, _FLOOR, flops=flops)
+
+
+_FLOOR = """fn floor_divided(a: i32, b: i32) -> i32 {
+  let q = a / b;
+  return select(q, q - 1, q * b > a);
+}"""
 
 
 def resample(
@@ -114,10 +175,13 @@ def _weighted(
 class _Where:
     """WGSL that finds an output's place: `at` for what no table maps, `first<k>` in the tables of the others."""
 
-    def __init__(self, source: Sequence[int], result: Sequence[int], tables: Sequence[Taps]) -> None:
+    def __init__(
+        self, source: Sequence[int], result: Sequence[int], tables: Sequence[Taps], computed: Sequence[int] = ()
+    ) -> None:
+        """`computed`: axes without a table, whose place in the output is `o<k>`."""
         self.tables = tables
         self.strides = contiguous(source)
-        by_axis = {t.axis: k for k, t in enumerate(tables)}
+        by_axis = {axis: k for k, axis in enumerate(computed or [t.axis for t in tables])}
         # Runs of axes that no table maps are one dimension.
         dims: list[tuple[int, int, int]] = []
         for axis, size in enumerate(result):
@@ -139,6 +203,8 @@ class _Where:
             if k < 0:
                 self.lines.append(f"at += c{d} * params.stride{d};")
                 self.values[f"stride{d}"] = stride
+            elif computed:
+                self.lines.append(f"let o{k} = c{d};")
             else:
                 self.lines.append(f"let first{k} = params.base{k} + c{d} * params.taps{k};")
                 self.values |= {f"base{k}": base[k], f"taps{k}": tables[k].count}

@@ -7,15 +7,16 @@ nearest pixel is decided once. Source: ONNX operator Resize and its reference im
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array
-from pyruntime.kernels.resample import Taps
+from pyruntime.ir import Array, hint, is_dim, lower, upper
+from pyruntime.kernels.resample import Steps, Taps
 
-__all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "resampled", "taps_of"]
+__all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "ratio", "resampled", "steps_of", "taps_of"]
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -33,15 +34,20 @@ COORDINATES = (
 @dataclass(frozen=True, slots=True)
 class Axis:
     """One resized axis: `length` inputs become `output`, `scale` outputs an input; the crop [start, end] of the input
-    is what tf_crop_and_resize stretches over the output.
+    is what tf_crop_and_resize stretches over the output. Scale None: output / length, where these are open.
     """
 
     axis: int
     length: int
     output: int
-    scale: float
+    scale: float | None
     start: float = 0.0
     end: float = 1.0
+
+    @property
+    def is_open(self) -> bool:
+        """True where runs bring the sizes."""
+        return is_dim(self.length) or is_dim(self.output)
 
     @property
     def is_identity(self) -> bool:
@@ -65,6 +71,7 @@ def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
     """Where each output lies among the inputs."""
     number = dtype
     o: Array = np.arange(axis.output, dtype=dtype)
+    assert axis.scale is not None
     one, half = number(1), number(0.5)
     scale, last = number(axis.scale), number(axis.length - 1)
     if mode == "asymmetric":
@@ -115,8 +122,75 @@ def _cubic(distance: Array, a: float) -> Array:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
+def ratio(output: int, length: int) -> float | None:
+    """output / length; None where sizes that are open decide it."""
+    if not is_dim(output) and not is_dim(length):
+        return output / length if length else 1.0
+    seen = Fraction(hint(output), hint(length)) if hint(length) else Fraction(1)
+    rest = output * seen.denominator - length * seen.numerator
+    return None if is_dim(rest) or rest else float(seen)
+
+
+def steps_of(axis: Axis, how: Filter) -> Steps | None:
+    """What `taps_of` says of one axis as a formula in whole numbers; None where there is none.
+
+    The nearest element is that of float32 arithmetic where the scale is exact: a quotient rounds to a whole number, or
+    to half of one, only where it is.
+    """
+    if how.mode == "cubic" or how.antialias or how.exclude_outside:
+        return None
+    if axis.scale is None:
+        if how.mode == "nearest":
+            return None
+        up, down = axis.output, axis.length
+    else:
+        exact = Fraction(axis.scale)
+        up, down = exact.numerator, exact.denominator
+        if max(up, down) > 64:
+            return None
+    place = _place(axis, how.coordinates, up, down)
+    if place is None:
+        return None
+    a, b, c = place
+    if how.mode == "nearest":
+        if how.nearest == "ceil" or (how.nearest == "simple" and up < down):
+            b += c - 1
+        elif how.nearest == "round_prefer_ceil":
+            a, b, c = 2 * a, 2 * b + c, 2 * c
+        elif how.nearest == "round_prefer_floor":
+            a, b, c = 2 * a, 2 * b + c - 1, 2 * c
+    if c < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= 1 << 31:
+        return None
+    return Steps(axis.axis, a, b, c, axis.length, how.mode == "linear")
+
+
+def _place(axis: Axis, coordinates: str, up: int, down: int) -> tuple[int, int, int] | None:
+    """(a, b, c) of `Steps` where `down` inputs become `up` outputs."""
+    if coordinates == "asymmetric":
+        return down, 0, up
+    if coordinates == "tf_half_pixel_for_nn":
+        return 2 * down, down, 2 * up
+    if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and axis.output > 1):
+        return 2 * down, down - up, 2 * up
+    if coordinates == "align_corners" and up * axis.length > down:
+        return (axis.length - 1) * down, 0, up * axis.length - down
+    return None
+
+
+def _closed(axis: Axis) -> Axis:
+    """The axis with numbers for what is open, which the plan then relies on."""
+    if not axis.is_open:
+        return axis
+    length, output = int(axis.length), int(axis.output)
+    return replace(
+        axis, length=length, output=output, scale=ratio(output, length) if axis.scale is None else axis.scale
+    )
+
+
 def taps_of(axis: Axis, how: Filter) -> Taps:
     """The table of one axis. Index -1: the output lies outside the crop and is the extrapolation value."""
+    axis = _closed(axis)
+    assert axis.scale is not None
     crop = how.coordinates == "tf_crop_and_resize"
     if how.mode == "nearest":
         # In float32, as exporters and onnxruntime compute them: at ties and whole numbers the rounding decides.

@@ -7,14 +7,17 @@ are floor(input * scale), in float32. Source: ONNX operators Resize (10, 11, 13,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.resample import Taps, resample
+from pyruntime.kernels.resample import Taps, interpolate, resample
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.resampling import COORDINATES, MODES, NEAREST, Axis, Filter, resampled, taps_of
+from pyruntime.ops.resampling import COORDINATES, MODES, NEAREST, Axis, Filter, ratio, resampled, steps_of, taps_of
 from pyruntime.ops.sliding import refuse_float64
 
 Numbers = tuple[float, ...]
@@ -65,12 +68,17 @@ class _Resize(Op):
     def dispatches(self, target: Target, x: TensorType, plan: tuple[Axis, ...]) -> tuple[Dispatch, ...]:
         """`resized` on the GPU."""
         y = self.result(x, plan)
-        tables = self.tables(plan)
-        weighted = any(t.weight is not None for t in tables)
-        if weighted:
+        moving = [axis for axis in plan if not axis.is_identity]
+        steps = [steps_of(axis, self.filter()) for axis in moving] if any(a.is_open for a in moving) else []
+        computed = [s for s in steps if s is not None]
+        is_open = bool(steps) and len(computed) == len(steps)
+        tables = [] if is_open else self.tables(plan)
+        if any(s.linear for s in computed) if is_open else any(t.weight is not None for t in tables):
             refuse_float64(x)
             if x.dtype.is_integer and x.dtype.bits > 16:
                 raise Unsupported(f"sums of {x.dtype.onnx_name} are exact on the host; float32 is not")
+        if is_open:
+            return (interpolate(target, out(0, y), inp(0, x), computed),)
         if not tables:
             tables = [Taps(0, np.arange(x.shape[0])[:, None])] if x.rank else []
         return resample(target, out(0, y), inp(0, x), tables, self.extrapolation_value)
@@ -79,11 +87,16 @@ class _Resize(Op):
         """The plan where outputs an input are given."""
         if len(scales) != len(axes) or any(not s > 0 for s in scales):
             self.fail(f"{len(axes)} scales above 0", list(scales))
-        lengths = [int(np.float32(x[a]) * np.float32(s)) for a, s in zip(axes, scales, strict=True)]
+        lengths = [_scaled(x[a], s) for a, s in zip(axes, scales, strict=True)]
         return self.plan(x, axes, lengths, scales, crop)
 
     def plan(
-        self, x: tuple[int, ...], axes: tuple[int, ...], lengths: list[int], scales: Numbers, crop: Numbers
+        self,
+        x: tuple[int, ...],
+        axes: tuple[int, ...],
+        lengths: list[int],
+        scales: Sequence[float | None],
+        crop: Numbers,
     ) -> tuple[Axis, ...]:
         """One Axis for each of `axes`. `crop`: all starts, then all ends; empty: everything."""
         count = len(axes)
@@ -91,9 +104,17 @@ class _Resize(Op):
             self.fail(f"{2 * count} numbers in roi", list(crop))
         starts, ends = (crop[:count], crop[count:]) if crop else ((0.0,) * count, (1.0,) * count)
         return tuple(
-            Axis(a, x[a], n, float(s), float(b), float(e))
+            Axis(a, x[a], n, s if s is None else float(s), float(b), float(e))
             for a, n, s, b, e in zip(axes, lengths, scales, starts, ends, strict=True)
         )
+
+
+def _scaled(length: Any, scale: float) -> Any:
+    """floor(length * scale) in float32."""
+    exact = Fraction(scale)
+    if is_dim(length) and max(exact.numerator, exact.denominator) <= 64:  # exact in float32 up to 2^18 elements
+        return length * exact.numerator // exact.denominator
+    return int(np.float32(int(length)) * np.float32(scale))
 
 
 class _ScaledOnly(_Resize):
@@ -186,21 +207,22 @@ class _FullResize(_Resize):
         """The plan. Raises InvalidGraph unless just one of scales and sizes is given."""
         axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
         crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
-        given, lengths = _numbers(scales), [int(n) for n in _numbers(sizes)]
+        given = _numbers(scales)
+        lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]
         if bool(given) == bool(lengths) and len(axes):
             self.fail("either scales or sizes", "both" if given else "neither")
         if given or not axes:
             return self.by_scales(x, axes, given, crop)
         if len(lengths) != len(axes) or min(lengths) < 0:
             self.fail(f"{len(axes)} sizes of at least 0", lengths)
-        ratios = tuple(n / x[a] if x[a] else 1.0 for a, n in zip(axes, lengths, strict=True))
         if self.keep_aspect_ratio_policy == "stretch":
-            return self.plan(x, axes, lengths, ratios, crop)
+            return self.plan(x, axes, lengths, [ratio(n, x[a]) for a, n in zip(axes, lengths, strict=True)], crop)
+        ratios = tuple(int(n) / int(x[a]) if x[a] else 1.0 for a, n in zip(axes, lengths, strict=True))
         if self.keep_aspect_ratio_policy not in ("not_larger", "not_smaller"):
             self.fail("a known keep_aspect_ratio_policy", self.keep_aspect_ratio_policy)
-        ratio = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
-        lengths = [math.floor(ratio * x[a] + 0.5) for a in axes]
-        return self.plan(x, axes, lengths, (ratio,) * len(axes), crop)
+        common = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
+        lengths = [math.floor(common * x[a] + 0.5) for a in axes]
+        return self.plan(x, axes, lengths, (common,) * len(axes), crop)
 
     def planned(
         self, x: TensorType, roi: TensorType | None, scales: TensorType | None, sizes: TensorType | None

@@ -329,7 +329,7 @@ class _Emitter:
         """Value `name` and where it is."""
         kind = self.builder.graph.tensor(name)
         seen = TensorType(kind.dtype, tuple(map(hint, kind.shape)))
-        most = upper(kind.nbytes)
+        most = self.most(name, kind)
         return Transfer(name, seen, self.region(name, most), most, self._scaled(kind.shape))
 
     def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
@@ -343,6 +343,14 @@ class _Emitter:
             self._expression_number[text] = len(self.expressions)
             self.expressions.append(expression(dim))
         return self._expression_number[text]
+
+    def most(self, name: str, kind: TensorType) -> int:
+        """The most bytes of value `name`: those of what it is a view of, where its own bound is further out."""
+        nbytes = upper(kind.nbytes)
+        while name in self.builder.views:
+            name = self.builder.views[name]
+            nbytes = min(nbytes, round_up(upper(self.builder.graph.tensor(name).nbytes)))
+        return nbytes
 
     def region(self, name: str, nbytes: int) -> Region:
         """Where value `name` is; `nbytes` is rounded up to what was reserved."""
@@ -367,7 +375,7 @@ class _Emitter:
         dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
         first: dict[tuple[Space, int, int], int] = {}
         for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
-            nbytes = upper(operand.type.nbytes)
+            nbytes = self.most(name, operand.type)
             region = self.region(name, nbytes)
             key = region.space, region.index, region.offset
             shared.append(first.setdefault(key, i))

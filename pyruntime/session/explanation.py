@@ -12,7 +12,7 @@ from pyruntime.plan.plan import Assignment, Plan
 from pyruntime.session.markup import counted, details, highlight, page, table, text_table
 from pyruntime.session.memory_plan import MemoryPlan
 
-__all__ = ["Explanation", "KernelUse", "kernels_of"]
+__all__ = ["Explanation", "KernelUse", "OpenSize", "kernels_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,23 @@ def kernels_of(plans: Sequence[Plan]) -> list[KernelUse]:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSize:
+    """A dimension of inputs that the plan leaves open, from `low` to `high`; its name, or 'x[0]'."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """`InferenceSession.explain()`: prints as text, shows as HTML in notebooks.
 
     Attributes:
         nodes: where each node runs and why. kernels: the WGSL. fusions: nodes that were several in the model.
         model_nodes: nodes before the passes.
+        open_sizes: dimensions of inputs that may differ from run to run without another plan.
+        fixed_sizes: those that may not: (name, why), as 'batch' or 'x[0]'.
     """
 
     title: str
@@ -60,6 +71,8 @@ class Explanation:
     memory: MemoryPlan
     model_nodes: int
     dispatches: int
+    open_sizes: tuple[OpenSize, ...] = ()
+    fixed_sizes: tuple[tuple[str, str], ...] = ()
 
     @property
     def fusions(self) -> list[str]:
@@ -77,6 +90,11 @@ class Explanation:
 
     def _node_rows(self) -> list[tuple[str, str, str, str, str]]:
         return [(a.name, a.op_type, a.placement, a.reason, ", ".join(dict.fromkeys(a.kernels))) for a in self.nodes]
+
+    def _sizes(self) -> list[str]:
+        """Lines about the sizes that runs may bring."""
+        lines = [f"{s.name}: any from {s.low:,} to {s.high:,}, one plan" for s in self.open_sizes]
+        return lines + [f"{name}: a plan for each, because of {reason}" for name, reason in self.fixed_sizes]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -101,6 +119,10 @@ class Explanation:
                 {"name": k.name, "count": k.count, "nodes": list(k.nodes), "wgsl": k.wgsl} for k in self.kernels
             ],
             "memory": self.memory.to_dict(),
+            "sizes": {
+                "open": [{"name": s.name, "low": s.low, "high": s.high} for s in self.open_sizes],
+                "fixed": [{"name": name, "reason": reason} for name, reason in self.fixed_sizes],
+            },
         }
 
     def __str__(self) -> str:
@@ -108,6 +130,8 @@ class Explanation:
         parts = [self._headline(), "", text_table(head, self._node_rows())]
         if self.fusions:
             parts += ["", "fused: " + "; ".join(self.fusions)]
+        if self._sizes():
+            parts += ["", "sizes: " + "; ".join(self._sizes())]
         if self.kernels:
             rows = [(k.name, k.count, len(k.wgsl.splitlines())) for k in self.kernels]
             parts += ["", text_table(("shader", "dispatches", "lines"), rows)]
@@ -124,6 +148,9 @@ class Explanation:
         parts = [f"<p>{escape(self._headline())}</p>", details(f"nodes ({len(self.nodes)})", nodes, is_open=True)]
         if fused:
             parts.append(details(f"fusions ({len(self.fusions)})", fused))
+        if self._sizes():
+            lines = "".join(f"<li>{escape(line)}</li>" for line in self._sizes())
+            parts.append(details(f"sizes ({len(self._sizes())})", f"<ul>{lines}</ul>"))
         if kernels:
             parts.append(details(f"kernels ({len(self.kernels)})", kernels))
         parts.append(details("memory", self.memory.html(), is_open=bool(self.memory.tensors)))

@@ -18,7 +18,7 @@ from pyruntime.session.markup import bytes_text, page, table
 from pyruntime.session.memory_plan import MemoryPlan
 from pyruntime.session.profile import Profile
 from pyruntime.session.profiling import Recorder
-from pyruntime.session.report import assignments, stages_of
+from pyruntime.session.report import assignments, open_sizes, stages_of
 
 __all__ = ["AssignedNode", "AssignedSubgraph", "Insight"]
 
@@ -61,6 +61,8 @@ class Insight(Session):
             self.memory_plan,
             len(self._model.graph.nodes),
             sum(len(p.commands) for p in plans),
+            tuple(open_sizes(self._program)),
+            tuple(self._program.openings.closed.items()) if self._program else (),
         )
 
     @property

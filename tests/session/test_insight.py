@@ -19,6 +19,7 @@ from pyruntime.session.ceilings import Ceilings, ceilings
 from pyruntime.session.markup import bytes_text, highlight, text_table
 from pyruntime.session.profile import Profile
 from pyruntime.session.profiling import Timing
+from tests.open_models import needs_number, positions
 from tests.session.doubles import on_device
 from tests.session.models import staged
 
@@ -50,6 +51,28 @@ def planned() -> pyruntime.InferenceSession:
         session = pyruntime.InferenceSession(DIGITS)
         asyncio.run(session.run_async(None, {"image": X}))
     return session
+
+
+def test_explain__after_several_sizes__tells_which_are_open_and_why_others_are_not() -> None:
+    for model, is_open in ((positions(), True), (needs_number(), False)):
+        with on_device(NullDevice()):
+            session = pyruntime.InferenceSession(model)
+            for n in (3, 9, 30):
+                asyncio.run(session.run_async(None, {"x": np.zeros((n, 4), np.float32)}))
+            told = session.explain()
+            session.release()
+        sizes = json.loads(json.dumps(told.to_dict()))["sizes"]
+        text, html = str(told), told._repr_html_()
+        Balance(html)
+        if is_open:
+            assert sizes == {"open": [{"name": "length", "low": 2, "high": 64}], "fixed": []}
+            assert "sizes: length: any from 2 to 64, one plan" in text and "length: any from 2 to 64" in html
+        else:
+            assert (
+                not sizes["open"] and [s["name"] for s in sizes["fixed"]] == ["length"] and sizes["fixed"][0]["reason"]
+            )
+            assert "length: a plan for each, because of a node runs on the host" in text
+    assert planned().explain().to_dict()["sizes"] == {"open": [], "fixed": []}
 
 
 def test_explain__planned_session__accounts_for_every_node() -> None:

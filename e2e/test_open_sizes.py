@@ -1,0 +1,304 @@
+"""Plans for every size, on WebGPU: runs of several sizes in one session against onnxruntime; replay without Python.
+
+Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split otherwise for other sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from e2e.harness.python import BrowserPython
+from e2e.harness.script import Script
+from tests import open_models
+from tests.open_models import decoder_feeds, encoder_feeds, picture_feeds
+
+Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
+RTOL, ATOL = 2e-3, 2e-3
+
+RUN = """
+import os
+os.environ["PYRUNTIME_VERIFY"] = "1"
+import pyruntime as ort
+options = ort.SessionOptions()
+options.add_session_config_entry("pyruntime.disable", "software" if gpu else "")
+session = await ort.InferenceSession.create(model, options)
+try:
+    outputs = [await session.run_async(None, feeds) for feeds in fed]
+    told = session.explain().to_dict()["sizes"]
+    plans = [bool(stage.sizes) for stage in session._program.roots]
+finally:
+    session.release()
+[outputs, told, plans]
+"""
+
+
+def x(*shape: int) -> Feeds:
+    return {"x": np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)}
+
+
+CASES: dict[str, tuple[bytes, list[Feeds]]] = {
+    "encoder": (
+        open_models.encoder(),
+        [
+            encoder_feeds(b, n)
+            for b, n in ((1, 7), (1, 20), (1, 1), (1, 61), (2, 9), (3, 33), (2, 16), (1, 300), (4, 2))
+        ],
+    ),
+    "decoder": (
+        open_models.decoder(),
+        [
+            decoder_feeds(b, n, p)
+            for b, n, p in (
+                (1, 6, 0),
+                (1, 1, 6),
+                (1, 1, 7),
+                (1, 1, 8),
+                (1, 3, 9),
+                (1, 1, 300),
+                (2, 5, 0),
+                (2, 1, 5),
+                (2, 4, 11),
+                (1, 9, 0),
+            )
+        ],
+    ),
+    "convolutions": (
+        open_models.convolutions(),
+        [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
+    ),
+    "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
+    "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),
+    **{
+        f"unet_{mode}{'_sizes' if by_sizes else ''}": (
+            open_models.unet(mode, by_sizes),
+            [picture_feeds(*s) for s in ((1, 16, 24), (1, 32, 20), (2, 8, 40), (3, 44, 36), (1, 100, 12), (2, 12, 12))],
+        )
+        for mode, by_sizes in (
+            ("nearest", False),
+            ("linear", False),
+            ("nearest", True),
+            ("linear", True),
+            ("cubic", False),
+        )
+    },
+}
+CLOSED = {"needs_number", "unet_nearest_sizes", "unet_cubic", "unet_cubic_sizes"}
+"""Whose sizes are needed as numbers: a loop, tables of coordinates."""
+
+
+def check(model: bytes, fed: list[Feeds], outputs: list[list[Any]]) -> None:
+    """Compare with onnxruntime, run by run."""
+    reference = onnxruntime.InferenceSession(model)
+    for feeds, got in zip(fed, outputs, strict=True):
+        shapes = {n: v.shape for n, v in feeds.items()}
+        for wanted, found in zip(reference.run(None, feeds), got, strict=True):
+            assert np.asarray(found).shape == wanted.shape, shapes
+            np.testing.assert_allclose(found, wanted, RTOL, ATOL, err_msg=str(shapes))
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
+@pytest.mark.parametrize("name", CASES)
+def test_sizes__one_after_another__agree_with_onnxruntime(
+    name: str, gpu: bool, python_in_browser: BrowserPython
+) -> None:
+    model, fed = CASES[name]
+    outputs, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=gpu)
+    check(model, fed, outputs)
+    assert bool(told["fixed"]) == (name in CLOSED), told
+    assert any(plans) or name == "needs_number"
+
+
+RESIZES = [
+    ("nearest", coordinates, nearest, scale)
+    for coordinates in ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+    for nearest in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    for scale in (2.0, 0.5, 3.0, 1.5, 0.75)
+    if (coordinates, nearest) != ("tf_half_pixel_for_nn", "ceil")
+] + [
+    ("linear", coordinates, "floor", scale)
+    for coordinates in ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel")
+    for scale in (2.0, 0.5, 3.0, 1.5, 0.75)
+]
+
+
+def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:
+    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
+    nodes = [
+        helper.make_node("Resize", ["x", "", f"s{scale}"], [f"y{i}"], mode=mode, nearest_mode=nearest,
+                         coordinate_transformation_mode=coordinates)
+        for i, (mode, coordinates, nearest, scale) in enumerate(RESIZES)
+    ]  # fmt: skip
+    scales = [numpy_helper.from_array(np.array([1, 1, s, s], np.float32), f"s{s}") for s in (2.0, 0.5, 3.0, 1.5, 0.75)]
+    outputs = [helper.make_tensor_value_info(n.output[0], TensorProto.FLOAT, None) for n in nodes]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "h", "w"])]
+    graph = helper.make_graph(nodes, "resizes", inputs, outputs, scales)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    fed = [x(1, 2, h, w) for h, w in ((5, 9), (8, 6), (13, 16), (7, 30))]
+    found, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=False)
+    assert not told["fixed"] and any(plans)
+    closed = RUN.replace('"software" if gpu else ""', '"open_sizes"')
+    wanted, _, plans = python_in_browser(closed, model=model, fed=fed, gpu=False)
+    assert not any(plans)
+    for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):
+        for how, y, z in zip(RESIZES, run, expected, strict=True):
+            np.testing.assert_allclose(y, z, 1e-5, 1e-5 if how[0] == "linear" else 0, err_msg=f"{how} {number}")
+
+
+STEPS: dict[str, list[dict[str, Any]]] = {
+    "Relu": [{}],
+    "Sigmoid": [{}],
+    "Neg": [{}],
+    "Softmax": [{"axis": a} for a in (-1, 1)],
+    "Transpose": [{"perm": p} for p in ([0, 2, 1], [1, 0, 2], [2, 1, 0])],
+    "ReduceMean": [{"axes": [a], "keepdims": 1} for a in (0, 1, 2)],
+    "CumSum": [{"axis": a} for a in (0, 1, 2)],
+    "Concat": [{"axis": a} for a in (0, 1, 2)],
+    "Slice": [{"axis": a, "step": s} for a in (0, 1, 2) for s in (1, 2, -1)],
+    "MatMul": [{"swap": s} for s in (False, True)],
+    "Pad": [{"mode": "constant"}],
+    "Flat": [{"keep": k} for k in (0, 1, 2)],
+    "Tile": [{"axis": a} for a in (0, 1, 2)],
+    "Add": [{}],
+}
+
+
+class Random:
+    """A graph over one tensor of rank 3; nothing in it names a size."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.last = "x"
+
+    def ints(self, *values: int) -> str:
+        self.constants.append(numpy_helper.from_array(np.array(values, np.int64), f"c{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
+        return name
+
+    def step(self, op: str, how: dict[str, Any]) -> None:
+        y = self.last
+        if op == "Slice":
+            ends = (-1, -(1 << 40)) if how["step"] < 0 else (how["step"] - 1, 1 << 40)
+            y = self.node(op, y, *(self.ints(v) for v in (*ends, how["axis"], how["step"])))
+        elif op == "CumSum":
+            y = self.node("Tanh", self.node(op, y, self.ints(how["axis"])))
+        elif op == "Concat":
+            y = self.node(op, y, self.node("Neg", y), axis=how["axis"])
+        elif op == "MatMul":
+            turned = self.node("Transpose", y, perm=[0, 2, 1])
+            y = self.node("Tanh", self.node(op, *((turned, y) if how["swap"] else (y, turned))))
+        elif op == "Pad":
+            y = self.node(op, y, self.ints(0, 1, 0, 1, 0, 2), mode=how["mode"])
+        elif op == "Flat":
+            kept = self.node("Gather", self.node("Shape", y), self.ints(how["keep"]))
+            y = self.node("Reshape", y, self.node("Concat", self.ints(1), kept, self.ints(-1), axis=0))
+        elif op == "Tile":
+            y = self.node(op, y, self.ints(*(2 if a == how["axis"] else 1 for a in range(3))))
+        elif op == "Add":
+            y = self.node(op, y, self.node("ReduceMax", y, axes=[1], keepdims=1))
+        else:
+            y = self.node(op, y, **how)
+        self.last = y
+
+    def model(self) -> bytes:
+        self.nodes.append(helper.make_node("Identity", [self.last], ["y"]))
+        graph = helper.make_graph(
+            self.nodes,
+            "random",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b", "c"])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            self.constants,
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        return bytes(made.SerializeToString())
+
+
+steps = st.sampled_from([(op, how) for op, hows in STEPS.items() for how in hows])
+sizes = st.lists(st.tuples(*[st.integers(1, 9) | st.sampled_from([16, 33])] * 3), min_size=4, max_size=5)
+drawn = st.tuples(st.lists(steps, min_size=1, max_size=6), sizes, st.booleans())
+
+RUN_ALL = "results = []\nfor model, fed, gpu in cases:\n" + "\n".join(
+    f"    {line}" for line in [*RUN.strip().splitlines()[:-1], "results.append(outputs)"]
+) + "\nresults\n"  # fmt: skip
+
+
+def test_random_graphs__of_open_sizes__agree_with_onnxruntime(python_in_browser: BrowserPython) -> None:
+    @given(st.lists(drawn, min_size=12, max_size=12))
+    @settings(
+        max_examples=3,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate,),
+    )
+    def run(batch: list[Any]) -> None:
+        cases = []
+        for ops, shapes, gpu in batch:
+            made = Random()
+            for op, how in ops:
+                made.step(op, how)
+            cases.append([made.model(), [x(*shape) for shape in shapes], gpu])
+        results = python_in_browser(RUN_ALL, cases=cases)
+        for (ops, shapes, gpu), (model, fed, _), outputs in zip(batch, cases, results, strict=True):
+            try:
+                check(model, fed, outputs)
+            except AssertionError as error:
+                raise AssertionError(f"{ops} {shapes} gpu={gpu}: {error}") from error
+
+    run()
+
+
+JAVASCRIPT = """
+globalThis.loaded ??= await InferenceSession.create(decode(model));
+const outputs = [];
+for (const feeds of fed) {
+  const tensors = Object.fromEntries(Object.entries(feeds).map(([name, [type, data, dims]]) => [
+    name, new Tensor(type, type === 'int64' ? BigInt64Array.from(data, BigInt) : Float32Array.from(data), dims)]));
+  const result = await loaded.run(tensors);
+  outputs.push(loaded.outputNames.map((name) => [[...result[name].data], [...result[name].dims]]));
+}
+if (last) {
+  await loaded.release();
+  delete globalThis.loaded;
+}
+return outputs;
+"""
+
+REPLAYED: dict[str, list[Feeds]] = {
+    "encoder": [encoder_feeds(1, n) for n in (9, 50, 20, 33, 64, 2, 17)],
+    "positions": [x(n, 4) for n in (9, 50, 20, 33, 64, 2, 17)],
+    **{
+        name: [picture_feeds(1, *s) for s in ((32, 36), (64, 60), (44, 56), (28, 64), (36, 36), (64, 20), (16, 16))]
+        for name in ("convolutions", "unet_linear")
+    },
+}
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_javascript__new_sizes_after_the_first__run_without_python(name: str, script: Script) -> None:
+    model, fed = CASES[name][0], REPLAYED[name]
+    plain = [
+        {n: ["int64" if v.dtype == np.int64 else "float32", v.ravel().tolist(), list(v.shape)] for n, v in run.items()}
+        for run in fed
+    ]
+    script.watch()
+    found = script(JAVASCRIPT, model=model, fed=plain[:2], last=False)
+    before = script.worker.evaluate("() => ({ ...submits })")
+    found += script(JAVASCRIPT, model=model, fed=plain[2:], last=True)
+    after = script.worker.evaluate("() => ({ ...submits })")
+    made = {key: after[key] - before[key] for key in before}
+    assert made["withoutPython"] == made["all"] >= len(fed) - 2, "all but those of the first two sizes"
+    check(model, fed, [[np.reshape(np.array(data, np.float32), dims) for data, dims in run] for run in found])
