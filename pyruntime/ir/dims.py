@@ -304,15 +304,18 @@ def _quotient(a: Terms, b: Terms) -> Terms | None:
                 return None
             made.append((tuple(rest), factor // d))
         return tuple(sorted(made))
-    if not a or not b:
-        return None
+    return _long_quotient(a, b) if a and b else None
+
+
+def _long_quotient(a: Terms, b: Terms) -> Terms | None:
+    """a / b by long division, where nothing remains: the leading term of a product is that of its factors."""
     made: Terms = ()
-    rest, lead = a, max(b, key=_degree)
-    while rest:  # long division: the leading term of a product is that of its factors
-        step = _quotient((max(rest, key=_degree),), (lead,))
+    lead = max(b, key=_degree)
+    while a:
+        step = _quotient((max(a, key=_degree),), (lead,))
         if not step:
             return None
-        made, rest = _sum(made, step), _sum(rest, _product(step, b), -1)
+        made, a = _sum(made, step), _sum(a, _product(step, b), -1)
     return made
 
 

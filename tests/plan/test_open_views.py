@@ -13,7 +13,7 @@ from tests.session.doubles import on_device
 
 
 def test_reshape__to_the_rest__has_the_memory_of_what_it_is_a_view_of() -> None:
-    """[a, b, c] cut along two axes by every second, then flattened to [1, one dimension, -1]; verified as it is made."""
+    """[a, b, c] cut to every second along two axes, flattened to [1, one dimension, -1]; verified as it is made."""
     ints = {"zero": [0], "far": [1 << 40], "one": [1], "two": [2], "rest": [-1], "at": [2]}
     nodes = [
         helper.make_node("Slice", ["x", "zero", "far", "one", "two"], ["cut"]),
