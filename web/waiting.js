@@ -1,19 +1,26 @@
 // @ts-check
 /**
  * Waiting for the GPU. A browser looks at once whether work is done when it is asked something, and else by a timer:
- * Chromium every few milliseconds, Firefox every 100, and there only a submit makes it look. So whoever waits asks, with
- * an empty submit and an error scope. What a question costs is measured: asking takes no more than `GRACE_MS` and
- * `SHARE` of the time that is waited, and begins when runs of the same recording were done before.
+ * Chromium every few milliseconds, Firefox every 100, and there only a submit makes it look. So whoever waits asks: by an
+ * error scope, and by an empty submit too once that has not helped for `PLAIN_MS`, or, where runs were seen to end with
+ * the first submit, at once. What a question costs is measured: asking takes no more than `GRACE_MS` and `SHARE` of the
+ * time that is waited, and begins when runs of the same recording were done before.
  */
 
-/** Milliseconds of asking that every wait has. */
-const GRACE_MS = 2;
+/** Milliseconds of asking that every wait has: a timer in between would cost a short run more than its own time. */
+const GRACE_MS = 25;
+
+/** Milliseconds of questions without a submit, which costs a run of a few milliseconds 3 to 6 % in Chromium (H200). */
+const PLAIN_MS = 8;
+
+/** Waits in a row that ended with their first submit, after which one is tried with submits from its beginning. */
+const CHANCES = 3;
 
 /** Of the time that a wait takes, the part that asking may take. */
 const SHARE = 0.05;
 
 /** Milliseconds that a timer is good for: shorter times are asked through. */
-const SHORT_MS = 4;
+const SHORT_MS = 25;
 
 /** The longest time between two questions, in milliseconds. */
 const LONGEST_MS = 20;
@@ -33,6 +40,39 @@ const lost = new WeakSet();
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
 const durations = new WeakMap();
 
+/**
+ * What is known of a device's submits.
+ * @typedef {object} Submits
+ * @property {number} chances waits in a row that ended with the first of them
+ * @property {number} plain milliseconds that the last of these took
+ * @property {boolean | undefined} needed whether only a submit makes it look; not known yet
+ */
+
+/** @type {WeakMap<GPUDevice, Submits>} */
+const submits = new WeakMap();
+
+/** @param {GPUDevice} device */
+function submitsOf(device) {
+  const known = submits.get(device) ?? { chances: 0, plain: 0, needed: undefined };
+  submits.set(device, known);
+  return known;
+}
+
+/**
+ * Learn from a wait that has ended.
+ * @param {Submits} known
+ * @param {number} ms that it took
+ * @param {number | undefined} submitted when the first question with a submit was asked, if one was
+ * @param {boolean} tried it began with submits, to see whether that helps
+ */
+function learn(known, ms, submitted, tried) {
+  if (tried) known.needed = ms < known.plain / 2;
+  else if (known.needed === undefined && submitted !== undefined) {
+    known.chances = ms - submitted < BEHIND_MS ? known.chances + 1 : 0;
+    known.plain = ms;
+  }
+}
+
 /** @param {number} ms @returns {Promise<void>} */
 function pause(ms) {
   return new Promise((resolve) => { setTimeout(resolve, ms); });
@@ -42,12 +82,13 @@ function pause(ms) {
  * Ask, and wait for the answer or what is waited for.
  * @param {GPUDevice} device
  * @param {Promise<unknown>} watched
+ * @param {boolean} submit
  * @returns {Promise<number>} the milliseconds that count
  */
-async function ask(device, watched) {
+async function ask(device, watched, submit) {
   const began = performance.now();
   device.pushErrorScope('validation');
-  device.queue.submit([]);
+  if (submit) device.queue.submit([]);
   const answer = device.popErrorScope();
   answer.catch(() => {}); // `watched` tells of a lost device
   await Promise.race([answer, watched]);
@@ -107,6 +148,10 @@ export async function attend(device, awaited, { recording, work = () => false, p
   watched.catch(() => {});
   const began = performance.now();
   const expectedAt = began + expected(recording) * (1 - SHARE);
+  const known = submitsOf(device);
+  const tried = known.needed === undefined && known.chances >= CHANCES;
+  /** @type {number | undefined} */
+  let submitted;
   let asked = 0;
   let questions = 0;
   let slept = false;
@@ -119,10 +164,14 @@ export async function attend(device, awaited, { recording, work = () => false, p
       if (ms) await Promise.race([pause(ms), watched]);
       if (done) break;
     }
-    asked += await ask(device, watched);
+    const waited = performance.now() - began;
+    const submit = known.needed || tried || waited >= PLAIN_MS;
+    if (submit) submitted ??= waited;
+    asked += await ask(device, watched, submit);
     questions += 1;
     if (progress() !== seen) [seen, asked] = [progress(), 0];
   }
+  learn(known, performance.now() - began, submitted, tried);
   if (recording) remember(recording, performance.now() - began, slept && questions < 2);
   return watched;
 }
