@@ -108,8 +108,8 @@ class Program:
     def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Stage | None:
         """The stage that runs such feeds whatever their values are, where one segment does all; else None."""
         signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), frozenset[str]()
-        found = recall(self.roots, signature, {})
-        if found is None or found[0].boundary is not None or found[0].compiled.guards.read:
+        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, {})
+        if found is None or found[0].boundary is not None:
             return None
         replay = found[0].executable.replay()
         return found[0] if replay and {t.name for t, _ in replay.downloads} == set(outputs) else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import numpy as np
 import pytest
 from onnx import parser
 
 from pyruntime.device.null import NullDevice
-from pyruntime.ir import DType, TensorType
+from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.program import Program, Stage
@@ -34,6 +36,10 @@ main (float[8] x) => (float[8] y)
 """
 
 
+def _host(array: np.ndarray[Any, Any]) -> HostTensor:
+    return HostTensor(TensorType(DType.from_numpy(array.dtype), array.shape), None, array)
+
+
 def planned(outer: int, inner: int) -> Stage:
     text = NESTED.replace("OUTER", str(outer)).replace("INNER", str(inner))
     graph = import_model(read_model(parser.parse_model(text).SerializeToString())).graph
@@ -52,3 +58,27 @@ def test_if__known_conditions__plans_the_branches_taken(outer: int, inner: int, 
     assert stage.boundary is None and len(plan.steps) == 1
     assert [t for t in types if t != "Identity"] == kernels
     assert bool(plan.constants) == bool(outer), "the table of the branch taken is a constant of the plan"
+
+
+CHOSEN = """
+<ir_version: 9, opset_import: ["" : 21]>
+main (float[8] x, bool positive) => (float[8] y)
+{
+    y = If (positive) <
+        then_branch = g1 () => (float[8] a) { a = Exp (x) },
+        else_branch = g2 () => (float[8] b) { b = Abs (x) }
+    >
+}
+"""
+
+
+def test_if__condition_fed__is_a_plan_for_each_value_and_none_that_runs_whatever_comes() -> None:
+    graph = import_model(read_model(parser.parse_model(CHOSEN).SerializeToString())).graph
+    program = Program(graph, NullDevice())
+    x = _host(np.ones(8, np.float32))
+    for positive in (True, False, True):
+        feeds = {"x": x, "positive": _host(np.array(positive))}
+        asyncio.run(program.run(feeds, ["y"]))
+        assert program.replayable(feeds, ["y"]) is None
+    assert [sorted(stage.compiled.guards.read) for stage in program.roots] == [["positive"]] * 2
+    assert program.replayable({"x": x}, ["y"]) is None, "nothing like this has run"
