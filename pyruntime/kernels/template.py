@@ -1,11 +1,12 @@
 """Kernels from the files in `shaders/`.
 
-A template is WGSL plus five directives, each a comment on a line of its own:
+A template is WGSL plus six directives, each a comment on a line of its own:
 
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`
     //#type T = a             `T` names the compute type of tensor `a` in the code below
     //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`
+    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates share
     //#variants ...           what tests render: `NAME=1,TILE=32 a=float16` per variant, separated by `|`
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
@@ -25,15 +26,21 @@ from pyruntime.kernels.unroll import unroll
 
 __all__ = ["params_of", "template", "tensors_of", "variants_of"]
 
+_INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
 _VARIANTS = re.compile(r"^//#variants\s+(.*)$", re.M)
 _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", re.M)
 
 
+@lru_cache(maxsize=1024)
+def _source(name: str) -> str:
+    return _INCLUDE.sub(lambda match: read(f"parts/{match.group(1)}").rstrip(), read(name))
+
+
 def tensors_of(name: str) -> tuple[list[str], list[str]]:
     """Names of the tensors `shaders/<name>.wgsl` reads and writes."""
-    found = _TENSORS.search(read(name))
+    found = _TENSORS.search(_source(name))
     if not found:
         raise ValueError(f"shaders/{name}.wgsl: no //#tensors line")
     reads, writes = (re.findall(r"\w+", part) for part in found.groups())
@@ -43,7 +50,7 @@ def tensors_of(name: str) -> tuple[list[str], list[str]]:
 def variants_of(name: str) -> list[tuple[dict[str, int], dict[str, DType]]]:
     """The declared variants: defines and tensor types. One with nothing changed where none is declared."""
     found: list[tuple[dict[str, int], dict[str, DType]]] = []
-    for line in _VARIANTS.findall(read(name)) or [""]:
+    for line in _VARIANTS.findall(_source(name)) or [""]:
         for variant in line.split("|"):
             defines: dict[str, int] = {}
             types: dict[str, DType] = {}
@@ -85,13 +92,13 @@ def _literal(kind: str, value: float | int | bool) -> str:
 
 @lru_cache(maxsize=1024)
 def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, float | int | bool], ...]) -> Kernel:
-    text = read(name)
+    text = source = _source(name)
     reads, writes = tensors_of(name)
     values = dict(defines)
     text = _conditionals(text, values, name)
-    flags = set(re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", read(name), re.M))
+    flags = set(re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", source, re.M))
     constants = {match.group(1) for match in _CONST.finditer(text)}
-    unknown = values.keys() - flags - {m.group(1) for m in _CONST.finditer(read(name))}
+    unknown = values.keys() - flags - {m.group(1) for m in _CONST.finditer(source)}
     if unknown:
         raise ValueError(f"shaders/{name}.wgsl has no constant or condition {', '.join(sorted(unknown))}")
 

@@ -1,0 +1,59 @@
+// q, k and v as vec4s of components, from element `base` on: what all attention kernels read. VEC, RANGE, LENGTHS, LONG,
+// PROMPT and the fields of params: as attention_flash.wgsl tells.
+//#if VEC
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  return load4_q((base >> 2u) + d);
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  return load4_k((base >> 2u) + d);
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  return load4_v((base >> 2u) + d);
+}
+//#else
+fn quad_q(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
+  }
+  return x;
+}
+
+fn quad_k(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
+  }
+  return x;
+}
+
+fn quad_v(base: u32, d: u32) -> vec4<f32> {
+  var x = vec4<f32>();
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
+  }
+  return x;
+}
+//#endif
+
+//#if RANGE
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  var first = params.reach.x;
+  var length = i32(params.keys);
+//#if LENGTHS
+//#if LONG
+  length = i64_low(load_lengths(batch)) + params.reach.w;
+//#else
+  length = load_lengths(batch) + params.reach.w;
+//#endif
+  first = length - i32(params.queries);
+//#endif
+//#if PROMPT
+  if (load_prompt(0u) == i32(params.queries)) { first = 0; }
+//#endif
+  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+}
+//#endif
