@@ -218,7 +218,7 @@ def test_forgotten_tensors__when_garbage_is_collected__give_their_memory_back(sc
     script.page.wait_for_timeout(300)
     left = script("""
         const { client } = await import('/web/client.js');
-        return client().call('call', { function: 'kept_tensors', arguments: [] });
+        return client().call('keptTensors', {});
         """)
     assert left <= 2
     assert script("const data = await held.getData(); await session.release(); return [...data]") == [2, 4]

@@ -42,17 +42,18 @@ __all__ = [
     "adapter_info",
     "cancel",
     "create",
-    "dispose",
     "download",
     "end_profiling",
     "explain",
+    "forget",
     "gpu_device",
-    "kept_tensors",
     "operators",
     "release",
     "run",
     "serve",
     "set_log_level",
+    "settle",
+    "share_memory",
     "start_profiling",
     "summary",
     "use_device",
@@ -160,6 +161,7 @@ async def run(
     gpu = session._program.device if session._program else None
     values = {name: await wire.from_wire(name, value, gpu) for name, value in js.Object.entries(feeds)}
     names = session._output_names(list(fetches) if fetches else None)
+    kept_names = list(js.Object.keys(kept))
     targets = {name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(session, name)}
     keep = {name: wire.held_as(name, t) if t and t.kind == "gpu" else None for name, t in targets.items()}
     chosen = _run_options(options.to_py())
@@ -168,7 +170,8 @@ async def run(
     wires: dict[str, Any] = {}
     for name, value in outputs.items():
         wires[name] = await _to_wire(name, value, targets.get(name))
-    return {"outputs": wires, "replay": None if keep else _replay(session, values, names)}
+    stay = [name for name, target in targets.items() if not target]
+    return {"outputs": wires, "replay": _replay(session, values, names, stay) if len(stay) == len(kept_names) else None}
 
 
 def _stays(session: InferenceSession, name: str) -> bool:
@@ -185,23 +188,26 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
         return wire.kept_to_wire(value)
     if target.kind == "gpu":
         return wire.kept_to_wire(value, int(target.gpu))
+    await value.settle()
     await wire.write_buffer(name, value, target.buffer)
     return {"kind": "written", "type": wire.js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape)}
 
 
-def _replay(session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str]) -> JsObject | None:
+def _replay(
+    session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
+) -> JsObject | None:
     """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
     program = session._program
-    if session._trace is not None or not all(isinstance(value, HostTensor) for value in feeds.values()):
+    if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
-    stage = program.replayable(feeds, outputs) if program else None
+    stage = program.replayable(feeds, outputs, stay) if program else None
     if stage is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
     executable = stage.executable
     known = executable in _replays
     if known and _replays[executable].live:
         return _replays[executable]
-    replay = executable.replay()
+    replay = executable.replay(feeds)
     made = (
         program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name), _sizes(stage))
         if replay
@@ -271,14 +277,19 @@ async def download(number: int) -> dict[str, Any] | None:
     return wire.to_wire("", await wire.held(number).download())
 
 
-async def dispose(number: int) -> None:
+def forget(number: int) -> None:
     """Forget a tensor that is on the GPU."""
     wire.dispose(number)
 
 
-async def kept_tensors() -> int:
-    """How many tensors on the GPU JavaScript holds."""
-    return wire.kept()
+def settle(number: int) -> JsObject:
+    """Have a tensor in a buffer of its own at once, for a page that looks into it."""
+    return _to_js(wire.settled(number))
+
+
+def share_memory(number: int, js_type: str, dims: JsObject) -> int:
+    """The number of another tensor in the memory of the one that JavaScript holds under `number`."""
+    return wire.share_memory(number, js_type, dims)
 
 
 async def use_device(gpu_device: JsObject) -> None:
@@ -315,8 +326,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         start_profiling,
         end_profiling,
         download,
-        dispose,
-        kept_tensors,
         use_device,
         gpu_device,
         set_log_level,

@@ -29,7 +29,18 @@ from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType,
 from pyruntime.ir.values import of_element
 from pyruntime.session.feeds import to_user
 
-__all__ = ["dispose", "from_wire", "held", "held_as", "js_name", "kept", "kept_to_wire", "to_wire", "write_buffer"]
+__all__ = [
+    "dispose",
+    "from_wire",
+    "held",
+    "held_as",
+    "js_name",
+    "kept_to_wire",
+    "settled",
+    "share_memory",
+    "to_wire",
+    "write_buffer",
+]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
@@ -74,9 +85,22 @@ def held_as(name: str, wire: JsObject) -> DeviceTensor:
     return tensor
 
 
-def kept() -> int:
-    """How many tensors JavaScript holds."""
-    return len(_tensors)
+def settled(number: int) -> dict[str, Any]:
+    """The tensor held under `number`, moved to a buffer of its own where it is not in one."""
+    tensor = held(number)
+    if tensor.room is not None or tensor.shared:
+        assert isinstance(tensor.device, WebGpuDevice)
+        tensor.settle_in(tensor.device.allocate_now(tensor.capacity, "tensors"))
+    return kept_to_wire(tensor, number)
+
+
+def share_memory(number: int, js_type: str, dims: JsObject) -> int:
+    """Know another tensor in the memory of the one held under `number`; its own number."""
+    tensor = held(number).again()
+    tensor.type = TensorType(DType.from_name(_ONNX_NAMES.get(js_type, js_type)), tuple(int(dim) for dim in dims))
+    made = next(_numbers)
+    _tensors[made] = tensor
+    return made
 
 
 def dispose(number: int) -> None:
@@ -157,6 +181,8 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "type": js_name(tensor.type.dtype.onnx_name),
         "dims": list(tensor.type.shape),
         "gpu": number,
+        "memory": tensor.buffer,
+        "room": list(tensor.room) if tensor.room else None,
         "buffer": tensor.device.gpu_buffer(tensor.buffer),
     }
 

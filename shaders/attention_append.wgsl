@@ -2,7 +2,7 @@
 //
 //   fresh[b, h, s] = turn(norm(x[b, h, s] + bias[h]), angles of position first[b] + s)
 //   y[b, h, t] = fresh[b, h, t - first[b]] where that row is among the new ones (without PLACED: fresh[b, h, t]),
-//                else past[b, h, t] where there is one, else 0
+//                else past[b, h, t] where there is one, else 0 (INTO: what it was; no other row is touched)
 //
 // x is a strided view (batch, head, position, component), past and y are contiguous. NORM: x / sqrt(mean(x^2) + epsilon)
 // * weight over the components of a head. TURN: the first 2 * half components turn (Su et al., 2021): pairs are (c, c +
@@ -16,6 +16,7 @@
 //#variants TURN=1 | TURN=1,PAIRS=1,POSITIONS=1,NORM=1 | PLACED=1,PAST=1,LENGTHS=1,PROMPT=1 lengths=int32 prompt=int32
 //#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1 lengths=int32 past=int8 y=int8
 //#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1,BITS=4,NIBBLES=1,CHANNELS=1 lengths=int32 past=uint8 y=uint8
+//#variants PLACED=1,INTO=1,LENGTHS=1,PROMPT=1,TURN=1 lengths=int32 prompt=int32
 //#variants PLACED=1,BIAS=1,ODD=1 | TURN=1,ODD=1 x=float16 y=float16
 const BITS: u32 = 8u;
 
@@ -137,27 +138,38 @@ fn nibbles(row: Fresh, head: u32, c: u32) -> u32 {
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let job = global_index(gid, nwg, 64u);
   if (job >= params.jobs) { return; }
-  let place = job / params.groups;
-  let quad = job - place * params.groups;
+  let row_of_job = job / params.groups;
+  let quad = job - row_of_job * params.groups;
+//#if INTO
+  let whole_head = row_of_job / params.rows;
+  let batch = whole_head / params.heads;
+  let s = i32(row_of_job - whole_head * params.rows);
+  let t = first_of(batch) + s;
+  if (t < 0 || t >= i32(params.length)) { return; }
+  let place = whole_head * params.length + u32(t);
+//#else
+  let place = row_of_job;
   let whole_head = place / params.length;
   let t = place - whole_head * params.length;
   let batch = whole_head / params.heads;
-  let head = whole_head - batch * params.heads;
 //#if PLACED
   let s = i32(t) - first_of(batch);
 //#else
   let s = i32(t);
 //#endif
+//#endif
+  let at = place * params.groups + quad;
+  let head = whole_head - batch * params.heads;
   if (s >= 0 && s < i32(params.rows)) {
     let row = fresh_row(batch, head, u32(s));
 //#if QUANTISED
 //#if NIBBLES
     let c = 8u * quad;
-    store4_y(job, nibbles(row, head, c), nibbles(row, head, c + 2u), nibbles(row, head, c + 4u),
+    store4_y(at, nibbles(row, head, c), nibbles(row, head, c + 2u), nibbles(row, head, c + 4u),
              nibbles(row, head, c + 6u));
 //#else
     let c = 4u * quad;
-    store4_y(job, quantised(row, head, c), quantised(row, head, c + 1u), quantised(row, head, c + 2u),
+    store4_y(at, quantised(row, head, c), quantised(row, head, c + 1u), quantised(row, head, c + 2u),
              quantised(row, head, c + 3u));
 //#endif
 //#else
@@ -167,11 +179,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       if (c + n < params.size) { store_y(place * params.size + c + n, fresh(row, c + n)); }
     }
 //#else
-    store4_y(job, fresh(row, c), fresh(row, c + 1u), fresh(row, c + 2u), fresh(row, c + 3u));
+    store4_y(at, fresh(row, c), fresh(row, c + 1u), fresh(row, c + 2u), fresh(row, c + 3u));
 //#endif
 //#endif
     return;
   }
+//#if !INTO
 //#if PLACED
 //#if ODD
   for (var n = 0u; n < 4u; n++) {
@@ -187,18 +200,19 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 //#if PAST
   if (t < params.past_rows) {
     let kept = load4_past(((params.past_heads + whole_head) * params.past_rows + t) * params.groups + quad);
-    store4_y(job, kept.x, kept.y, kept.z, kept.w);
+    store4_y(at, kept.x, kept.y, kept.z, kept.w);
     return;
   }
 //#endif
 //#if QUANTISED
 //#if NIBBLES
-  store4_y(job, 0u, 0u, 0u, 0u);
+  store4_y(at, 0u, 0u, 0u, 0u);
 //#else
-  store4_y(job, 0i, 0i, 0i, 0i);
+  store4_y(at, 0i, 0i, 0i, 0i);
 //#endif
 //#else
-  store4_y(job, 0.0, 0.0, 0.0, 0.0);
+  store4_y(at, 0.0, 0.0, 0.0, 0.0);
+//#endif
 //#endif
 //#endif
 //#endif

@@ -74,14 +74,19 @@ class Client {
     return this.#tell('gpu_device');
   }
 
-  /** A tensor's data. @param {number} number by which Python knows it */
+  /** A tensor's data. @param {number} number by which the host knows it */
   download(number) {
-    return this.#tell('download', number);
+    return this.call('download', { tensor: number });
   }
 
-  /** Give a tensor's memory back. @param {number} number by which Python knows it */
+  /** The buffer of a tensor alone, for a page in the host's thread. @param {number} number by which the host knows it */
+  settle(number) {
+    return this.port.settle?.(number);
+  }
+
+  /** Give a tensor's memory back. @param {number} number by which the host knows it */
   dispose(number) {
-    this.#tell('dispose', number).catch(() => {}); // without a worker there is nothing to give back
+    this.call('dispose', { tensor: number }).catch(() => {}); // without a worker there is nothing to give back
   }
 
   /**

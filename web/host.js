@@ -3,18 +3,35 @@
 
 import { fetchFile, inPlace } from './files.js';
 import { Incoming } from './pieces.js';
-import * as player from './player.js';
+import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
+import { Tensors } from './tensors.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
 const REPLAYS = 8;
 
 /**
- * What is known of each session: how many outputs its model has, the runs it can replay without Python, and those that
- * it is replaying.
- * @type {Map<number, {outputs: number, replays: import('./player.js').Replay[], replaying: Set<Promise<unknown>>}>}
+ * What is known of a session.
+ * @typedef {object} Session
+ * @property {number} outputs how many its model has
+ * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
+ * @property {Set<Promise<unknown>>} replaying those under way
+ * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
  */
+
+/** @type {Map<number, Session>} */
 const sessions = new Map();
+
+/** Those that stay on the GPU. @type {Tensors} */
+let tensors;
+
+/** @type {(number: number) => any} */
+let settleInPython;
+
+/** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
+export function settle(tensor) {
+  return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
+}
 
 /** @typedef {import('./runtime.js').Report} Report */
 
@@ -67,12 +84,33 @@ async function callCancellable(request, function_, ...args) {
 }
 
 /**
- * What a replay can be fed: tensors with their data; null where there is anything else.
+ * What a replay can be fed; null where there is anything else.
  * @param {Record<string, import('./protocol.js').WireValue>} feeds
+ * @returns {Record<string, import('./replay.js').Fed> | null}
  */
-function onHost(feeds) {
-  const fits = Object.values(feeds).every((value) => value && !('kind' in value));
-  return fits ? /** @type {Record<string, import('./protocol.js').WireTensor>} */ (feeds) : null;
+function replayable(feeds) {
+  /** @type {Record<string, import('./replay.js').Fed>} */
+  const found = {};
+  for (const [name, value] of Object.entries(feeds)) {
+    if (!value) return null;
+    if (!('kind' in value)) {
+      found[name] = /** @type {import('./protocol.js').WireTensor} */ (value);
+      continue;
+    }
+    const remote = value.kind === 'gpu' ? tensors.get(/** @type {any} */ (value).gpu) : undefined;
+    if (!remote || String(remote.dims) !== String(/** @type {any} */ (value).dims)) return null;
+    found[name] = { ...remote, remote };
+  }
+  return found;
+}
+
+/**
+ * Values as Python takes them: with its own numbers of tensors on the GPU.
+ * @param {Record<string, any>} values
+ */
+function forPython(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => (
+    [name, value?.kind === 'gpu' ? { ...value, gpu: tensors.forPython(value.gpu) } : value])));
 }
 
 /** Tensors on their way. @type {Map<number, Incoming>} */
@@ -107,32 +145,48 @@ export function arrive({ stream, piece, failure }) {
  */
 async function run({ session, feeds, fetches, kept, options }, request) {
   const known = sessions.get(session);
-  const tensors = Object.keys(kept).length ? null : onHost(feeds);
-  if (tensors && known && !Object.keys(options).length) {
-    for (const replay of known.replays) {
-      const sizes = player.matches(replay, tensors, fetches, known.outputs);
-      if (!sizes) continue;
-      const replaying = player.run(replay, tensors, sizes);
-      known.replaying.add(replaying);
-      try {
-        return await replaying;
-      } catch {
-        replay.live = false; // Python finds out why, and mends what can be mended
-        break;
-      } finally {
-        known.replaying.delete(replaying);
-      }
+  const replayed = known && !Object.keys(options).length ? replay(known, feeds, fetches, kept) : null;
+  if (known && replayed) {
+    known.replaying.add(replayed.running);
+    try {
+      return await replayed.running;
+    } catch {
+      replayed.by.live = false; // Python finds out why, and mends what can be mended
+    } finally {
+      known.replaying.delete(replayed.running);
     }
   }
   for (const value of /** @type {any[]} */ (Object.values(feeds))) {
     if (value?.data instanceof Incoming) value.data = await value.data.whole();
   }
-  const { outputs, replay } = await callCancellable(request, 'run', session, feeds, fetches, kept, options);
-  if (known && replay) {
-    const others = known.replays.filter((other) => other.live && other !== replay);
-    known.replays = [replay, ...others].slice(0, REPLAYS);
+  const given = [forPython(feeds), fetches, forPython(kept), options];
+  const { outputs, replay: made } = await callCancellable(request, 'run', session, ...given);
+  if (known && made) {
+    const others = known.replays.filter((other) => other.live && other !== made);
+    known.replays = [made, ...others].slice(0, REPLAYS);
+  }
+  for (const [name, value] of Object.entries(outputs)) {
+    if (value?.kind === 'gpu') outputs[name] = tensors.receive(value, known?.spares ?? null);
   }
   return outputs;
+}
+
+/**
+ * A run without Python under way, where there has been one like it.
+ * @param {Session} known
+ * @param {Record<string, import('./protocol.js').WireValue>} feeds
+ * @param {string[] | null} fetches
+ * @param {Record<string, unknown>} kept
+ */
+function replay({ replays: made, outputs, spares }, feeds, fetches, kept) {
+  const given = Object.values(kept).every((target) => target === null) ? replayable(feeds) : null;
+  if (!given) return null;
+  for (const by of made) {
+    const sizes = replays.matches(by, given, fetches, outputs, Object.keys(kept));
+    const running = sizes && replays.run(by, given, sizes, tensors, spares);
+    if (running) return { by, running };
+  }
+  return null;
 }
 
 /**
@@ -149,7 +203,9 @@ const methods = {
     sessions.clear();
     bridge = startPython(places, report).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
-    await bridge;
+    const python = await bridge;
+    tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
+    settleInPython = python.settle;
   },
 
   async ready() {
@@ -169,7 +225,7 @@ const methods = {
       Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
     const external = externalData.map(({ path }, index) => [path, files[index]]);
     const info = await callCancellable(request, 'create', buffer, external, options, report);
-    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set() });
+    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [] });
     return info;
   },
 
@@ -185,6 +241,7 @@ const methods = {
 
   /** @param {import('./protocol.js').ReleaseArguments} args */
   async release({ session }) {
+    tensors?.release(sessions.get(session)?.spares ?? []);
     sessions.delete(session);
     return callPython('release', session);
   },
@@ -202,6 +259,21 @@ const methods = {
       await Promise.allSettled(known.replaying);
     }
     return callPython('start_profiling', session);
+  },
+
+  /** A tensor's data. @param {import('./protocol.js').TensorArguments} args */
+  async download({ tensor }) {
+    return callPython('download', tensors.forPython(tensor));
+  },
+
+  /** Give a tensor's memory back. @param {import('./protocol.js').TensorArguments} args */
+  async dispose({ tensor }) {
+    tensors?.dispose(tensor);
+  },
+
+  /** How many tensors on the GPU JavaScript holds. */
+  async keptTensors() {
+    return tensors.size;
   },
 
   /** @param {import('./protocol.js').CallArguments} args */

@@ -5,7 +5,6 @@
 
 import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { bind, evaluate, packed, patched } from './sizes.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -146,76 +145,4 @@ export async function play(device, commands, writes, reads, numbers) {
     await caught(scopes.map((scope) => scope.catch(() => null)));
     throw error;
   }
-}
-
-/**
- * @typedef {object} Place
- * @property {string} name
- * @property {string} type
- * @property {number[]} dims as seen when it was planned
- * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
- * @property {number} bits of an element
- * @property {GPUBuffer} buffer
- * @property {number} offset
- *
- * @typedef {object} Replay A run in which Python has no part, as `WebGpuDevice.replay_object` describes it.
- * @property {GPUDevice} device
- * @property {Command[]} commands
- * @property {Place[]} uploads
- * @property {Place[]} downloads
- * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
- * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
- * @property {boolean} live false once its memory is freed
- */
-
-/**
- * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
- * @param {Replay} replay
- * @param {Record<string, {type: string, dims: number[]}>} feeds
- * @param {string[] | null} fetches null: all
- * @param {number} outputs how many the model has
- * @returns {number[] | null}
- */
-export function matches({ live, uploads, downloads, sizes }, feeds, fetches, outputs) {
-  const names = fetches ?? downloads.map(({ name }) => name);
-  const same = live && uploads.length === Object.keys(feeds).length
-    && uploads.every(({ name, type }) => feeds[name]?.type === type)
-    && downloads.length === (fetches ? fetches.length : outputs)
-    && names.every((name) => downloads.some((place) => place.name === name));
-  if (!same) return null;
-  const given = uploads.map(({ name }) => feeds[name].dims);
-  if (sizes) return bind(sizes, uploads, given);
-  const equal = uploads.every(({ dims }, i) => (
-    dims.length === given[i].length && dims.every((dim, axis) => dim === given[i][axis])));
-  return equal ? [] : null;
-}
-
-/** @param {Place} place @param {number[]} numbers */
-function sized({ dims, scaled, bits }, numbers) {
-  const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
-  return { dims: made, nbytes: Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8) };
-}
-
-/**
- * Run a replay on `feeds`.
- * @param {Replay} replay
- * @param {Record<string, {data: ArrayBuffer | import('./pieces.js').Incoming | string[]}>} feeds
- * @param {number[]} values of its open sizes
- */
-export async function run({ device, commands, uploads, downloads, numbers: made, sizes }, feeds, values) {
-  const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
-  const writes = uploads.map((place) => ({ ...place, ...sized(place, numbers) })).filter(({ nbytes }) => nbytes)
-    .map(({ name, buffer, offset, nbytes }) => (
-      { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
-  for (const { buffer, offset, ...elements } of made) {
-    const data = packed(elements, numbers);
-    writes.push({ buffer, offset, nbytes: data.byteLength, data, dataOffset: 0 });
-  }
-  if (sizes?.buffer) {
-    const data = patched(sizes, numbers);
-    writes.unshift({ buffer: sizes.buffer, offset: 0, nbytes: data.byteLength, data, dataOffset: 0 });
-  }
-  const reads = downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
-  const results = await play(device, commands, writes, reads, numbers);
-  return Object.fromEntries(reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]));
 }

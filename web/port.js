@@ -8,6 +8,7 @@ import { env } from './env.js';
  * @property {boolean} sharesBuffers whether GPUBuffers can go there
  * @property {(message: import('./protocol.js').Request | import('./protocol.js').Piece, transfer: Transferable[]) => void} send
  * @property {() => void} close
+ * @property {(tensor: number) => GPUBuffer | undefined} [settle] the buffer of a tensor alone, where it can be shared
  */
 
 /**
@@ -43,7 +44,10 @@ function workerPort(receive, fail) {
 /** @type {typeof openPort} */
 function ownPort(receive, fail) {
   let open = true;
+  /** @type {typeof import('./host.js')} */
+  let loaded;
   const host = import('./host.js');
+  host.then((module) => { loaded = module; }, () => {});
   host.catch((error) => fail(`pyruntime could not be loaded: ${error.message}`));
   return {
     sharesBuffers: true,
@@ -55,5 +59,6 @@ function ownPort(receive, fail) {
     close: () => {
       open = false;
     },
+    settle: (tensor) => loaded.settle(tensor),
   };
 }

@@ -26,7 +26,7 @@ export interface Piece {
   failure?: string;
 }
 
-/** A tensor on the GPU: one of Python's by its number, or a GPUBuffer of the page's. */
+/** A tensor on the GPU: one the host knows by its number, or a GPUBuffer of the page's. */
 export interface WireRemote {
   kind: 'gpu' | 'buffer';
   type: TensorType;
@@ -77,6 +77,11 @@ export interface ReleaseArguments {
 export interface CancelArguments {
   /** Id of a 'create' or 'run'; one that has been answered is not touched. */
   request: number;
+}
+
+/** A tensor that stays on the GPU, by its number. */
+export interface TensorArguments {
+  tensor: number;
 }
 
 /** A function of `pyruntime.bridge`, by name. */

@@ -93,6 +93,7 @@ export class InferenceSession {
       port: owner,
       download: (/** @type {number} */ number) => owner.download(number),
       dispose: (/** @type {number} */ number) => owner.dispose(number),
+      settle: (/** @type {number} */ number) => owner.settle(number),
     };
     /** @type {readonly ValueMetadata[]} */
     this.inputMetadata = inputs;

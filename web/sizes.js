@@ -56,9 +56,10 @@ export function evaluate(expression, values) {
  * @param {Sizes} sizes
  * @param {{dims: number[], scaled: number[]}[]} places dimensions seen, and for each the number of its expression or -1
  * @param {number[][]} given
+ * @param {(values: number[]) => boolean} complete adds sizes that no tensor brings; false where the plan is not for these
  * @returns {number[] | null}
  */
-export function bind(sizes, places, given) {
+export function bind(sizes, places, given, complete) {
   /** @type {number[]} */
   const values = [];
   for (const [i, { dims, scaled }] of places.entries()) {
@@ -74,7 +75,7 @@ export function bind(sizes, places, given) {
       values[at] = size;
     }
   }
-  return suits(sizes, values) ? values : null;
+  return complete(values) && suits(sizes, values) ? values : null;
 }
 
 /** @param {Sizes} sizes @param {number[]} values */

@@ -138,6 +138,8 @@ export class Tensor {
   #download;
   /** @type {(() => void) | undefined} */
   #dispose;
+  /** Gives the buffer where it takes work to have one. @type {(() => GPUBuffer | undefined) | undefined} */
+  #settle;
   #busy = false;
 
   static {
@@ -173,7 +175,7 @@ export class Tensor {
   }
 
   /** @param {any} parameters */
-  #place({ location, data, gpuBuffer, download, dispose }) {
+  #place({ location, data, gpuBuffer, download, dispose, settle }) {
     if (!(this.type in ARRAYS)) throw new TypeError(`there is no tensor of type '${this.type}' in memory of that kind`);
     if (location === 'cpu-pinned') {
       this.#data = this.#fitting(convert(this.type, data));
@@ -181,6 +183,7 @@ export class Tensor {
       this.#buffer = gpuBuffer ?? null;
       this.#download = download;
       this.#dispose = dispose;
+      this.#settle = settle;
       if (gpuBuffer) remotes.set(this, { buffer: gpuBuffer });
     } else {
       throw new TypeError(`tensors are in 'cpu', 'cpu-pinned' or 'gpu-buffer' here, not in '${location}'`);
@@ -208,6 +211,7 @@ export class Tensor {
 
   get gpuBuffer() {
     this.#refuseDisposed();
+    if (this.#location === 'gpu-buffer') this.#buffer ??= this.#settle?.() ?? null;
     if (this.#buffer) return this.#buffer;
     throw new Error(this.#location === 'gpu-buffer' ? IN_WORKER : 'the data is not in a GPUBuffer');
   }
@@ -401,6 +405,7 @@ export function bytesOf(view) {
  * @property {object} port
  * @property {(number: number) => Promise<any>} download
  * @property {(number: number) => void} dispose
+ * @property {(number: number) => GPUBuffer | undefined} settle the buffer of a tensor alone
  */
 
 /**
@@ -434,7 +439,8 @@ function remoteTensor({ type, dims, gpu, buffer }, memory) {
     forgotten.unregister(token);
     release();
   };
-  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose });
+  const settle = () => memory.settle(gpu);
+  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose, settle });
   remotes.set(tensor, { port: memory.port, number: gpu });
   forgotten.register(tensor, release, token);
   return tensor;

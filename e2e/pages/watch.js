@@ -8,6 +8,9 @@ globalThis.gpuDevices = [];
 /** Submits of this realm that have commands, and how many of them WebAssembly had no part in. */
 globalThis.submits = { all: 0, withoutPython: 0 };
 
+/** Calls of this realm that make something on the GPU. */
+globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
+
 if (globalThis.GPUDevice) {
   const { requestDevice } = GPUAdapter.prototype;
   const { submit } = GPUQueue.prototype;
@@ -28,10 +31,18 @@ if (globalThis.GPUDevice) {
   const { createBuffer, destroy: destroyDevice } = GPUDevice.prototype;
   const { destroy } = GPUBuffer.prototype;
   GPUDevice.prototype.createBuffer = function counted(descriptor) {
+    created.buffers += 1;
     const buffer = createBuffer.call(this, descriptor);
     live.set(buffer, this);
     return buffer;
   };
+  for (const [kind, method] of [['groups', 'createBindGroup'], ['pipelines', 'createComputePipelineAsync']]) {
+    const create = GPUDevice.prototype[method];
+    GPUDevice.prototype[method] = function counted(...descriptor) {
+      created[kind] += 1;
+      return create.apply(this, descriptor);
+    };
+  }
   GPUBuffer.prototype.destroy = function counted() {
     live.delete(this);
     return destroy.call(this);

@@ -167,7 +167,7 @@ def test_caches__of_generation__stay_on_the_gpu_and_go_with_it(pages: dict[str, 
     found = pages["ours"].evaluate(
         """async (options) => {
             const { client } = await import('/web/client.js');
-            const kept = () => client().call('call', { function: 'kept_tensors', arguments: [] });
+            const kept = () => client().call('keptTensors', {});
             const before = await kept();
             const tokenizer = await library.AutoTokenizer.from_pretrained('story');
             const model = await library.AutoModelForCausalLM.from_pretrained('story', options);

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 
-__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Slice", "Write"]
+__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Slice", "Slot", "Write"]
 
 Raw: TypeAlias = bytes | memoryview | RawSource
 """Bytes on the host; a RawSource may lie outside Python's memory and then goes to the GPU from there."""
@@ -40,9 +40,15 @@ class Slice:
     nbytes: int
 
 
+class Slot(Slice):
+    """The first `nbytes` of a buffer that each run brings: `buffer` is the number of the external tensor."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups.
+
+    Those of a replay may have slots, whose buffers come with each run.
 
     Attributes:
         scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
@@ -141,8 +147,8 @@ class Device(Protocol):
         """
         ...
 
-    def copy(self, source: Slice, target: Slice) -> None:
-        """Copy whole words between two buffers, after everything submitted so far."""
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
+        """Copy whole words, from the first to the second of each pair, after everything submitted so far."""
         ...
 
     async def compile(self, sources: Sequence[str]) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
+from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
 from pyruntime.ir import HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import current, execute, located
-from pyruntime.plan.plan import GpuSegment, HostStep, Numbers, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer
 
 __all__ = ["Executable", "HostValue", "Observer", "Recorded", "Sized", "arrived", "host_value", "run_on_host"]
 
@@ -47,13 +47,22 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A run as data: a recording, and the tensors (name, type, place) written before and read after it."""
+    """A run as data: a recording, and the tensors (name, type, place) written before and read after it.
 
-    recording: int
+    Attributes:
+        recording: None where runs bring buffers: then `commands` have slots for them, numbered as `Plan.external`.
+        inputs, outputs: tensors on the device that a run brings and makes. kept: outputs in the memory of inputs.
+    """
+
+    recording: int | None
     uploads: tuple[tuple[Transfer, Slice], ...]
     downloads: tuple[tuple[Transfer, Slice], ...]
     params: Slice | None
     numbers: tuple[tuple[Numbers, Slice], ...] = ()
+    commands: tuple[Bound, ...] = ()
+    inputs: tuple[Transfer, ...] = ()
+    outputs: tuple[Transfer, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 class Executable:
@@ -145,6 +154,12 @@ class Executable:
         for recording in recorded.recordings.values():
             self._device.drop(recording)
 
+    def _place(self, region: Region, external: list[int]) -> Slice:
+        """`_slice`; a slot for what a run brings where its buffers are not there yet."""
+        if region.space is Space.EXTERNAL and not external[region.index]:
+            return Slot(region.index, 0, region.nbytes)
+        return self._slice(region, external)
+
     def _slice(self, region: Region, external: list[int], nbytes: int | None = None) -> Slice:
         nbytes = region.nbytes if nbytes is None else nbytes
         if region.space is Space.WEIGHTS:
@@ -158,7 +173,7 @@ class Executable:
 
     def _bind(self, command: Any, external: list[int]) -> Bound:
         uniform = Slice(self._params[0], *command.params) if command.params else None
-        storage = tuple(self._slice(r, external) for r in command.regions)
+        storage = tuple(self._place(r, external) for r in command.regions)
         source = self.plan.shaders[command.shader]
         return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled)
 
@@ -167,19 +182,32 @@ class Executable:
         """The buffers of the plan's external tensors, where no run brings any."""
         return self._record({}).external
 
-    def replay(self) -> Replay | None:
-        """What it takes to run this without Python; None unless it is one GPU segment in memory of its own."""
+    def replay(self, fed: Container[str] = ()) -> Replay | None:
+        """What it takes to run this without Python; None unless it is one GPU segment.
+
+        Args:
+            fed: inputs on the device, as against outputs that stay there.
+        """
         step = self.plan.steps[0] if len(self.plan.steps) == 1 else None
-        if not isinstance(step, GpuSegment) or self.bound:
+        if not isinstance(step, GpuSegment):
             return None
-        recorded = self._record({})
+        bound = [t for t in self.plan.external if t.name in self.bound]
+        external = [self.resident.get(t.name, 0) for t in self.plan.external]
         uploads, downloads = (
-            tuple((t, self._slice(t.region, recorded.external)) for t in transfers)
+            tuple((t, self._slice(t.region, external)) for t in transfers)
             for transfers in (step.uploads, step.downloads)
         )
-        params = Slice(self._params[0], 0, len(self.plan.params)) if self.plan.patches else None
-        numbers = tuple((n, self._slice(n.transfer.region, recorded.external)) for n in step.numbers)
-        return Replay(recorded.recordings[0], uploads, downloads, params, numbers)
+        return Replay(
+            None if bound else self._record({}).recordings[0],
+            uploads,
+            downloads,
+            Slice(self._params[0], 0, len(self.plan.params)) if self.plan.patches else None,
+            tuple((n, self._slice(n.transfer.region, external)) for n in step.numbers),
+            tuple(self._bind(c, external) for c in step.commands) if bound else (),
+            tuple(t for t in bound if t.name in fed),
+            tuple(t for t in bound if t.name not in fed),
+            tuple(self.plan.kept),
+        )
 
     def sized(self, sizes: Sequence[int]) -> Sized:
         """What these sizes make of the plan; kept for the next run of the same."""

@@ -46,10 +46,11 @@ class NullDevice:
         for write in writes:
             self.write(write.target, write.data, write.offset)
 
-    def copy(self, source: Slice, target: Slice) -> None:
-        self._inside(source)
-        self._inside(target)
-        self.calls.append(("copy", (source, target)))
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
+        for source, target in pairs:
+            self._inside(source)
+            self._inside(target)
+            self.calls.append(("copy", (source, target)))
 
     async def compile(self, sources: Sequence[str]) -> None:
         fresh = set(sources) - self._compiled

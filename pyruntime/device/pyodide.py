@@ -16,7 +16,7 @@ import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
 from pyruntime.device.advice import no_adapter, no_webgpu
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
 from pyruntime.device.javascript import JsBlob, JsBytes, JsObject, fetch_bytes, js_object, read_bytes
@@ -26,7 +26,7 @@ from pyruntime.device.unaided import play
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.plan.plan import Transfer
+from pyruntime.plan.plan import Kept, Transfer
 
 __all__ = [
     "JsBytes",
@@ -226,6 +226,16 @@ class WebGpuDevice:
             )
         return made
 
+    def allocate_now(self, size: int, label: str) -> int:
+        """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
+        self._check()
+        usage = js.GPUBufferUsage
+        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
+        number = next(self._numbers)
+        self._buffers[number] = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
+        self.ledger.add(number, size)
+        return number
+
     def free(self, buffers: Sequence[int]) -> None:
         """See `Device.free`."""
         for number in buffers:
@@ -297,12 +307,13 @@ class WebGpuDevice:
             tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
             queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)
 
-    def copy(self, source: Slice, target: Slice) -> None:
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
         """See `Device.copy`."""
         self._check()
-        buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
         encoder = self.device.createCommandEncoder()
-        encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
+        for source, target in pairs:
+            buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
+            encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
         self.device.queue.submit(to_js([encoder.finish()]))
 
     async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
@@ -335,15 +346,7 @@ class WebGpuDevice:
         self._check()
         self.device.pushErrorScope("validation")
         try:
-            made = [
-                {
-                    "pipeline": self._pipelines[c.source],
-                    "group": self._group(c),
-                    "grid": list(c.grid),
-                    "scaled": list(c.scaled),
-                }
-                for c in commands
-            ]
+            made = [self._command(c) for c in commands]
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         finally:
@@ -353,14 +356,24 @@ class WebGpuDevice:
         self._recordings[number] = js_object(made) if self._player is not None else made
         return number
 
-    def _group(self, command: Bound) -> JsObject:
+    def _command(self, command: Bound) -> dict[str, Any]:
+        """What player.js calls a Command: with a bind group, or with what makes one where there are slots."""
         parts = [*command.storage, *([command.uniform] if command.uniform else [])]
+        layout, _ = self._pipelines.layout(len(command.storage), command.uniform is not None)
+        made = {"pipeline": self._pipelines[command.source], "grid": list(command.grid), "scaled": list(command.scaled)}
+        if any(isinstance(p, Slot) for p in parts):
+            entries = [
+                {"slot": p.buffer, "size": p.nbytes}
+                if isinstance(p, Slot)
+                else {"slot": -1, "buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}
+                for p in parts
+            ]
+            return {**made, "layout": layout, "entries": entries}
         entries = [
             {"binding": i, "resource": {"buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}}
             for i, p in enumerate(parts)
         ]
-        layout, _ = self._pipelines.layout(len(command.storage), command.uniform is not None)
-        return self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))
+        return {**made, "group": self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))}
 
     async def submit(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
@@ -419,38 +432,44 @@ class WebGpuDevice:
         if self._player is None:
             return None
 
-        def tensors(transfers: Sequence[tuple[Transfer, Slice]]) -> list[dict[str, Any]]:
-            return [
-                {
-                    "name": transfer.name,
-                    "type": names(transfer.type),
-                    "dims": list(transfer.type.shape),
-                    "scaled": list(transfer.scaled),
-                    "bits": transfer.type.dtype.bits,
-                    "buffer": self._buffers[place.buffer],
-                    "offset": place.offset,
-                }
-                for transfer, place in transfers
-            ]
+        def shape(seen: Transfer | Kept) -> dict[str, Any]:
+            return described(seen.name, seen.type, seen.scaled)
 
-        made = {"device": self.device, "commands": self._recordings[replay.recording], "live": True}
+        def described(name: str, kind: TensorType, scaled: Sequence[int]) -> dict[str, Any]:
+            dims = list(kind.shape)
+            return {"name": name, "type": names(kind), "dims": dims, "scaled": list(scaled), "bits": kind.dtype.bits}
+
+        def placed(transfers: Sequence[tuple[Transfer, Slice]]) -> list[dict[str, Any]]:
+            return [{**shape(t), "buffer": self._buffers[p.buffer], "offset": p.offset} for t, p in transfers]
+
+        def slots(transfers: Sequence[Transfer]) -> list[dict[str, Any]]:
+            given = {k.input: described(k.input, k.given, k.given_scaled) for k in replay.kept if k.given}
+            return [{**given.get(t.name, shape(t)), "slot": t.region.index} for t in transfers]
+
+        numbers = [
+            {
+                "elements": list(made.elements),
+                "expressions": list(made.expressions),
+                "bytes": made.transfer.type.dtype.bits // 8,
+                "buffer": self._buffers[place.buffer],
+                "offset": place.offset,
+            }
+            for made, place in replay.numbers
+        ]
         if sizes is not None:
             sizes = {**sizes, "buffer": self._buffers[replay.params.buffer] if replay.params else jsnull}
+        commands = [self._command(c) for c in replay.commands]
         return js_object(
             {
-                **made,
-                "uploads": tensors(replay.uploads),
-                "downloads": tensors(replay.downloads),
-                "numbers": [
-                    {
-                        "elements": list(made.elements),
-                        "expressions": list(made.expressions),
-                        "bytes": made.transfer.type.dtype.bits // 8,
-                        "buffer": self._buffers[place.buffer],
-                        "offset": place.offset,
-                    }
-                    for made, place in replay.numbers
-                ],
+                "device": self.device,
+                "commands": commands if replay.recording is None else self._recordings[replay.recording],
+                "live": True,
+                "uploads": placed(replay.uploads),
+                "downloads": placed(replay.downloads),
+                "inputs": slots(replay.inputs),
+                "outputs": slots(replay.outputs),
+                "kept": [{**shape(k), "input": k.input, "axis": k.axis, "room": k.room} for k in replay.kept],
+                "numbers": numbers,
                 "sizes": jsnull if sizes is None else sizes,
             }
         )

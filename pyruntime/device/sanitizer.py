@@ -7,7 +7,7 @@ Session config entry `pyruntime.sanitize` = '1'; a run takes a submit and a read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Executable, HostValue, Observer, Recorded, Replay, Sized, arrived
@@ -48,7 +48,7 @@ class SanitizedExecutable(Executable):
             self.release()
             raise
 
-    def replay(self) -> Replay | None:
+    def replay(self, fed: Container[str] = ()) -> Replay | None:
         return None
 
     async def run(
@@ -62,7 +62,7 @@ class SanitizedExecutable(Executable):
             self._begun = set()
             for name, buffer in (bound or {}).items():
                 size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))
-                self._device.copy(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))
+                self._device.copy([(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))])
             sized = self.sized(sizes) if self.plan.sizes else Sized()
             await self._run(values, self._record(bound or {}), observe, sized)
 

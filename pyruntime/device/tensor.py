@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,27 +76,32 @@ class _Memory:
 
     Attributes:
         runs: how many runs have it now.
+        tensors: those whose memory it is. More than one where one is another with rows behind it, or the same again.
     """
 
-    __slots__ = ("__weakref__", "buffer", "runs")
+    __slots__ = ("__weakref__", "buffer", "runs", "tensors")
 
     def __init__(self, device: Device, buffer: int, size: int) -> None:
         self.buffer, self.runs = buffer, 0
+        self.tensors: weakref.WeakSet[DeviceTensor] = weakref.WeakSet()
         weakref.finalize(self, _pool(device).give, buffer, size).atexit = False
 
 
 class DeviceTensor:
-    """A dense tensor in a GPU buffer of its own, which is given back when the tensor is collected.
+    """A dense tensor in a GPU buffer, which is given back when the last tensor in it is collected.
 
     Attributes:
         type: element type and shape.
         device: where it is.
+        room: (axis, rows) where memory has more rows along an axis than count; None: memory is the tensor.
     """
 
-    def __init__(self, type: TensorType, device: Device, buffer: int | _Memory) -> None:
+    def __init__(self, type: TensorType, device: Device, memory: _Memory, room: tuple[int, int] | None = None) -> None:
         self.type = TensorType(type.dtype, type.shape)
         self.device = device
-        self._memory = _Memory(device, buffer, _capacity(type.nbytes)) if isinstance(buffer, int) else buffer
+        self.room = room
+        self._memory = memory
+        memory.tensors.add(self)
 
     @property
     def buffer(self) -> int:
@@ -107,19 +113,65 @@ class DeviceTensor:
         """True while a run reads or writes its memory: it may have dispatches that are not queued yet."""
         return self._memory.runs > 0
 
+    @property
+    def shared(self) -> bool:
+        """True where its memory is another tensor's too."""
+        return len(self._memory.tensors) > 1
+
     @contextmanager
     def lent(self) -> Iterator[DeviceTensor]:
         """This tensor as it is now, for a run: others that have this one for an output leave that memory alone."""
         memory = self._memory
         memory.runs += 1
         try:
-            yield DeviceTensor(self.type, self.device, memory)
+            yield self.again()
         finally:
             memory.runs -= 1
 
+    def again(self) -> DeviceTensor:
+        """Another tensor of the same contents in the same memory."""
+        return DeviceTensor(self.type, self.device, self._memory, self.room)
+
+    async def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor:
+        """A tensor of type `kind` that begins with this one's rows, in memory with `rows` of them along `axis`.
+
+        The rows behind are for the caller to write. It is this tensor's memory where that has the room and nobody has
+        written rows there yet; else a copy. Whoever keeps this tensor keeps its rows either way.
+        """
+        memory = self._memory
+        longest = max(t.type.shape[axis] for t in memory.tensors)
+        if self.room == (axis, rows) and longest == self.type.shape[axis]:
+            return DeviceTensor(kind, self.device, memory, self.room)
+        made = await self._empty(kind, (axis, rows))
+        self._copy(made, axis)
+        return made
+
+    async def _empty(self, kind: TensorType, room: tuple[int, int] | None) -> DeviceTensor:
+        """A tensor in memory of its own, with arbitrary contents."""
+        shape = list(kind.shape)
+        if room is not None:
+            shape[room[0]] = room[1]
+        size = _capacity(kind.with_shape(*shape).nbytes)
+        (buffer,) = await _pool(self.device).take([size])
+        return DeviceTensor(kind, self.device, _Memory(self.device, buffer, size), room)
+
+    def _copy(self, target: DeviceTensor, axis: int) -> None:
+        """Copy this tensor's rows along `axis` to the first ones of `target`."""
+        rows = self.type.shape[axis]
+        pairs = zip(self._blocks(axis, rows), target._blocks(axis, rows), strict=True)
+        self.device.copy([(source, made) for source, made in pairs if source.nbytes])
+
+    def _blocks(self, axis: int, rows: int) -> list[Slice]:
+        """Where the first rows along `axis` are, for each index in front of it."""
+        shape = self.type.shape
+        row = math.prod(shape[axis + 1 :]) * self.type.dtype.bits // 8
+        there = self.room[1] if self.room else shape[axis]
+        return [Slice(self.buffer, n * there * row, rows * row) for n in range(math.prod(shape[:axis]))]
+
     @property
     def slice(self) -> Slice:
-        """All of it, whole words."""
+        """All of it, whole words; of a tensor without room."""
+        assert self.room is None
         return Slice(self.buffer, 0, round_up(self.type.nbytes))
 
     @staticmethod
@@ -133,8 +185,10 @@ class DeviceTensor:
         for kind in types:
             if not kind.dtype.compute:
                 raise BindingError(f"{kind.dtype.type_string} tensors live on the host; bind this one to 'cpu'")
-        buffers = await _pool(device).take([_capacity(t.nbytes) for t in types])
-        return [DeviceTensor(t, device, b) for t, b in zip(types, buffers, strict=True)]
+        sizes = [_capacity(t.nbytes) for t in types]
+        buffers = await _pool(device).take(sizes)
+        memories = [_Memory(device, buffer, size) for buffer, size in zip(buffers, sizes, strict=True)]
+        return [DeviceTensor(t, device, memory) for t, memory in zip(types, memories, strict=True)]
 
     @staticmethod
     def trim(device: Device) -> None:
@@ -151,28 +205,65 @@ class DeviceTensor:
         return made
 
     def write(self, raw: Raw) -> None:
-        """Replace the contents by raw_data of the same length."""
-        if self.type.nbytes:
-            self.device.write(Slice(self.buffer, 0, self.type.nbytes), raw)
+        """Replace the contents by raw_data of the same length; of a tensor whose memory is not `shared`."""
+        blocks = self._blocks(self.room[0], self.type.shape[self.room[0]]) if self.room else [self._all]
+        offset = 0
+        for block in blocks:
+            if block.nbytes:
+                self.device.write(block, raw, offset)
+            offset += block.nbytes
+
+    @property
+    def _all(self) -> Slice:
+        return Slice(self.buffer, 0, self.type.nbytes)
 
     async def download(self) -> HostTensor:
         """A copy on the host."""
         if not self.type.nbytes:
             return HostTensor(self.type, b"")
+        if self.room is not None:
+            return await (await self.clone()).download()
         recording = self.device.record([])
         try:
             with self.lent() as lent:
-                (raw,) = await self.device.submit(recording, [], [Read(Slice(lent.buffer, 0, self.type.nbytes))])
+                (raw,) = await self.device.submit(recording, [], [Read(lent._all)])
         finally:
             self.device.drop(recording)
         return HostTensor(self.type, raw)
 
     async def clone(self) -> DeviceTensor:
-        """A copy on the same device."""
-        (made,) = await DeviceTensor.allocate([self.type], self.device)
-        self.device.copy(self.slice, made.slice)
+        """A copy on the same device, in memory that has no room for more."""
+        made = await self._empty(self.type, None)
+        self._copy_to(made)
         return made
+
+    async def settle(self) -> None:
+        """Have memory of its own, without room: for who reads or writes it by its buffer."""
+        if self.room is not None or self.shared:
+            self.exchange(await self.clone())
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the buffer that it has where it has one of its own."""
+        return _capacity(self.type.nbytes)
+
+    def settle_in(self, buffer: int) -> None:
+        """`settle`, in this buffer of `capacity` bytes."""
+        made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
+        self._copy_to(made)
+        self.exchange(made)
+
+    def _copy_to(self, dense: DeviceTensor) -> None:
+        if self.room is not None:
+            self._copy(dense, self.room[0])
+        else:
+            self.device.copy([(self.slice, dense.slice)])
 
     def exchange(self, other: DeviceTensor) -> None:
         """Swap contents with a tensor of the same type without moving a byte."""
+        self._memory.tensors.discard(self)
+        other._memory.tensors.discard(other)
         self._memory, other._memory = other._memory, self._memory
+        self.room, other.room = other.room, self.room
+        self._memory.tensors.add(self)
+        other._memory.tensors.add(other)

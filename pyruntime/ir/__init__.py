@@ -7,6 +7,7 @@ from pyruntime.ir.dims import (
     Sizes,
     divisor,
     evaluate,
+    exact_quotient,
     expression,
     hint,
     int_array,
@@ -19,7 +20,7 @@ from pyruntime.ir.dims import (
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
-from pyruntime.ir.typed import TypedGraph
+from pyruntime.ir.typed import State, TypedGraph
 from pyruntime.ir.types import (
     Array,
     Element,
@@ -53,6 +54,7 @@ __all__ = [
     "RawSource",
     "SequenceType",
     "Sizes",
+    "State",
     "TensorType",
     "TypedGraph",
     "ValueInfo",
@@ -63,6 +65,7 @@ __all__ = [
     "divisor",
     "element_of",
     "evaluate",
+    "exact_quotient",
     "expression",
     "has_dims",
     "hint",

@@ -33,6 +33,7 @@ __all__ = [
     "Sizes",
     "divisor",
     "evaluate",
+    "exact_quotient",
     "expression",
     "hint",
     "int_array",
@@ -578,6 +579,16 @@ def divisor(value: Any) -> int:
     if not isinstance(value, Dim):
         return abs(int(value))
     return math.gcd(*(factor for _, factor in value.terms))
+
+
+def exact_quotient(value: Any, by: Any) -> Any:
+    """value / by where that is a whole number whatever the sizes are; else None. Nothing is remembered."""
+    if not isinstance(value, Dim) and not isinstance(by, Dim):
+        return value // by if by and value % by == 0 else None
+    sizes = value.sizes if isinstance(value, Dim) else by.sizes
+    a, b = (v.terms if isinstance(v, Dim) else _number(int(v)) for v in (value, by))
+    exact = _quotient(a, b) if b else None
+    return None if exact is None else Dim(sizes, a)._made(exact)
 
 
 def positive(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dims import Sizes
@@ -11,7 +12,26 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
 from pyruntime.ir.types import Array, TensorType, ValueType
 
-__all__ = ["TypedGraph"]
+__all__ = ["State", "TypedGraph"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An output that is left in the memory of an input: the input itself, or that with rows behind it.
+
+    Attributes:
+        output: the name the model has for it, whose type has the rows that count.
+        input: the resident input whose memory it is.
+        axis: along which there is room for more rows; -1: the memory is the tensor.
+        room: rows there are in memory.
+        given: the type of the input with the rows that count.
+    """
+
+    output: str
+    input: str
+    axis: int = -1
+    room: Any = 0
+    given: TensorType | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -25,6 +45,7 @@ class TypedGraph:
         static: values that follow from constants and shapes alone (constants among them); `static_value` computes
             one when somebody asks.
         resident: inputs that are on the GPU already.
+        states: outputs that stay in the memory of a resident input, and how.
         sizes: what the dimensions that are no ints are made of; None where all are ints.
     """
 
@@ -36,6 +57,7 @@ class TypedGraph:
     static: set[str]
     resident: frozenset[str] = frozenset()
     sizes: Sizes | None = None
+    states: dict[str, State] = field(default_factory=dict)
     _fresh: int = field(default=0)
 
     def tensor(self, name: str) -> TensorType:

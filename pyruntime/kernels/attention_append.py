@@ -59,6 +59,7 @@ class Append:
         past_heads: heads of all batch entries in front of the first in `past`, whose rows are next to last.
         bias: a tensor, and where in it the components of head 0 are, those of all heads in turn.
         norm: the weight of a norm over a head's components, and its epsilon.
+        into: with `placed`: the new rows are all of y that is written, the others are there already.
     """
 
     placed: bool = False
@@ -69,6 +70,7 @@ class Append:
     bias: tuple[Operand, int] | None = None
     norm: tuple[Operand, float] | None = None
     quantised: Quantised | None = None
+    into: bool = False
 
 
 def append(
@@ -86,7 +88,7 @@ def append(
         turned = Append(lengths=made.lengths, turn=made.turn, bias=made.bias, norm=made.norm)
         batch_step, head_step, row_step, _ = contiguous(shape)
         packed = HeadView(0, (batch_step, head_step, row_step, 1))
-        placed = Append(True, made.past, made.past_heads, made.lengths, quantised=made.quantised)
+        placed = Append(True, made.past, made.past_heads, made.lengths, quantised=made.quantised, into=made.into)
         return (
             *append(target, between, x, view, rows, size, turned, 0),
             *append(target, y, between, packed, rows, size, placed, 0),
@@ -101,6 +103,7 @@ def append(
     )
     batch, heads, length = y.type.shape[:3]
     groups = -(-size // (8 if flags["NIBBLES"] else 4))
+    jobs = batch * heads * (rows if made.into else length) * groups
     angles = turn.cosines.type.shape if turn is not None else (0, 0)
     params = params_of(
         kernel,
@@ -119,11 +122,11 @@ def append(
         lacking=made.lengths.lacking,
         queries=made.lengths.queries,
         groups=groups,
-        jobs=batch * heads * length * groups,
+        jobs=jobs,
         epsilon=made.norm[1] if made.norm is not None else 0.0,
     )
     operands = tuple(bound[b.name] for b in kernel.bindings)
-    return (Dispatch(kernel, operands, target.grid(batch * heads * length * groups), params),)
+    return (Dispatch(kernel, operands, target.grid(jobs), params),)
 
 
 def _bound(y: Operand, x: Operand, made: Append) -> dict[str, Operand]:
@@ -152,6 +155,7 @@ def _flags(made: Append, bound: Mapping[str, Operand], size: int) -> dict[str, A
     quantised, turn = made.quantised, made.turn
     return {
         "PLACED": made.placed,
+        "INTO": made.into,
         "PAST": "past" in bound,
         "LENGTHS": "lengths" in bound,
         "PROMPT": "prompt" in bound,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, multiple, upper
+from pyruntime.ir import Array, DType, exact_quotient, is_dim, multiple, upper
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.indexing import broadcast_strides
 
@@ -25,6 +26,23 @@ class HeadView:
         flat = np.ascontiguousarray(x).reshape(-1)[self.base :]
         steps = tuple(s * flat.itemsize for s in self.strides)
         return np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
+
+    def in_room(self, shape: tuple[int, ...], axis: int, rows: int) -> HeadView | None:
+        """The same components where the tensor of `shape` is the first rows, along `axis`, of one that has `rows`.
+
+        None where strides do not tell what they count.
+        """
+        inner = math.prod(shape[axis + 1 :])
+        block = shape[axis] * inner
+        moved: list[int] = []
+        for step in (self.base, *self.strides):
+            blocks = exact_quotient(step, block)
+            if blocks is None and is_dim(step):
+                return None
+            moved.append(step if blocks is None else blocks * rows * inner)
+        base, *strides = moved
+        batch, head, position, component = strides
+        return HeadView(base, (batch, head, position, component))
 
     @property
     def is_quads(self) -> bool:

@@ -19,6 +19,7 @@ from pyruntime.kernels import (
     strided_copy,
 )
 from pyruntime.kernels.attention import attend, fits
+from pyruntime.kernels.attention_append import Append, Lengths, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
 from pyruntime.kernels.epilogue import linear
 from pyruntime.kernels.indexing import contiguous
@@ -129,6 +130,10 @@ class _Lowering:
             return view
         y = out(present, self.outs[present]) if wanted else scratch(number, x.type.dtype, *self.outs[present].shape)
         steps = contiguous(y.type.shape)
+        if self.op.overwrites:
+            into = Append(True, lengths=Lengths(h.past), into=True)
+            self.made += append(self.target, y, x, view.head_view(), h.keys, size, into, _SPLITS)
+            return _View(y, steps)
         if before is None:
             self.made.append(strided_copy(self.target, "attention_present", y, x, 0, view.strides))
             return _View(y, steps)

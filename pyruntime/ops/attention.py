@@ -16,7 +16,8 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops._attention import Heads, lower_attention
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.append_rows import counted
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes_of, op
 
 __all__ = ["Attention"]
 
@@ -145,6 +146,16 @@ class _Attention(Op):
             y = y.transpose(0, 2, 1, 3).reshape(h.batch, h.queries, h.q_heads * h.v_size)
         return y.astype(q.dtype), keys, values, stages[self.qk_matmul_output_mode].astype(q.dtype)
 
+    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+        h = self.heads(*inputs)
+        whole = h.size % 4 == 0 and h.v_size % 4 == 0
+        return {1: (4, 2), 2: (5, 2)} if _padded(inputs)[4] is not None and whole else {}
+
+    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+        attributes = attributes_of(self)
+        attributes["left_window_size"], attributes["right_window_size"] = self.windows
+        return _InRoom(**attributes, past_rows=self.heads(*inputs).past)
+
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         q, k, v, mask, _, _, _ = _padded(inputs)
         if any(x.dtype is DType.DOUBLE for x in (q, k, v)) or (mask is not None and mask.dtype.is_wide):
@@ -182,3 +193,22 @@ class Attention(_Attention):
 
     left_window_size: int = -1
     right_window_size: int = -1
+
+
+@op("Attention", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(Attention):
+    """With caches [B, Hk, C, ·] in memory with room, of which `past_rows` count; the new rows are written there."""
+
+    past_rows: Any
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: 4, 2: 5}
+
+    def heads(self, *inputs: TensorType | None) -> Heads:
+        return super().heads(*counted(_padded(inputs), (4, 5), self.past_rows))
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        made = super().infer(*counted(_padded(inputs), (4, 5), self.past_rows))
+        given = _padded(inputs)
+        return (made[0], given[4], given[5], *made[3:])

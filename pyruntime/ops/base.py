@@ -19,8 +19,8 @@ importer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from pyruntime.errors import InvalidGraph
@@ -29,7 +29,7 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "op", "register", "registered"]
+__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "attributes_of", "op", "register", "registered"]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
@@ -93,6 +93,30 @@ class Op:
         """The input whose bytes output 0 is (Reshape and kin), or None. Such a node costs nothing on the GPU."""
         return None
 
+    def appends(self, *inputs: Any) -> Mapping[int, tuple[int, int]]:
+        """Outputs that are an input with rows behind it: (input, axis) by output. See `in_room`."""
+        return {}
+
+    def in_room(self, *inputs: Any) -> Op:
+        """This operator where the inputs of `appends` have room for more rows and its outputs are their memory.
+
+        Args:
+            inputs: the types it has now.
+        """
+        raise NotImplementedError(f"{self.op_type}.in_room")
+
+    def over_room(self, index: int, kind: TensorType, axis: int, rows: Any) -> Op | None:
+        """This operator where input `index` has `rows` along `axis` in memory, the first of which are those of `kind`.
+
+        None where it reads them only from a tensor that has no others.
+        """
+        return None
+
+    @property
+    def overwrites(self) -> Mapping[int, int]:
+        """Outputs that are the very memory of an input, of which dispatches overwrite a part: input by output."""
+        return {}
+
     @property
     def title(self) -> str:
         """What reports call it: the operator's name, or those of the operators that it fuses."""
@@ -129,6 +153,11 @@ OpClass = TypeVar("OpClass", bound=type[Op])
 
 registered: dict[tuple[str, str], list[type[Op]]] = {}
 """(domain, op_type) to the classes that implement it, of disjoint opset ranges. Read it through `registry`."""
+
+
+def attributes_of(op: Op) -> dict[str, Any]:
+    """The fields of an operator, for one of a class that adds to its own."""
+    return {f.name: getattr(op, f.name) for f in fields(op)}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

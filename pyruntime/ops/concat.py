@@ -14,6 +14,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, for_each, inp, move, out, scratch
+from pyruntime.ops.append_rows import AppendRows, divides_into_words
 from pyruntime.ops.base import LATEST, Op, op
 
 
@@ -112,6 +113,14 @@ class _Concat(Op):
         """Where one input alone has elements, the output is that input."""
         full = [k for k, x in enumerate(inputs) if x.size]
         return full[0] if len(full) == 1 else None
+
+    def appends(self, *inputs: TensorType) -> dict[int, tuple[int, int]]:
+        axis = self.along(inputs[0].rank)
+        return {0: (0, axis)} if len(inputs) == 2 and divides_into_words(inputs[0], axis) else {}
+
+    def in_room(self, *inputs: TensorType) -> AppendRows:
+        axis = self.along(inputs[0].rank)
+        return AppendRows(axis=axis, first=inputs[0].shape[axis])
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(*inputs)

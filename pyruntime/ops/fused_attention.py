@@ -5,6 +5,9 @@ Source: Vaswani et al., 2017; the kernels are those of `pyruntime/kernels/attent
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -54,6 +57,11 @@ class FusedAttention(Op):
         steps = tuple(s * y.itemsize for s in self.y_view.strides)
         np.lib.stride_tricks.as_strided(y.reshape(-1)[self.y_view.base :], (B, H, M, E), steps)[...] = result
         return (y,)
+
+    def over_room(self, index: int, kind: TensorType, axis: int, rows: Any) -> FusedAttention | None:
+        field = {1: "k_view", 2: "v_view"}.get(index)
+        view = getattr(self, field).in_room(kind.shape, axis, rows) if field else None
+        return replace(self, **{field: view}) if field and view else None
 
     def lower(
         self, target: Target, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None

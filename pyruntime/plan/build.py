@@ -10,6 +10,8 @@ from pyruntime.ir import (
     Constant,
     Dim,
     Expression,
+    Node,
+    State,
     TensorType,
     TypedGraph,
     ValueType,
@@ -20,6 +22,7 @@ from pyruntime.ir import (
 )
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.ops.base import Op
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.placement import Placed, place
@@ -29,6 +32,7 @@ from pyruntime.plan.plan import (
     Command,
     GpuSegment,
     HostStep,
+    Kept,
     Numbers,
     Patch,
     Plan,
@@ -67,6 +71,7 @@ class _Builder:
     def __init__(self, graph: TypedGraph, target: Target, resident_outputs: set[str], isolated: bool) -> None:
         self.graph, self.target, self.isolated = graph, target, isolated
         self.constants = dict(graph.constants)
+        resident_outputs -= graph.states.keys()
         self.resident = [*sorted(graph.resident), *sorted(resident_outputs - graph.resident)]
         self.external = {name: i for i, name in enumerate(self.resident)}
         self.resident_outputs = resident_outputs
@@ -81,7 +86,7 @@ class _Builder:
 
     def build(self, ordered: Sequence[Placed], idle: Sequence[Placed]) -> Plan:
         host_reads = {n for p in ordered if p.where in ("host", "forward") for n in p.reads}
-        wanted = {n for n in self.graph.outputs if n not in self.resident_outputs}
+        wanted = {n for n in self.graph.outputs if n not in self.resident_outputs and n not in self.graph.states}
         for placed in ordered:
             self._assign(placed)
             if placed.where in ("host", "forward"):
@@ -186,6 +191,8 @@ class _Builder:
             self._to_gpu(name)
         self._segment()
         node = len(self.assignments) - 1
+        for output, given in self._overwritten(placed.node).items():
+            self._alias(given, output)
         for dispatch in placed.dispatches:
             values = [self._value(placed, o, node) for o in dispatch.operands]
             self._dispatch(dispatch, values, node)
@@ -197,6 +204,13 @@ class _Builder:
             if name in host_wants:
                 self._to_host(name)
         self.on_gpu.update(n for n in placed.node.outputs if n)
+
+    @staticmethod
+    def _overwritten(node: Node) -> dict[str, str]:
+        """Outputs that are the memory of an input, which dispatches write to."""
+        op = node.op
+        pairs = op.overwrites.items() if isinstance(op, Op) else ()
+        return {node.outputs[output]: node.inputs[given] for output, given in pairs if node.outputs[output]}
 
     def _value(self, placed: Placed, operand: Operand, node: int) -> str:
         """The name of the value an operand is; scratch and the operator's own constants get names here."""
@@ -246,6 +260,8 @@ class _Builder:
 
     def _finish(self, name: str) -> None:
         """A graph output: on the host at the end, or left on the GPU."""
+        if name in self.graph.states:
+            return
         if name in self.resident_outputs:
             if name not in self.on_gpu:
                 self._to_gpu(name)
@@ -289,6 +305,7 @@ class _Builder:
             list(self.graph.sizes.names) if self.graph.sizes else [],
             emitter.expressions,
             emitter.patches,
+            [emitter.state(s) for s in self.graph.states.values()],
         )
         if checked():
             verify(plan)
@@ -328,9 +345,18 @@ class _Emitter:
     def transfer(self, name: str) -> Transfer:
         """Value `name` and where it is."""
         kind = self.builder.graph.tensor(name)
-        seen = TensorType(kind.dtype, tuple(map(hint, kind.shape)))
         most = self.most(name, kind)
-        return Transfer(name, seen, self.region(name, most), most, self._scaled(kind.shape))
+        return Transfer(name, _seen(kind), self.region(name, most), most, self._scaled(kind.shape))
+
+    def state(self, state: State) -> Kept:
+        """An output in the memory of an input."""
+        kind = self.builder.graph.tensor(state.output)
+        sizes, given = self.builder.graph.sizes, state.given
+        scaled = self._scaled(kind.shape)
+        if sizes is None or given is None:
+            return Kept(state.output, _seen(kind), state.input, scaled)
+        room, before = sizes.index(state.room), self._scaled(given.shape)
+        return Kept(state.output, _seen(kind), state.input, scaled, state.axis, room, _seen(given), before)
 
     def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""
@@ -412,6 +438,11 @@ class _Emitter:
             self.params += data + bytes(-len(data) % ALIGNMENT)
             self.patches += [Patch(start + at, kind, number) for at, kind, number in patches]
         return self._params_at[key], len(data)
+
+
+def _seen(kind: TensorType) -> TensorType:
+    """The type for the sizes seen."""
+    return TensorType(kind.dtype, tuple(map(hint, kind.shape)))
 
 
 def _alone(storage: Storage, arena: int) -> int:

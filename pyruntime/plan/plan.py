@@ -16,6 +16,7 @@ __all__ = [
     "Command",
     "GpuSegment",
     "HostStep",
+    "Kept",
     "Numbers",
     "Patch",
     "Plan",
@@ -105,10 +106,40 @@ class Transfer:
 
     def sized(self, numbers: Sequence[int]) -> TensorType:
         """The type in a run for which the plan's expressions have these values."""
-        if not self.scaled:
-            return self.type
-        shape = (numbers[n] if n >= 0 else d for n, d in zip(self.scaled, self.type.shape, strict=True))
-        return TensorType(self.type.dtype, tuple(shape))
+        return _sized(self.type, self.scaled, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An output that is left in the memory of an input that the run brings.
+
+    Attributes:
+        type, scaled: as a Transfer has them; the rows along `axis` are the first of those in memory.
+        input: the external tensor whose memory it is.
+        axis: -1 where the memory holds no more than the tensor.
+        room: number in `Plan.sizes` of the rows there are in memory.
+        given, given_scaled: type of the input with the rows that count.
+    """
+
+    name: str
+    type: TensorType
+    input: str
+    scaled: tuple[int, ...] = ()
+    axis: int = -1
+    room: int = -1
+    given: TensorType | None = None
+    given_scaled: tuple[int, ...] = ()
+
+    def sized(self, numbers: Sequence[int]) -> TensorType:
+        """The type in a run for which the plan's expressions have these values."""
+        return _sized(self.type, self.scaled, numbers)
+
+
+def _sized(seen: TensorType, scaled: Sequence[int], numbers: Sequence[int]) -> TensorType:
+    if not scaled:
+        return seen
+    shape = (numbers[n] if n >= 0 else d for n, d in zip(scaled, seen.shape, strict=True))
+    return TensorType(seen.dtype, tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +228,7 @@ class Plan:
         views: values that are the bytes of another one, and which.
         sizes: names of the sizes that a run brings; empty for a plan of one signature.
         expressions: over these; what the run puts into `patches`, grids and shapes.
+        kept: outputs in the memory of inputs.
     """
 
     steps: list[GpuSegment | HostStep]
@@ -212,6 +244,7 @@ class Plan:
     sizes: list[str] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
 
     def numbers(self, sizes: Sequence[int]) -> list[int]:
         """The values of the expressions for these sizes."""

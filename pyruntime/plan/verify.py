@@ -72,7 +72,7 @@ def _command(command: Command, memory: _Memory) -> Iterator[str]:
         region = command.regions[written.region]
         if region.space is Space.WEIGHTS:
             yield f"writes weights ('{written.value}')"
-        if region.space is Space.EXTERNAL and memory.tensor(region) != written.value:
+        if region.space is Space.EXTERNAL and memory.tensor(region) != memory.root(written.value):
             yield f"writes '{written.value}' into the memory of '{memory.tensor(region)}', which others hold"
         for j, other in enumerate(accesses):
             if j != i and _overlap(region, command.regions[other.region]):
@@ -123,6 +123,10 @@ class _Memory:
                 return round_up(self._plan.constants[region.index].nbytes)
             case Space.EXTERNAL:
                 return max(t.region.nbytes for t in self._plan.external if t.region.index == region.index)
+
+    def root(self, value: str) -> str:
+        """The value whose bytes `value` is."""
+        return self._plan.root(value)
 
     def tensor(self, region: Region) -> str:
         """The value that an external region is the memory of."""

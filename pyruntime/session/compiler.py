@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pyruntime.device.executable import HostValue
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType
 from pyruntime.kernels import Target
-from pyruntime.passes import optimize
+from pyruntime.passes import grow_in_place, optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import identities, part, split_static
 from pyruntime.plan.plan import Plan
@@ -81,6 +81,7 @@ def compile_stage(
     sizes: Sizes | None = None,
     optimized: bool = True,
     sanitize: bool = False,
+    free: Collection[str] = (),
 ) -> Compiled:
     """Compile the stage that begins with `arrived`.
 
@@ -90,6 +91,7 @@ def compile_stage(
         outputs: names wanted. on_device: inputs and outputs that are and stay on the device.
         before: the stage in front of it; `carried`: what that left on the device.
         optimized: run the graph passes. sanitize: plan each value a memory of its own, too.
+        free: outputs that may stay in any memory, that of an input too.
     """
     guards = Guards(sources_of(values))
     constants = dict(before.constants if before else graph.constants)
@@ -110,6 +112,10 @@ def compile_stage(
     typed, stay = _graph(typing, rest, boundary, on_host, {*carried, *bound}, constants, outputs, on_device)
     if optimized:
         optimize(typed, target)
+    if before is None and boundary is None and not sanitize:
+        grow_in_place.run(typed, target, [n for n in stay if n in free])
+        left = {s.output for s in typed.states.values()}
+        stay = [n for n in stay if n not in left]
     prologue = _prologue(typed, target, sanitize)
     plan = build_plan(typed, target, stay)
     alone = build_plan(typed, target, stay, isolated=True) if sanitize else None

@@ -48,6 +48,8 @@ class Gpu:
             BindingError: the value is on the host.
         """
         tensor = _tensor(value)
+        if tensor.room is not None or tensor.shared:
+            wait_for(tensor.settle(), "await pyruntime.gpu.run_async(...)")
         return tensor.device.gpu_buffer(tensor.buffer)  # type: ignore[attr-defined]
 
     def run(
@@ -70,6 +72,8 @@ class Gpu:
     ) -> None:
         """Awaitable `run`."""
         device = await open_device()
+        for value in values:
+            await _tensor(value).settle()
         slices = tuple(_tensor(v).slice for v in values)
         x, y, z = (*workgroups, 1, 1)[:3]
         uniform: Slice | None = None

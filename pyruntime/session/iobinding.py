@@ -168,6 +168,7 @@ class IOBinding:
             return OrtValue(value)
         if isinstance(place._value, DeviceTensor):
             if isinstance(value, HostTensor):
+                await place._value.settle()
                 place._value.write(value.bytes())
         elif isinstance(value, HostTensor):
             place.assign(value, name)

@@ -186,8 +186,8 @@ class Openings:
                 seen.most = max(seen.most, together)
 
 
-def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> tuple[int, ...] | None:
-    """The open sizes with which values of `types` fit a plan for `pattern`; None where they do not."""
+def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:
+    """The open sizes that values of `types` bring to a plan for `pattern`, 0 for others; None where they do not fit."""
     values: dict[int, int] = {}
     if pattern.keys() != types.keys():
         return None
@@ -205,8 +205,7 @@ def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], si
                     return None
             elif values.setdefault(sizes.index(dim), size) != size:
                 return None
-    ordered = tuple(values[i] for i in range(len(sizes.names)))
-    return ordered if sizes.hold(ordered) else None
+    return [values.get(i, 0) for i in range(len(sizes.names))]
 
 
 def scale(sizes: Sizes, values: tuple[int, ...]) -> float:

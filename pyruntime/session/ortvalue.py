@@ -249,6 +249,8 @@ class OrtValue:
             )
         if isinstance(self._value, DeviceTensor):
             carrier, dtype = array_of(array, kind.dtype, "data")
+            if self._value.shared:
+                wait_for(self._value.settle(), "OrtValue.ortvalue_from_numpy(...)")
             self._value.write(encode(carrier, dtype).data)
             return
         if self._numpy_obj is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -105,14 +105,22 @@ class Program:
                 pass
         return stage
 
-    def replayable(self, feeds: Mapping[str, HostValue], outputs: Sequence[str]) -> Stage | None:
-        """The stage that runs such feeds whatever their values are, where one segment does all; else None."""
-        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), frozenset[str]()
+    def replayable(self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]) -> Stage | None:
+        """The stage that runs such feeds whatever their values are, where one segment does all; else None.
+
+        Args:
+            stay: outputs that stay on the device, in memory of its choice.
+        """
+        on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
+        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), on_device
         found = recall([s for s in self.roots if not s.compiled.guards.read], signature, {})
         if found is None or found[0].boundary is not None:
             return None
-        replay = found[0].executable.replay()
-        return found[0] if replay and {t.name for t, _ in replay.downloads} == set(outputs) else None
+        replay = found[0].executable.replay(feeds)
+        if replay is None:
+            return None
+        stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
+        return found[0] if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
@@ -143,6 +151,7 @@ class Program:
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external
+        await self._house(stage, run, sizes, numbers)
         made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
@@ -152,7 +161,8 @@ class Program:
                 continue
             if given.type != kind or given.device is not self.device:
                 raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
-            if given.buffer not in in_use and not given.in_use:
+            alone = not given.in_use and not given.shared and given.room is None
+            if given.buffer not in in_use and alone:
                 direct[name] = run.lent.enter_context(given.lent())
                 in_use.add(given.buffer)
         rest = {n: kind for n, kind in made.items() if n not in direct}
@@ -161,6 +171,19 @@ class Program:
         run.tensors.update(zip(rest, fresh, strict=True))
         buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
         await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
+
+    async def _house(self, stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
+        """Bring inputs on the device into the memory the plan expects: with room for what it appends, or without."""
+        kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
+        for name, tensor in list(run.tensors.items()):
+            state = kept.get(name)
+            if state is not None:
+                run.tensors[name] = await tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
+            elif tensor.room is not None:
+                run.tensors[name] = await tensor.clone()
+        for state in stage.executable.plan.kept:
+            source = run.tensors[state.input]
+            run.tensors[state.name] = source if state.room >= 0 else source.again()
 
     async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there.
@@ -203,15 +226,16 @@ class Program:
         types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
         sources = sources_of(run.values)
-        found = recall(stages, signature, sources)
+        rooms = {n: t.room[1] for n, t in run.tensors.items() if t.room}
+        found = recall(stages, signature, sources, rooms)
         if found is not None:
             return found
         async with self._planning:
-            found = recall(stages, signature, sources)
+            found = recall(stages, signature, sources, rooms)
             if found is not None:
                 return found
-            stage = await self._plan(stages, run.values, types, before, run.outputs, on_device)
-        return stage, stage.fits(signature) or ()
+            stage = await self._plan(stages, run.values, types, before, run.outputs, on_device, run.free)
+        return stage, stage.fits(signature, rooms) or ()
 
     async def _plan(
         self,
@@ -221,14 +245,15 @@ class Program:
         before: Stage | None,
         outputs: Sequence[str],
         on_device: frozenset[str],
+        free: frozenset[str] = frozenset(),
     ) -> Stage:
         """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
         if before is None:
             self.openings.note(arrived)
-            stage = await self._plan_open(stages, values, arrived, outputs, on_device)
+            stage = await self._plan_open(stages, values, arrived, outputs, on_device, free)
             if stage is not None:
                 return stage
-        compiled = self._compile(values, arrived, before, outputs, on_device, None)
+        compiled = self._compile(values, arrived, before, outputs, on_device, None, free)
         return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
 
     async def _plan_open(
@@ -238,6 +263,7 @@ class Program:
         arrived: Mapping[str, ValueType],
         outputs: Sequence[str],
         on_device: frozenset[str],
+        free: frozenset[str],
     ) -> Stage | None:
         """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
 
@@ -249,7 +275,7 @@ class Program:
             if sizes is None:
                 return None
             try:
-                compiled = self._compile(values, opened, None, outputs, on_device, sizes)
+                compiled = self._compile(values, opened, None, outputs, on_device, sizes, free)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
                     self.openings.learn(sizes)
@@ -271,6 +297,7 @@ class Program:
         outputs: Sequence[str],
         on_device: frozenset[str],
         sizes: Sizes | None,
+        free: frozenset[str],
     ) -> Compiled:
         return compile_stage(
             self.graph,
@@ -284,6 +311,7 @@ class Program:
             sizes,
             self.optimize,
             self.sanitize,
+            free,
         )
 
     async def _made(
@@ -385,7 +413,7 @@ class Program:
             return await DeviceTensor.upload(value, self.device)
         if given.type != value.type:
             raise BindingError(f"output '{name}' is {value.type} here, and the OrtValue bound to it is {given.type}")
-        if given.in_use:
+        if given.in_use or given.shared:
             given.exchange(await DeviceTensor.upload(value, self.device))
         else:
             given.write(value.bytes())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pyruntime.device.executable import Executable, HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import Sizes, ValueType
+from pyruntime.ir import Sizes, ValueType, evaluate
+from pyruntime.passes.grow_in_place import capacity
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.session.compiler import Compiled
@@ -48,6 +50,11 @@ class Run:
     recorder: Recorder | None = None
 
     @property
+    def free(self) -> frozenset[str]:
+        """Outputs that stay on the device, in memory of its choice."""
+        return frozenset(n for n, given in self.keep.items() if given is None)
+
+    @property
     def on_device(self) -> frozenset[str]:
         """Inputs that come from the device and outputs that stay there."""
         return frozenset((*self.tensors, *self.keep))
@@ -84,14 +91,33 @@ class Stage:
         """What it leaves open."""
         return self.compiled.sizes
 
-    def fits(self, signature: Signature) -> tuple[int, ...] | None:
-        """The open sizes with which it runs such values (none: an empty tuple); None where it does not."""
+    def fits(self, signature: Signature, rooms: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The open sizes with which it runs such values (none: an empty tuple); None where it does not.
+
+        Args:
+            rooms: rows in the memory of tensors that have room for more.
+        """
         if self.sizes is None:
             return () if self.signature == signature else None
         if self.signature[1:] != signature[1:]:
             return None
-        values = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
-        return values if values is not None and scale(self.sizes, values) <= WASTE else None
+        found = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
+        if found is None:
+            return None
+        values = self._with_rooms(found, rooms)
+        return values if self.sizes.hold(values) and scale(self.sizes, values) <= WASTE else None
+
+    def _with_rooms(self, values: list[int], rooms: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes with the rows that memory has: what it has already, where that is enough."""
+        assert self.sizes is not None
+        plan = self.compiled.plan
+        for kept in plan.kept:
+            if kept.room >= 0:
+                needed = evaluate(plan.expressions[kept.scaled[kept.axis]], values)
+                there, most = rooms.get(kept.input, 0), self.sizes.ranges[kept.room][1]
+                enough = there if needed <= there <= most else capacity(needed)
+                values[kept.room] = max(values[kept.room], enough)
+        return tuple(values)
 
     def release(self) -> int:
         """Free it and all stages after it; returns their bytes."""
@@ -107,12 +133,15 @@ class Stage:
 
 
 def recall(
-    stages: list[Stage], signature: Signature, sources: Mapping[str, Callable[[], object]]
+    stages: list[Stage],
+    signature: Signature,
+    sources: Mapping[str, Callable[[], object]],
+    rooms: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Stage, tuple[int, ...]] | None:
     """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     for index, stage in enumerate(stages):
-        values = stage.fits(signature)
+        values = stage.fits(signature, rooms)
         if values is None or not stage.compiled.guards.hold(sources):
             continue
         waste = scale(stage.sizes, values) if stage.sizes else 0.0

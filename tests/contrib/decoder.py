@@ -96,7 +96,13 @@ class _Writer:
 
 
 def decoder(
-    seed: int = 0, layers: int = 2, heads: int = 4, groups: int = 2, size: int = 16, words: int = 50
+    seed: int = 0,
+    layers: int = 2,
+    heads: int = 4,
+    groups: int = 2,
+    size: int = 16,
+    words: int = 50,
+    positions: int = 128,
 ) -> Decoder:
     """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind."""
     made, width = _Writer(0), heads * size
@@ -104,7 +110,7 @@ def decoder(
     for name, value in constants.items():
         made.weight(name, np.asarray(value))
     made.weight("axis", np.array([1]))
-    angles = np.arange(128)[:, None] / 10000 ** (np.arange(0, size, 2) / size)
+    angles = np.arange(positions)[:, None] / 10000 ** (np.arange(0, size, 2) / size)
     made.weight("cos", np.cos(angles).astype(np.float32))
     made.weight("sin", np.sin(angles).astype(np.float32))
     count = made.add("ReduceSum", "attention_mask", "axis", to="count", keepdims=0)

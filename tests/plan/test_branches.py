@@ -79,6 +79,6 @@ def test_if__condition_fed__is_a_plan_for_each_value_and_none_that_runs_whatever
     for positive in (True, False, True):
         feeds = {"x": x, "positive": _host(np.array(positive))}
         asyncio.run(program.run(feeds, ["y"]))
-        assert program.replayable(feeds, ["y"]) is None
+        assert program.replayable(feeds, ["y"], ()) is None
     assert [sorted(stage.compiled.guards.read) for stage in program.roots] == [["positive"]] * 2
-    assert program.replayable({"x": x}, ["y"]) is None, "nothing like this has run"
+    assert program.replayable({"x": x}, ["y"], ()) is None, "nothing like this has run"

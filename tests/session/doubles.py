@@ -54,9 +54,9 @@ class FaultyDevice(NullDevice):
             data.read(offset, target.nbytes)  # as a GPU would get it
         super().write(target, data, offset)
 
-    def copy(self, source: Slice, target: Slice) -> None:
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
         self._step("copy")
-        super().copy(source, target)
+        super().copy(pairs)
 
     async def compile(self, sources: Sequence[str]) -> None:
         self._step("compile")

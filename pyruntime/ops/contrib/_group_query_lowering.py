@@ -43,7 +43,11 @@ def lower_group_query(
         bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
         if s.new:
             norm = norms[1] if i == 0 else None
-            ready = Append(True, past, lengths=rows, turn=turn if i == 0 else None, norm=norm, quantised=bits)
+            into = bool(op.overwrites)
+            kept = None if into else past
+            ready = Append(
+                True, kept, lengths=rows, turn=turn if i == 0 else None, norm=norm, quantised=bits, into=into
+            )
             x, view = bound[1 + i], views[1 + i]
             made += append(target, y, x, view, s.new, s.size, ready, _READY)
         elif past is not None and op.wants(1 + i):

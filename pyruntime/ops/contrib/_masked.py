@@ -173,6 +173,8 @@ class Caches:
     """int32 [1], the keys of a shared buffer."""
     together: bool = False
     """Past is one tensor [2, B, H, P, D], keys first, and so is `present[0]`."""
+    in_room: bool = False
+    """The caches are memory with room, where the past rows are already."""
 
 
 _Q, _K, _V, _BIAS, _READY, _LENGTHS, _SCORES, _SPLITS = range(20, 28)
@@ -223,7 +225,8 @@ def lower_masked(
             stored = rows.operand.type.dtype if i else DType.FLOAT
             into = scratch((_Q, _K, _V)[i], stored, s.batch, s.heads, length, size)
         skipped = s.batch * s.heads if caches.together and i == 2 else 0
-        how = Append(i > 0, past, skipped, places, turning, rows.bias)
+        in_room = caches.in_room and i > 0
+        how = Append(i > 0, None if in_room else past, skipped, places, turning, rows.bias, into=in_room)
         made += append(target, into, rows.operand, rows.view, count, size, how, _READY)
         ready.append((into, whole_view(into)))
     if caches.together and caches.present[0] is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, known
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.append_rows import counted
+from pyruntime.ops.base import Op, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
 from pyruntime.ops.contrib._kv_cache import quantised, unquantised
@@ -132,12 +133,12 @@ class GroupQueryAttention(Op):
         """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
         given = all_inputs(inputs)
         if given[10] is not None and given[10].rank == 4:
-            return int(given[10].shape[3])
+            return cast(int, given[10].shape[3])
         if not past:
             return new
         if given[6] is None or given[6].size != 1:
             self.fail("total_sequence_length to be one number", given[6])
-        return int(given[6].ints()[0])
+        return cast(int, given[6].ints()[0])
 
     def infer(
         self,
@@ -378,10 +379,39 @@ class GroupQueryAttention(Op):
         spare = s.past - self.local_window_size + 1
         return processed if processed <= s.past else processed - spare * -(-(processed - s.past) // spare)
 
+    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+        s = self.sizes(*inputs)
+        grows = s.past and s.new and not (self.sliding_window_cache or self.is_quantised) and s.size % 4 == 0
+        return {1: (3, 2), 2: (4, 2)} if grows and s.present > s.past else {}
+
+    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+        return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
+
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
             raise Unsupported("a sliding cache is moved on the host")
         return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*all_inputs(inputs)))
+
+
+@op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(GroupQueryAttention):
+    """With caches in memory with room, into which the new rows are written: made by passes.
+
+    past_key, past_value: [B, G, C, D], of which `past_rows` count; present_key and present_value are the same memory.
+    """
+
+    past_rows: Any
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: 3, 2: 4}
+
+    def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
+        return super().sizes(*counted(all_inputs(inputs), (3, 4), self.past_rows))
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        made = super().infer(*counted(all_inputs(inputs), (3, 4), self.past_rows))
+        return (made[0], inputs[3], inputs[4], *made[3:])
 
 
 def all_inputs(inputs: Any) -> list[Any]:

@@ -9,7 +9,8 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.attention_form import HeadView
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.append_rows import counted
+from pyruntime.ops.base import Op, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._attention import heads_of, packed
 from pyruntime.ops.contrib._masked import (
     Caches,
@@ -157,6 +158,14 @@ class MultiHeadAttention(Op):
         hidden = np.float32(lowest(DType.from_numpy(kind)))
         return (*made, np.where(np.isneginf(scores.before), hidden, scores.before).astype(kind))
 
+    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+        s = self.sizes(*inputs)
+        whole = s.size % 4 == 0 and s.v_size % 4 == 0
+        return {1: (6, 2), 2: (7, 2)} if _all(inputs)[6] is not None and whole and not s.shared else {}
+
+    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+        return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
+
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         query, key, value, bias, mask, attention_bias, past_key, past_value, length, _ = (
             None if x is None else inp(i, x) for i, x in enumerate(_all(inputs))
@@ -187,10 +196,29 @@ class MultiHeadAttention(Op):
             k_rows = Rows(key, flat(s.new, qk, s.size), added[1])
             qkv = (q_rows, k_rows, Rows(value, flat(s.new, width - 2 * qk, s.v_size), added[2]))
         present = tuple(out(i, outs[i]) if self.wants(i) else None for i in (1, 2))
-        caches = Caches((past_key, past_value), (present[0], present[1]), length if s.shared else None)
+        behind = length if s.shared else None
+        caches = Caches((past_key, past_value), (present[0], present[1]), behind, in_room=bool(self.overwrites))
         y = (out(0, outs[0]), flat(s.queries, s.heads * s.v_size, s.v_size)) if self.wants(0) else None
         scores = out(3, outs[3]) if self.wants(3) else None
         return tuple(lower_masked(target, s, qkv, caches, mask, attention_bias, y, scores))
+
+
+@op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(MultiHeadAttention):
+    """With caches [B, H, C, ·] in memory with room, of which `past_rows` count; the new rows are written there."""
+
+    past_rows: Any
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: 6, 2: 7}
+
+    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+        return super().sizes(*counted(_all(inputs), (6, 7), self.past_rows))
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        made = super().infer(*counted(_all(inputs), (6, 7), self.past_rows))
+        return (made[0], inputs[6], inputs[7], *made[3:])
 
 
 def _all(inputs: Any) -> list[Any]:

@@ -1,0 +1,242 @@
+// @ts-check
+/** Runs in which Python has no part: which feeds they are for, and what they make of them. */
+
+import { play } from './player.js';
+import { bind, evaluate, packed, patched } from './sizes.js';
+import { isLongest, takeSpare, visible } from './tensors.js';
+
+/**
+ * @typedef {import('./tensors.js').Memory} Memory
+ * @typedef {import('./tensors.js').Remote} Remote
+ * @typedef {import('./tensors.js').Tensors} Tensors
+ * @typedef {import('./player.js').Command} Command
+ *
+ * @typedef {object} Seen a tensor
+ * @property {string} name
+ * @property {string} type
+ * @property {number[]} dims as seen when it was planned
+ * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
+ * @property {number} bits of an element
+ *
+ * @typedef {Seen & {buffer: GPUBuffer, offset: number}} Place memory of the plan's own
+ * @typedef {Seen & {slot: number}} Slot memory that each run brings
+ * @typedef {Seen & {input: string, axis: number, room: number}} Kept an output in the memory of an input; `axis`: along
+ *   which rows are behind it, -1: none; `room`: number of the size that counts the rows there are in memory, or -1
+ *
+ * @typedef {object} Open a command that binds what runs bring
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBindGroupLayout} layout
+ * @property {{slot: number, buffer?: GPUBuffer, offset?: number, size: number}[]} entries `slot` -1: the plan's own memory
+ * @property {[number, number, number]} grid
+ * @property {number[]} scaled
+ *
+ * @typedef {object} Replay as `WebGpuDevice.replay_object` describes it
+ * @property {GPUDevice} device
+ * @property {(Command | Open)[]} commands
+ * @property {Place[]} uploads
+ * @property {Place[]} downloads
+ * @property {Slot[]} inputs tensors on the GPU
+ * @property {Slot[]} outputs that stay there
+ * @property {Kept[]} kept
+ * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
+ * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
+ * @property {boolean} live false once its memory is freed
+ * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
+ *
+ * @typedef {object} Fed what a run is fed: a tensor on the host with its data, or one on the GPU
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {ArrayBuffer | import('./pieces.js').Incoming | string[]} [data]
+ * @property {Remote} [remote]
+ */
+
+/** Sets of memory whose bind groups a replay keeps. */
+const BOUND = 8;
+
+/** @param {Seen[]} seen */
+const namesOf = (seen) => seen.map(({ name }) => name);
+
+/** @param {string[]} some @param {string[]} others */
+const isSame = (some, others) => some.length === others.length && some.every((name) => others.includes(name));
+
+/**
+ * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {string[] | null} fetches null: all
+ * @param {number} outputs how many the model has
+ * @param {string[]} stay outputs that stay on the GPU
+ * @returns {number[] | null}
+ */
+export function matches(replay, feeds, fetches, outputs, stay) {
+  const { live, uploads, downloads, inputs, sizes } = replay;
+  const given = [...uploads, ...inputs];
+  const staying = namesOf([...replay.outputs, ...replay.kept]);
+  const made = [...namesOf(downloads), ...staying];
+  const same = live && given.length === Object.keys(feeds).length
+    && given.every(({ name, type }) => feeds[name]?.type === type)
+    && inputs.every(({ name }) => feeds[name].remote) && uploads.every(({ name }) => !feeds[name].remote)
+    && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
+  if (!same || !fitsMemory(replay, feeds)) return null;
+  const dims = given.map(({ name }) => feeds[name].dims);
+  if (sizes) return bind(sizes, given, dims, (values) => addRooms(replay, feeds, values));
+  const equal = given.every((seen, i) => (
+    seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
+  return equal ? [] : null;
+}
+
+/**
+ * Whether each input on the GPU has memory of its own, of the kind that the plan expects.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ */
+function fitsMemory({ inputs, kept }, feeds) {
+  const memories = inputs.map(({ name }) => /** @type {Remote} */ (feeds[name].remote).memory);
+  return new Set(memories).size === memories.length && inputs.every(({ name }, i) => {
+    const grown = kept.find(({ input, room }) => input === name && room >= 0);
+    return grown ? memories[i].room?.axis === grown.axis : !memories[i].room;
+  });
+}
+
+/**
+ * Add the rows that memory has to the sizes; false where there is no room for what is appended.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ */
+function addRooms({ kept, sizes }, feeds, values) {
+  return kept.filter(({ room }) => room >= 0).every(({ input, axis, scaled, room }) => {
+    const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes);
+    const remote = /** @type {Remote} */ (feeds[input].remote);
+    const rows = remote.memory.room?.rows ?? 0;
+    if (values[room] !== undefined && values[room] !== rows) return false;
+    values[room] = rows;
+    return evaluate(expressions[scaled[axis]], values) <= rows && isLongest(remote);
+  });
+}
+
+/** @param {Seen} seen @param {number[]} numbers */
+function sized({ dims, scaled, bits }, numbers) {
+  const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
+  return { dims: made, nbytes: Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8) };
+}
+
+/**
+ * The memory of each input and output on the GPU; null where some is missing.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} numbers
+ * @param {Memory[]} spares
+ * @returns {Map<number, Memory> | null} by slot
+ */
+function memoryOf({ inputs, outputs }, feeds, numbers, spares) {
+  /** @type {Map<number, Memory>} */
+  const found = new Map();
+  for (const { name, slot } of inputs) found.set(slot, /** @type {Remote} */ (feeds[name].remote).memory);
+  const taken = [];
+  for (const output of outputs) {
+    const memory = takeSpare(spares, sized(output, numbers).nbytes);
+    if (!memory) {
+      spares.push(...taken);
+      return null;
+    }
+    taken.push(memory);
+    found.set(output.slot, memory);
+  }
+  return found;
+}
+
+/**
+ * The commands with bind groups for this memory; those for the sets that were used last are kept.
+ * @param {Replay} replay
+ * @param {Map<number, Memory>} memory by slot
+ * @returns {Command[]}
+ */
+function boundTo(replay, memory) {
+  if (!memory.size) return /** @type {Command[]} */ (replay.commands);
+  replay.bound ??= new Map();
+  const key = [...memory.values()].map(({ id }) => id).join();
+  const made = replay.bound.get(key) ?? replay.commands.map((command) => (
+    'group' in command ? command : withGroup(replay.device, command, memory)));
+  replay.bound.delete(key);
+  replay.bound.set(key, made);
+  if (replay.bound.size > BOUND) replay.bound.delete(/** @type {string} */ (replay.bound.keys().next().value));
+  return made;
+}
+
+/**
+ * @param {GPUDevice} device
+ * @param {Open} command
+ * @param {Map<number, Memory>} memory
+ * @returns {Command}
+ */
+function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) {
+  const bound = entries.map(({ slot, buffer, offset = 0, size }, binding) => {
+    const there = slot < 0 ? /** @type {GPUBuffer} */ (buffer) : /** @type {Memory} */ (memory.get(slot)).buffer;
+    return { binding, resource: { buffer: there, offset, size: slot < 0 ? size : Math.min(size, there.size) } };
+  });
+  return { pipeline, group: device.createBindGroup({ layout, entries: bound }), grid, scaled };
+}
+
+/**
+ * Begin a run of `feeds`; null where there is no memory for what stays on the GPU. Tensors that stay are claimed at once,
+ * so that the next run sees them.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values of its open sizes
+ * @param {Tensors} tensors
+ * @param {Memory[]} spares
+ * @returns {Promise<Record<string, any>> | null}
+ */
+export function run(replay, feeds, values, tensors, spares) {
+  const { sizes } = replay;
+  const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
+  const memory = memoryOf(replay, feeds, numbers, spares);
+  if (!memory) return null;
+  const staying = [
+    ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
+    ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
+  ].map(({ seen, at }) => ({ name: seen.name, tensor: tensors.made(seen.type, sized(seen, numbers).dims, at) }));
+  return finish(replay, feeds, numbers, boundTo(replay, memory), staying).catch((error) => {
+    for (const { tensor } of staying) tensors.dispose(tensor.number);
+    throw error;
+  });
+}
+
+/**
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} numbers
+ * @param {Command[]} commands
+ * @param {{name: string, tensor: Remote}[]} staying
+ */
+async function finish(replay, feeds, numbers, commands, staying) {
+  const reads = replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
+  const results = await play(replay.device, commands, writesOf(replay, feeds, numbers), reads, numbers);
+  return Object.fromEntries([
+    ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]),
+    ...staying.map(({ name, tensor: { number, type, dims, memory } }) => (
+      [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }])),
+  ]);
+}
+
+/**
+ * What is uploaded for a run, parameters first.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} numbers
+ */
+function writesOf({ uploads, numbers: made, sizes }, feeds, numbers) {
+  const writes = uploads.map((place) => ({ ...place, ...sized(place, numbers) })).filter(({ nbytes }) => nbytes)
+    .map(({ name, buffer, offset, nbytes }) => (
+      { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
+  for (const { buffer, offset, ...elements } of made) {
+    const data = packed(elements, numbers);
+    writes.push({ buffer, offset, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
+  if (sizes?.buffer) {
+    const data = patched(sizes, numbers);
+    writes.unshift({ buffer: sizes.buffer, offset: 0, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
+  return writes;
+}

@@ -1,0 +1,193 @@
+// @ts-check
+/**
+ * Tensors that stay on the GPU, by the numbers that JavaScript knows them by.
+ *
+ * Memory belongs to Python, which knows a tensor in it by a number of its own. Runs without Python make further tensors
+ * there: the same memory with rows behind, or memory whose tensors nobody has any more. Python hears of these when a run
+ * needs it (`forPython`).
+ */
+
+/**
+ * @typedef {object} Memory
+ * @property {number} id of Python's buffer
+ * @property {GPUBuffer} buffer
+ * @property {{axis: number, rows: number} | null} room rows that it has along an axis; null: it is the tensor
+ * @property {Set<Remote>} tensors in it
+ * @property {number[]} holders Python's numbers of tensors in it that are kept for the sake of others
+ * @property {Spares | null} spares where it goes when its last tensor is gone; null: back to Python
+ *
+ * @typedef {object} Remote a tensor
+ * @property {number} number
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {Memory} memory
+ * @property {number} python Python's number, 0 where it has none yet
+ *
+ * @typedef {Memory[]} Spares memory of one session without tensors
+ */
+
+/** Memory that a session keeps for the outputs of its next runs. */
+const SPARES = 64;
+
+export class Tensors {
+  /** @type {Map<number, Remote>} */
+  #remotes = new Map();
+  /** @type {Map<number, Remote>} */
+  #byPython = new Map();
+  /** @type {Map<number, Memory>} */
+  #memories = new Map();
+  #last = 0;
+  #python;
+
+  /** @param {{share_memory: (number: number, type: string, dims: number[]) => number, dispose: (number: number) => void}} python */
+  constructor(python) {
+    this.#python = python;
+  }
+
+  get size() {
+    return this.#remotes.size;
+  }
+
+  /**
+   * @param {number} number
+   * @returns {Remote | undefined}
+   */
+  get(number) {
+    return this.#remotes.get(number);
+  }
+
+  /**
+   * A tensor that Python has made, or moved to other memory; what JavaScript gets of it.
+   * @param {any} wire
+   * @param {Spares | null} spares
+   */
+  receive({ gpu, memory: id, room, type, dims, buffer }, spares) {
+    let memory = this.#memories.get(id);
+    if (!memory) {
+      const rows = room ? { axis: room[0], rows: room[1] } : null;
+      memory = { id, buffer, room: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
+      this.#memories.set(id, memory);
+    }
+    const known = this.#byPython.get(gpu);
+    if (known) {
+      const before = known.memory;
+      if (before !== memory) {
+        before.tensors.delete(known);
+        memory.tensors.add(known);
+        known.memory = memory;
+        this.#left(before);
+      }
+      known.dims = dims;
+      return { kind: 'gpu', type, dims, gpu: known.number, buffer: visible(memory) };
+    }
+    const remote = this.#added(type, dims, memory, gpu);
+    return { kind: 'gpu', type, dims, gpu: remote.number, buffer: visible(memory) };
+  }
+
+  /**
+   * A tensor that a run without Python makes.
+   * @param {string} type
+   * @param {number[]} dims
+   * @param {Memory} memory
+   */
+  made(type, dims, memory) {
+    return this.#added(type, dims, memory, 0);
+  }
+
+  /**
+   * @param {string} type
+   * @param {number[]} dims
+   * @param {Memory} memory
+   * @param {number} python
+   */
+  #added(type, dims, memory, python) {
+    this.#last += 1;
+    const remote = { number: this.#last, type, dims, memory, python };
+    memory.tensors.add(remote);
+    this.#remotes.set(remote.number, remote);
+    if (python) this.#byPython.set(python, remote);
+    return remote;
+  }
+
+  /** Python's number of a tensor; it hears of all in the same memory. @param {number} number */
+  forPython(number) {
+    const remote = this.#remotes.get(number);
+    if (!remote) return 0;
+    for (const other of remote.memory.tensors) {
+      if (!other.python) {
+        const one = [...remote.memory.tensors].find(({ python }) => python)?.python ?? remote.memory.holders[0];
+        other.python = this.#python.share_memory(one, other.type, other.dims);
+        this.#byPython.set(other.python, other);
+      }
+    }
+    return remote.python;
+  }
+
+  /** Forget a tensor. @param {number} number */
+  dispose(number) {
+    const remote = this.#remotes.get(number);
+    if (!remote) return;
+    this.#remotes.delete(number);
+    this.#byPython.delete(remote.python);
+    remote.memory.tensors.delete(remote);
+    if (remote.python) remote.memory.holders.push(remote.python);
+    this.#left(remote.memory);
+  }
+
+  /** Give memory back, or keep it for the next run, where no tensor is in it. @param {Memory} memory */
+  #left(memory) {
+    if (memory.tensors.size) {
+      // One number keeps it: that of a tensor, or one of those that are gone.
+      const needed = [...memory.tensors].some(({ python }) => python) ? 0 : 1;
+      for (const python of memory.holders.splice(needed)) this.#python.dispose(python);
+      return;
+    }
+    if (memory.spares && memory.spares.length < SPARES && memory.holders.length) {
+      for (const python of memory.holders.splice(1)) this.#python.dispose(python);
+      memory.spares.push(memory);
+      return;
+    }
+    this.#free(memory);
+  }
+
+  /** @param {Memory} memory */
+  #free(memory) {
+    this.#memories.delete(memory.id);
+    for (const python of memory.holders.splice(0)) this.#python.dispose(python);
+  }
+
+  /** Give back what a session has kept for its runs. @param {Spares} spares */
+  release(spares) {
+    for (const memory of spares.splice(0)) this.#free(memory);
+    for (const memory of this.#memories.values()) if (memory.spares === spares) memory.spares = null;
+  }
+
+  /** Forget everything: Python has ended. */
+  clear() {
+    this.#remotes.clear();
+    this.#byPython.clear();
+    this.#memories.clear();
+  }
+}
+
+/**
+ * Memory for an output of so many bytes, taken out of `spares`.
+ * @param {Spares} spares
+ * @param {number} nbytes
+ * @returns {Memory | null}
+ */
+export function takeSpare(spares, nbytes) {
+  const at = spares.findIndex(({ buffer }) => buffer.size >= nbytes && buffer.size <= Math.max(2 * nbytes, 256));
+  return at < 0 ? null : spares.splice(at, 1)[0];
+}
+
+/** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */
+export function visible({ buffer, room }) {
+  return room ? undefined : buffer;
+}
+
+/** Whether rows may be written behind those of a tensor: nobody has written there yet. @param {Remote} remote */
+export function isLongest({ dims, memory }) {
+  const { axis } = /** @type {{axis: number}} */ (memory.room);
+  return [...memory.tensors].every((other) => other.dims[axis] <= dims[axis]);
+}
