@@ -78,6 +78,10 @@ def _matmul(form: Form) -> str | None:
     return form.op("MatMul", "t", form.weight(k, k)) if k * k <= MOST_WEIGHTS else None
 
 
+MOST_SQUARES = 1 << 22
+"""Elements of a product of a matrix with itself."""
+
+
 def _matmul_left(form: Form) -> str | None:
     k = form.shape[-2]
     return form.op("MatMul", form.weight(k, k), "t") if k * k <= MOST_WEIGHTS else None
@@ -85,6 +89,8 @@ def _matmul_left(form: Form) -> str | None:
 
 def _matmul_fed(form: Form) -> str | None:
     """By a product of t: no operand is constant."""
+    if form.shape[-1] ** 2 > MOST_SQUARES:
+        return None
     squares = form.op("MatMul", form.op("Transpose", "t", perm=swapped(form)), "t")
     scaled = form.op("Mul", squares, form.const(np.float32(1 / math.prod(form.shape[-2:]) ** 0.5)))
     return form.op("MatMul", "t", scaled)
@@ -92,6 +98,8 @@ def _matmul_fed(form: Form) -> str | None:
 
 def _self_attention_bare(form: Form) -> str | None:
     """(t tᵀ) t."""
+    if form.shape[-2] ** 2 > MOST_SQUARES:
+        return None
     square = form.op("MatMul", "t", form.op("Transpose", "t", perm=swapped(form)))
     return form.op("MatMul", form.op("Mul", square, form.const(np.float32(0.02))), "t")
 
