@@ -2,7 +2,8 @@
 
 Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
 S = scores [+ mask] [* or / a constant] in any order; scores = matmul(a * Q, b * K transposed) with constant a, b.
-The reshapes and transposes around Q, K, V and the result become strides of the kernel.
+The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are repeated
+for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 
@@ -16,7 +17,7 @@ from pyruntime.kernels.attention import WIDEST_HEAD
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.fused_attention import FusedAttention
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.views import View, trace
+from pyruntime.passes.views import View, shared_heads, trace
 
 __all__ = ["run"]
 
@@ -56,14 +57,19 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
     if scores is None:
         return None
     rank = kind.rank
-    views = [trace(graph, n, match.makers) for n in (*scores.product.inputs, node.inputs[1])]
+    names = (*scores.product.inputs, node.inputs[1])
+    views, group = [trace(graph, n, match.makers) for n in names], 1
+    shared = [shared_heads(graph, n, match.makers) for n in names[1:]] if rank == 4 else [None, None]
+    if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
+        views[1:], group = [view for view, _ in shared if view is not None], shared[0][1]
     if any(len(v.shape) != rank for v in views) or views[2].scale != 1:
         return None
     queries, keys, values = (_as_heads(v) for v in views)
     keys = keys.transposed((0, 1, 3, 2))
     B, H, M, D = queries.shape
     N, E = values.shape[2:]
-    if keys.shape != (B, H, N, D) or values.shape[:3] != (B, H, N) or max(D, E) > WIDEST_HEAD:
+    G = H // group
+    if keys.shape != (B, G, N, D) or values.shape[:3] != (B, G, N) or max(D, E) > WIDEST_HEAD or G * group != H:
         return None
     last, y_view, y_shape = _result(graph, match, node, (B, H, M, E))
     mask = _mask(graph, scores.mask, rank, (B, H, M, N))
@@ -78,6 +84,7 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
         y_shape=y_shape,
         scale=scores.scale * views[0].scale * views[1].scale,
         empty_zero=scores.empty_zero,
+        group=group,
     )
     inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
     return last, Node(op, tuple(inputs), last.outputs, node.name or last.name)
