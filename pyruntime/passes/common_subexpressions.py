@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
 
@@ -48,10 +48,13 @@ def _equal_constants(graph: TypedGraph) -> dict[str, str]:
     """Small constants whose bytes another one in front of them has, and that one."""
     renamed: dict[str, str] = {}
     first: dict[tuple[object, ...], str] = {}
-    for name, constant in graph.constants.items():
-        kind = constant.type
-        if kind.dtype is not DType.STRING and constant.nbytes <= SMALL:
-            twin = first.setdefault((kind.dtype, kind.shape, bytes(constant.raw())), name)
+    written = [n.outputs[0] for n in graph.nodes if n.op.op_type == "Constant" and not n.op.domain]
+    for name in (*graph.constants, *written):
+        kind = graph.types[name]
+        if not isinstance(kind, TensorType) or name not in graph.static or kind.dtype is DType.STRING:
+            continue
+        if kind.nbytes <= SMALL:
+            twin = first.setdefault((kind.dtype, kind.shape, kind.value().tobytes()), name)
             if twin != name:
                 renamed[name] = twin
     return renamed

@@ -21,8 +21,10 @@ from pyruntime.passes import (
     fuse_skip_norm,
     fuse_tail,
     merge_products,
+    pair_products,
     settle,
     sink_reshape,
+    unmerge_transpose,
 )
 
 __all__ = ["PASSES", "optimize"]
@@ -32,6 +34,7 @@ Pass = Callable[[TypedGraph, Target], bool]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
     ("canonical", canonical.run),
+    ("unmerge_transpose", unmerge_transpose.run),
     ("settle", settle.run),
     ("dead_code", dead_code.run),
     ("common_subexpressions", common_subexpressions.run),
@@ -46,6 +49,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("sink_reshape", sink_reshape.run),
     ("dead_code", dead_code.run),
     ("fuse_elementwise", fuse_elementwise.run),
+    ("pair_products", pair_products.run),
     ("fuse_tail", fuse_tail.run),
     ("fuse_product_norm", fuse_product_norm.run),
     ("fuse_skip_norm", fuse_skip_norm.run),
