@@ -15,7 +15,9 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention import WIDEST_HEAD
 from pyruntime.kernels.attention_form import HeadView
+from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.ops.fused_attention import FusedAttention
+from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, shared_heads, trace
 
@@ -28,7 +30,7 @@ class _Scores:
 
     product: Node
     scale: float
-    mask: str
+    masks: list[str]
     empty_zero: bool
 
 
@@ -37,19 +39,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not target.allows("attention_flash"):
         return False
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    replaced: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.op.domain == "" and node.op.op_type == "MatMul":
             found = _attention(graph, match, node)
             if found:
                 last, fused = found
                 replaced[id(last)] = fused
-    graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
+    graph.nodes = [m for n in graph.nodes for m in replaced.get(id(n), [n])]
     return bool(replaced)
 
 
-def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Node] | None:
-    """The node whose output the fused node takes over, and the fused node."""
+def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, list[Node]] | None:
+    """The node whose output the fused node takes over, and the fused node, behind the sum of its masks where there are two."""
     kind = graph.types[node.outputs[0]]
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
         return None
@@ -72,9 +74,11 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
     if keys.shape != (B, G, N, D) or values.shape[:3] != (B, G, N) or max(D, E) > WIDEST_HEAD or G * group != H:
         return None
     last, y_view, y_shape = _result(graph, match, node, (B, H, M, E))
-    mask = _mask(graph, scores.mask, rank, (B, H, M, N))
-    if mask is None:
+    masks = [_mask(graph, m, rank, (B, H, M, N)) for m in scores.masks]
+    if None in masks or len(masks) > 2:
         return None
+    added: list[Node] = []
+    mask = _sum(graph, masks[0], masks[1], added) if masks[1:] and masks[0] and masks[1] else (masks or [""])[0]
     op = FusedAttention(
         sizes=(B, H, M, N, D, E),
         q_view=_head_view(queries),
@@ -87,7 +91,7 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
         group=group,
     )
     inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
-    return last, Node(op, tuple(inputs), last.outputs, node.name or last.name)
+    return last, [*added, Node(op, tuple(inputs), last.outputs, node.name or last.name)]
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
@@ -106,18 +110,20 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
     rank = graph.tensor(softmax.inputs[0]).rank
     if softmax.op.axis % rank != rank - 1:  # type: ignore[attr-defined]
         return None
-    scale, mask, name = 1.0, "", softmax.inputs[0]
+    scale, name = 1.0, softmax.inputs[0]
+    masks: list[str] = []
     while match.read_once(name):
         step = match.maker(name, "MatMul", "Add", "Mul", "Div")
         if step is None:
             return None
         if step.op.op_type == "MatMul":
-            return _Scores(step, scale, mask, empty_zero)
+            return _Scores(step, scale, masks, empty_zero)
         if step.op.op_type == "Add":
             scored = next((n for n in step.inputs if _leads_to_product(match, n)), None)
-            if mask or scored is None or scale != 1.0:
+            if scored is None or scale != 1.0:
                 return None
-            mask, name = match.other(step, scored), scored
+            name = scored
+            masks.append(match.other(step, scored))
             continue
         if step.op.op_type == "Div":
             number = match.scalar(step.inputs[1])
@@ -131,7 +137,9 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
 
 
 def _leads_to_product(match: Matcher, name: str) -> bool:
-    node = match.maker(name, "MatMul", "Mul", "Div")
+    node = match.maker(name, "MatMul", "Mul", "Div", "Add")
+    if node is not None and node.op.op_type == "Add":
+        return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
     if node is None or node.op.op_type == "MatMul":
         return node is not None
     return match.maker(node.inputs[0], "MatMul") is not None or match.maker(node.inputs[1], "MatMul") is not None
@@ -161,6 +169,21 @@ def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> st
     padded = (1,) * (4 - kind.rank) + kind.shape
     fits = all(d in (1, full) for d, full in zip(padded, shape, strict=True))
     return name if fits else None
+
+
+def _sum(graph: TypedGraph, first: str, second: str, added: list[Node]) -> str:
+    """The name of the sum of two masks; computed once where both follow from constants."""
+    kinds = [graph.tensor(n) for n in (first, second)]
+    shape = broadcast_shapes(*(k.shape for k in kinds))
+    name = graph.fresh(f"{first}.and_mask")
+    is_static = first in graph.static and second in graph.static
+    graph.types[name] = TensorType(
+        kinds[0].dtype, shape, (lambda: kinds[0].value() + kinds[1].value()) if is_static else None, name
+    )
+    if is_static:
+        graph.static.add(name)
+    added.append(Node(newest("Add"), (first, second), (name,), name))
+    return name
 
 
 def _result(

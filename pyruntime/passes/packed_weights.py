@@ -41,37 +41,41 @@ def _all(graph: TypedGraph, sides: Sequence[Sequence[str]], join: Callable[[list
 
 
 def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], in_turn: bool) -> Joined | None:
-    """One static tensor [rows of all, ...] of several; None where they are not static, or not alike."""
+    """One static tensor of several, whose elements are the rows of all; None where they are not static, or not alike.
+
+    Its shape is not that of the rows: operators with packed weights ask for their number of elements alone.
+    """
     counts = [rows] * len(names) if isinstance(rows, int) else list(rows)
     kinds = [graph.tensor(n) for n in names]
     if any(n not in graph.static for n in names) or len({k.dtype for k in kinds}) > 1:
         return None
     if any(k.size % c for k, c in zip(kinds, counts, strict=True)):
         return None
-    widths = {k.size // c for k, c in zip(kinds, counts, strict=True)}
-    if len(widths) > 1:
+    if len({k.size // c for k, c in zip(kinds, counts, strict=True)}) > 1:
         return None
-    (width,) = widths
     nodes: list[Node] = []
-    flat: list[str] = []
-    for name, count in zip(names, counts, strict=True):
-        nodes.append(_reshaped(graph, name, (count, width)))
-        flat.append(nodes[-1].outputs[0])
+    rows_first: list[str] = []
+    for name, kind, count in zip(names, kinds, counts, strict=True):
+        if kind.rank < 2 or kind.shape[0] != count or kind.shape[1:] != kinds[0].shape[1:]:
+            nodes.append(_reshaped(graph, name, (count, kind.size // count)))
+            name = nodes[-1].outputs[0]
+        rows_first.append(name)
+    shapes = [graph.tensor(n).shape for n in rows_first]
+    if len({s[1:] for s in shapes}) > 1:
+        return None
     axis = 1 if in_turn else 0
-    shape = (counts[0], width * len(names)) if in_turn else (sum(counts), width)
+    shape = list(shapes[0])
+    shape[axis] = sum(s[axis] for s in shapes)
 
     def value() -> Array:
-        made: Array = np.concatenate([graph.tensor(n).value() for n in flat], axis=axis)
+        made: Array = np.concatenate([graph.tensor(n).value() for n in rows_first], axis=axis)
         return made
 
     result = graph.fresh(f"{names[0]}.joined")
-    graph.types[result] = TensorType(kinds[0].dtype, shape, value, result)
+    graph.types[result] = TensorType(kinds[0].dtype, tuple(shape), value, result)
     graph.static.add(result)
-    nodes.append(Node(newest("Concat", axis=axis), tuple(flat), (result,), result))
-    total = sum(counts)
-    if in_turn:
-        nodes.append(_reshaped(graph, result, (total, width)))
-    return nodes, [nodes[-1].outputs[0]]
+    nodes.append(Node(newest("Concat", axis=axis), tuple(rows_first), (result,), result))
+    return nodes, [result]
 
 
 def _reshaped(graph: TypedGraph, name: str, shape: tuple[int, ...]) -> Node:

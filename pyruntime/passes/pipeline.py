@@ -17,6 +17,7 @@ from pyruntime.passes import (
     fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
+    fuse_roll,
     fuse_rotary,
     fuse_skip_norm,
     fuse_tail,
@@ -24,6 +25,7 @@ from pyruntime.passes import (
     pair_products,
     settle,
     sink_reshape,
+    unit_dims,
     unmerge_transpose,
 )
 
@@ -42,6 +44,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms.run),
     ("fuse_group_norm", fuse_group_norm.run),
     ("merge_products", merge_products.run),
+    ("unit_dims", unit_dims.run),
+    ("fuse_roll", fuse_roll.run),
     ("fuse_rotary", fuse_rotary.run),
     ("dead_code", dead_code.run),
     ("fuse_attention", fuse_attention.run),
