@@ -95,8 +95,19 @@ fn quad_b(word: u32) -> vec4<T> {
 //#endif
 }
 
+//#if PAIRED
+fn pair(in0: f32, in1: f32) -> f32 {
+  return in0;
+}
+//#endif
+
 fn keep(m: u32, n: u32, value: vec4<T>) {
   if (m >= params.m) { return; }
+//#if PAIRED
+  let half = m * (params.n / 2u) + n / 2u;
+  store_y(half, pair(value[0], value[1]));
+  if (n + 2u < params.n) { store_y(half + 1u, pair(value[2], value[3])); }
+//#else
   let v = finish(value, m, n);
   let at = m * params.n + n;
 //#if VEC_Y
@@ -105,6 +116,7 @@ fn keep(m: u32, n: u32, value: vec4<T>) {
   for (var c = 0u; c < 4u; c++) {
     if (n + c < params.n) { store_y(at + c, v[c]); }
   }
+//#endif
 //#endif
 }
 

@@ -7,10 +7,12 @@
 //
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
+// PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
+//#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -53,6 +55,12 @@ var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS)>;
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
 }
+
+//#if PAIRED
+fn pair(in0: f32, in1: f32) -> f32 {
+  return in0;
+}
+//#endif
 
 fn row_a(row: u32) -> u32 {
 //#if EXPERTS
@@ -279,6 +287,11 @@ fn total(col: u32) -> vec4<T> {
 
 fn put(row: u32, col: u32, sum: vec4<T>) {
   if (row >= params.m || col >= params.n) { return; }
+//#if PAIRED
+  let half = row * (params.n / 2u) + col / 2u;
+  store_y(half, pair(sum[0], sum[1]));
+  if (col + 2u < params.n) { store_y(half + 1u, pair(sum[2], sum[3])); }
+//#else
   let v = finish(sum, row, col);
   let at = row * params.n + col;
 //#if VEC_Y
@@ -288,5 +301,6 @@ fn put(row: u32, col: u32, sum: vec4<T>) {
   if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
   if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
   if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
+//#endif
 //#endif
 }

@@ -13,10 +13,11 @@ from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import FEW_ROWS, packed_product
 from pyruntime.kernels.packed import Packed, in_words
+from pyruntime.kernels.pairing import Pairing, attach_pairing
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Experts", "can_deal_out", "expert_product", "product_with_packed"]
+__all__ = ["Experts", "can_deal_out", "expert_product", "paired_product", "product_with_packed"]
 
 THREADS = 256
 """Invocations of a workgroup of `few_rows`: every device has as many."""
@@ -53,6 +54,25 @@ def product_with_packed(
         made = packed_product(target, y, a, b, product)
     epilogue = linear(bias, product.n, 1.0, 1.0, 0, 1) if bias is not None else None
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
+
+
+def paired_product(
+    target: Target, y: Operand, a: Operand, b: Packed, product: Product, chain: Pairing
+) -> tuple[Dispatch, ...] | None:
+    """y[m, j] = chain(p[m, 2j], p[m, 2j + 1]) of p = a @ b^T as one kernel; None where the product's has no hook.
+
+    Args:
+        y: [m, n / 2].
+    """
+    if not y.type.size:
+        return ()
+    if b.is_grouped or not product.trans_b or not _fits_lanes(b, product):
+        return None
+    if target.is_software:
+        return (attach_pairing(_direct(target, y, a, b, product, paired=True), chain),)
+    if product.m <= FEW_ROWS and target.allows("packed_few_rows"):
+        return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,13 @@ def _columns(n: int) -> int:
 
 
 def _few_rows(
-    target: Target, y: Operand, a: Operand, b: Packed, p: Product, experts: Experts | None = None
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Packed,
+    p: Product,
+    experts: Experts | None = None,
+    paired: bool = False,
 ) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
     unit, chunk = _unit(b)
@@ -123,9 +149,10 @@ def _few_rows(
     rows = _rows(p.m, 4 * lanes * chunk, target.limits) if experts is None else 1
     flags = {
         "VEC_A": p.k % 4 == 0,
-        "VEC_Y": p.n % 4 == 0,
+        "VEC_Y": p.n % 4 == 0 and not paired,
         f"UNIT{unit}": unit > 1,
         "EXPERTS": experts is not None,
+        "PAIRED": paired,
     }
     more = {} if experts is None else {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
     read = {**b.operands, **({} if experts is None else {"experts": experts.chosen})}
@@ -172,13 +199,13 @@ def _rows(m: int, staged: int, limits: Limits) -> int:
     return -(-m // -(-m // most))
 
 
-def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
+def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paired: bool = False) -> Dispatch:
     """`shaders/matmul_nbits_direct.wgsl`, for software adapters."""
     rows = 8 if p.m > 4 else 4 if p.m > 1 else 1
     step = CHUNK if b.is_codes else b.block
     columns = -(-p.n // 4)
     jobs = columns * -(-p.m // rows)
-    flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0}
+    flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0 and not paired, "PAIRED": paired}
     types = {name: o.type.dtype for name, o in b.operands.items()}
     kernel = template(
         "matmul_nbits_direct",

@@ -20,7 +20,7 @@ from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
 from pyruntime.kernels.params import Fields, extended, parse
 
-__all__ = ["Access", "Tail", "attach_tail", "classify"]
+__all__ = ["Access", "Tail", "attach_tail", "classify", "nbytes"]
 
 _ROWS = re.compile(r"^fn finish\(value: vec4<T>, row: u32, col: u32\) -> vec4<T> \{\s*return value;\s*\}", re.M)
 _ELEMENT = re.compile(r"^fn finish\(value: ACC, channel: u32, index: u32\) -> ACC \{\s*return value;\s*\}", re.M)
@@ -87,7 +87,7 @@ def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
     fields: Fields = tuple((n, "i32" if isinstance(v, int | Dim) else "f32") for n, v in scalars.items())
     params = dispatch.params
     if fields:
-        own = _nbytes(parse(body))
+        own = nbytes(parse(body))
         body = re.sub(
             r"(struct Params \{.*?)\n\}",
             lambda m: m.group(1) + "".join(f"\n  {n}: {kind}," for n, kind in fields) + "\n}",
@@ -165,7 +165,7 @@ def _rows(dispatch: Dispatch, tail: Tail) -> str:
     return f"{_chain(tail)}fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {{\n  {code}\n}}"
 
 
-def _nbytes(fields: Fields) -> int:
+def nbytes(fields: Fields) -> int:
     """Bytes of a struct without padding at its end."""
     size = 0
     for _, kind in fields:

@@ -16,6 +16,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "attention_flash": "attention as one kernel; without: products around a softmax",
         "attention_few": "few queries that share keys in one workgroup; without: as any attention",
+        "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
         "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
         "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
         "matmul_tiled": "products through workgroup memory; without: from where the operands are",

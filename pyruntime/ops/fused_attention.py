@@ -21,7 +21,9 @@ __all__ = ["FusedAttention"]
 
 @op("FusedAttention", opsets=range(1, 2), domain="pyruntime")
 class FusedAttention(Op):
-    """q: [B, H, M, D], k: [B, H, N, D], v: [B, H, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
+    """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
+
+    `group` heads of q in turn share one of k and v: H = group · G.
 
     The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key
     is masked by -infinity are 0 instead of NaN.
@@ -35,6 +37,7 @@ class FusedAttention(Op):
     y_shape: tuple[int, ...]
     scale: float = 1.0
     empty_zero: bool = False
+    group: int = 1
 
     def infer(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
@@ -44,7 +47,7 @@ class FusedAttention(Op):
     def evaluate(self, q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[Array, ...]:
         B, H, M, N, D, E = self.sizes
         queries = self.q_view.array(q, (B, H, M, D)).astype(np.float32)
-        keys = self.k_view.array(k, (B, H, N, D)).astype(np.float32)
+        keys = np.repeat(self.k_view.array(k, (B, H // self.group, N, D)).astype(np.float32), self.group, axis=1)
         scores = np.matmul(queries * np.float32(self.scale), keys.swapaxes(2, 3))
         if mask is not None:
             scores = scores + mask.astype(np.float32)
@@ -52,7 +55,8 @@ class FusedAttention(Op):
         weights = np.exp(scores - np.where(np.isneginf(top) & self.empty_zero, 0, top))
         total = weights.sum(axis=-1, keepdims=True)
         weights = np.where((total == 0) & self.empty_zero, 0, weights / total)
-        result = np.matmul(weights, self.v_view.array(v, (B, H, N, E)).astype(np.float32))
+        values = np.repeat(self.v_view.array(v, (B, H // self.group, N, E)).astype(np.float32), self.group, axis=1)
+        result = np.matmul(weights, values)
         y = np.zeros(self.y_shape, q.dtype)
         steps = tuple(s * y.itemsize for s in self.y_view.strides)
         np.lib.stride_tricks.as_strided(y.reshape(-1)[self.y_view.base :], (B, H, M, E), steps)[...] = result
@@ -72,5 +76,5 @@ class FusedAttention(Op):
         if not dtype.is_float or dtype.is_wide or widest > WIDEST_HEAD:
             raise Unsupported(f"heads of {widest} components of {dtype.onnx_name} have no fused kernel")
         views = (self.q_view, self.k_view, self.v_view, self.y_view)
-        form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero)
+        form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero, self.group)
         return attend(target, form, AttentionTensors(inp(0, q), inp(1, k), inp(2, v), y, bias))

@@ -1,5 +1,6 @@
 """Common subexpressions: equal operators on the same inputs are computed once.
 
+Exporters write the numbers an operator needs as constants of its own, so small constants of equal bytes are one here.
 requires: topological order.
 ensures: no two pure nodes with equal operator and inputs, unless an output is a graph output.
 """
@@ -8,16 +9,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyruntime.ir import Node, TypedGraph
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
 
 __all__ = ["run"]
 
+SMALL = 256
+"""Bytes up to which constants are compared: weights are not."""
+
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge duplicates; True where there were any."""
-    renamed: dict[str, str] = {}
+    renamed = _equal_constants(graph)
     first: dict[tuple[object, tuple[str, ...]], Node] = {}
     kept: list[Node] = []
     wanted = set(graph.outputs)
@@ -38,3 +42,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
     changed = len(kept) < len(graph.nodes)
     graph.nodes = kept
     return changed
+
+
+def _equal_constants(graph: TypedGraph) -> dict[str, str]:
+    """Small constants whose bytes another one in front of them has, and that one."""
+    renamed: dict[str, str] = {}
+    first: dict[tuple[object, ...], str] = {}
+    written = [n.outputs[0] for n in graph.nodes if n.op.op_type == "Constant" and not n.op.domain]
+    for name in (*graph.constants, *written):
+        kind = graph.types[name]
+        if not isinstance(kind, TensorType) or name not in graph.static or kind.dtype is DType.STRING:
+            continue
+        if kind.nbytes <= SMALL:
+            twin = first.setdefault((kind.dtype, kind.shape, kind.value().tobytes()), name)
+            if twin != name:
+                renamed[name] = twin
+    return renamed

@@ -2,7 +2,8 @@
 
 Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
 S = scores [+ mask] [* or / a constant] in any order; scores = matmul(a * Q, b * K transposed) with constant a, b.
-The reshapes and transposes around Q, K, V and the result become strides of the kernel.
+The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are repeated
+for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 
@@ -14,9 +15,11 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention import WIDEST_HEAD
 from pyruntime.kernels.attention_form import HeadView
+from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.ops.fused_attention import FusedAttention
+from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.views import View, trace
+from pyruntime.passes.views import View, shared_heads, trace
 
 __all__ = ["run"]
 
@@ -27,7 +30,7 @@ class _Scores:
 
     product: Node
     scale: float
-    mask: str
+    masks: list[str]
     empty_zero: bool
 
 
@@ -36,19 +39,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not target.allows("attention_flash"):
         return False
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    replaced: dict[int, list[Node]] = {}
     for node in graph.nodes:
         if node.op.domain == "" and node.op.op_type == "MatMul":
             found = _attention(graph, match, node)
             if found:
                 last, fused = found
                 replaced[id(last)] = fused
-    graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
+    graph.nodes = [m for n in graph.nodes for m in replaced.get(id(n), [n])]
     return bool(replaced)
 
 
-def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Node] | None:
-    """The node whose output the fused node takes over, and the fused node."""
+def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, list[Node]] | None:
+    """The node whose output the fused node takes over, and the fused node, behind the sum of its masks where there are two."""
     kind = graph.types[node.outputs[0]]
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
         return None
@@ -56,19 +59,26 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
     if scores is None:
         return None
     rank = kind.rank
-    views = [trace(graph, n, match.makers) for n in (*scores.product.inputs, node.inputs[1])]
+    names = (*scores.product.inputs, node.inputs[1])
+    views, group = [trace(graph, n, match.makers) for n in names], 1
+    shared = [shared_heads(graph, n, match.makers) for n in names[1:]] if rank == 4 else [None, None]
+    if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
+        views[1:], group = [view for view, _ in shared if view is not None], shared[0][1]
     if any(len(v.shape) != rank for v in views) or views[2].scale != 1:
         return None
     queries, keys, values = (_as_heads(v) for v in views)
     keys = keys.transposed((0, 1, 3, 2))
     B, H, M, D = queries.shape
     N, E = values.shape[2:]
-    if keys.shape != (B, H, N, D) or values.shape[:3] != (B, H, N) or max(D, E) > WIDEST_HEAD:
+    G = H // group
+    if keys.shape != (B, G, N, D) or values.shape[:3] != (B, G, N) or max(D, E) > WIDEST_HEAD or G * group != H:
         return None
     last, y_view, y_shape = _result(graph, match, node, (B, H, M, E))
-    mask = _mask(graph, scores.mask, rank, (B, H, M, N))
-    if mask is None:
+    masks = [_mask(graph, m, rank, (B, H, M, N)) for m in scores.masks]
+    if None in masks or len(masks) > 2:
         return None
+    added: list[Node] = []
+    mask = _sum(graph, masks[0], masks[1], added) if masks[1:] and masks[0] and masks[1] else (masks or [""])[0]
     op = FusedAttention(
         sizes=(B, H, M, N, D, E),
         q_view=_head_view(queries),
@@ -78,9 +88,10 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Nod
         y_shape=y_shape,
         scale=scores.scale * views[0].scale * views[1].scale,
         empty_zero=scores.empty_zero,
+        group=group,
     )
     inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
-    return last, Node(op, tuple(inputs), last.outputs, node.name or last.name)
+    return last, [*added, Node(op, tuple(inputs), last.outputs, node.name or last.name)]
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
@@ -99,18 +110,20 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
     rank = graph.tensor(softmax.inputs[0]).rank
     if softmax.op.axis % rank != rank - 1:  # type: ignore[attr-defined]
         return None
-    scale, mask, name = 1.0, "", softmax.inputs[0]
+    scale, name = 1.0, softmax.inputs[0]
+    masks: list[str] = []
     while match.read_once(name):
         step = match.maker(name, "MatMul", "Add", "Mul", "Div")
         if step is None:
             return None
         if step.op.op_type == "MatMul":
-            return _Scores(step, scale, mask, empty_zero)
+            return _Scores(step, scale, masks, empty_zero)
         if step.op.op_type == "Add":
             scored = next((n for n in step.inputs if _leads_to_product(match, n)), None)
-            if mask or scored is None or scale != 1.0:
+            if scored is None or scale != 1.0:
                 return None
-            mask, name = match.other(step, scored), scored
+            name = scored
+            masks.append(match.other(step, scored))
             continue
         if step.op.op_type == "Div":
             number = match.scalar(step.inputs[1])
@@ -124,7 +137,9 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
 
 
 def _leads_to_product(match: Matcher, name: str) -> bool:
-    node = match.maker(name, "MatMul", "Mul", "Div")
+    node = match.maker(name, "MatMul", "Mul", "Div", "Add")
+    if node is not None and node.op.op_type == "Add":
+        return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
     if node is None or node.op.op_type == "MatMul":
         return node is not None
     return match.maker(node.inputs[0], "MatMul") is not None or match.maker(node.inputs[1], "MatMul") is not None
@@ -154,6 +169,21 @@ def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> st
     padded = (1,) * (4 - kind.rank) + kind.shape
     fits = all(d in (1, full) for d, full in zip(padded, shape, strict=True))
     return name if fits else None
+
+
+def _sum(graph: TypedGraph, first: str, second: str, added: list[Node]) -> str:
+    """The name of the sum of two masks; computed once where both follow from constants."""
+    kinds = [graph.tensor(n) for n in (first, second)]
+    shape = broadcast_shapes(*(k.shape for k in kinds))
+    name = graph.fresh(f"{first}.and_mask")
+    is_static = first in graph.static and second in graph.static
+    graph.types[name] = TensorType(
+        kinds[0].dtype, shape, (lambda: kinds[0].value() + kinds[1].value()) if is_static else None, name
+    )
+    if is_static:
+        graph.static.add(name)
+    added.append(Node(newest("Add"), (first, second), (name,), name))
+    return name
 
 
 def _result(

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels.indexing import contiguous
 
-__all__ = ["View", "trace"]
+__all__ = ["View", "shared_heads", "trace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,39 @@ def trace(graph: TypedGraph, name: str, makers: dict[str, Node]) -> View:
     return view or View.whole(name, kind)
 
 
+def shared_heads(graph: TypedGraph, name: str, makers: dict[str, Node]) -> tuple[View, int] | None:
+    """(view [B, G, ..], n) where `name` is that with each of its G heads repeated n times, as [B, G * n, ..].
+
+    Transposes of the last two dimensions and constant factors may follow.
+    """
+    node = makers.get(name)
+    if node is None or node.op.domain or name in graph.static or graph.tensor(name).rank != 4:
+        return None
+    op: Any = node.op
+    if op.op_type == "Transpose" and tuple(op.permutation(4)[:2]) == (0, 1):
+        inner = shared_heads(graph, node.inputs[0], makers)
+        return None if inner is None else (inner[0].transposed(op.permutation(4)), inner[1])
+    if op.op_type in ("Mul", "Div"):
+        factor = _factor(graph, node)
+        inner = shared_heads(graph, factor[0], makers) if factor else None
+        return (
+            None if factor is None or inner is None else (replace(inner[0], scale=inner[0].scale * factor[1]), inner[1])
+        )
+    if op.op_type != "Reshape":
+        return None
+    expand = makers.get(node.inputs[0])
+    if expand is None or expand.op.domain or expand.op.op_type != "Expand":
+        return None
+    x, wide = trace(graph, expand.inputs[0], makers), graph.tensor(expand.outputs[0]).shape
+    kind, made = graph.tensor(expand.inputs[0]), graph.tensor(name).shape
+    if kind.rank != 5 or len(wide) != 5 or kind.shape != (*wide[:2], 1, *wide[3:]) or not isinstance(wide[2], int):
+        return None
+    if made != (wide[0], wide[1] * wide[2], *wide[3:]):
+        return None
+    shape = (*x.shape[:2], *x.shape[3:])
+    return View(x.source, shape, x.base, (*x.strides[:2], *x.strides[3:]), x.scale), wide[2]
+
+
 def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) -> View | None:
     op, kind = node.op.op_type, graph.tensor(name)
     if op == "Transpose":
@@ -118,6 +152,15 @@ def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) 
 
 def _scaled(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
     """A product with, or quotient by, a constant scalar."""
+    found = _factor(graph, node)
+    if found is None:
+        return None
+    inner = trace(graph, found[0], makers)
+    return replace(inner, scale=inner.scale * found[1])
+
+
+def _factor(graph: TypedGraph, node: Node) -> tuple[str, float] | None:
+    """(x, number) of a product or quotient with a constant scalar."""
     for i in (0, 1) if node.op.op_type == "Mul" else (1,):
         kind, name = graph.tensor(node.inputs[i]), node.inputs[1 - i]
         if (
@@ -128,8 +171,7 @@ def _scaled(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | No
             number = float(kind.value().reshape(-1)[0])
             if node.op.op_type == "Div" and number == 0:
                 return None
-            inner = trace(graph, name, makers)
-            return replace(inner, scale=inner.scale * (number if node.op.op_type == "Mul" else 1 / number))
+            return name, number if node.op.op_type == "Mul" else 1 / number
     return None
 
 

@@ -11,6 +11,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gathe
 from pyruntime.kernels.attention import attend
 from pyruntime.kernels.attention_append import Append, Lengths, Quantised, Turn, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.contrib._scores import output_scores
 
@@ -36,7 +37,14 @@ def lower_group_query(
         turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
     norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
 
-    caches: list[Operand] = []
+    whole = _prepared(op, target, s, given, outs, views, bound, rows, turn)
+    if whole is not None:
+        made, q, caches = whole
+        if not op.wants(0) and not op.wants(3):
+            return tuple(made)
+        qkv = (q, caches[0], caches[1])
+        return (*made, *_attention(op, target, s, given, outs, qkv, _whole_view(q)))
+    caches = []
     for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
         past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
         y = out(1 + i, present) if op.wants(1 + i) else scratch(_K + i, present.dtype, *present.shape)
@@ -68,6 +76,39 @@ def lower_group_query(
         ready = Append(lengths=rows, turn=turn, norm=norms[0])
         made += append(target, q, query, views[0], s.queries, s.size, ready, _READY)
     return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
+
+
+def _prepared(
+    op: Any,
+    target: Target,
+    s: Any,
+    given: list[Operand | None],
+    outs: tuple[TensorType, ...],
+    views: list[HeadView],
+    bound: list[Operand],
+    rows: Lengths,
+    turn: Turn | None,
+) -> tuple[list[Dispatch], Operand, list[Operand]] | None:
+    """Dispatches, queries and caches where few dispatches make all ready; None where rows need more than that."""
+    norms = given[14:16]
+    if op.is_quantised or not s.new or (turn is None and norms[0] is None) or not target.allows("attention_prepare"):
+        return None
+    ys = [out(i, outs[i]) if op.wants(i) else scratch(_Q + i, outs[i].dtype, *outs[i].shape) for i in (1, 2)]
+    q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    fresh = [
+        Fresh(bound[0], views[0], q, None, norms[0]),
+        Fresh(bound[1], views[1], ys[0], given[3], norms[1]),
+        Fresh(bound[2], views[2], ys[1], given[4]),
+    ]
+    into = bool(op.overwrites)
+    one = prepare(target, fresh, s.new, rows, turn, op.qk_norm_epsilon, into)
+    if one is not None:
+        return [one], q, ys
+    two = prepare(target, fresh[:2], s.new, rows, turn, op.qk_norm_epsilon, into)
+    if two is None:
+        return None
+    placed = Append(True, None if into else given[4], lengths=rows, into=into)
+    return [two, *append(target, ys[1], bound[2], views[2], s.new, s.size, placed, _READY)], q, ys
 
 
 def _attention(

@@ -7,7 +7,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.nbits import product_with_packed
-from pyruntime.kernels.packed import integers
+from pyruntime.kernels.packed import Packed, integers
 from pyruntime.kernels.product import Product
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.contrib._packed import PIECE, dequantized, pack, zero_points
@@ -120,9 +120,19 @@ class MatMulNBits(Op):
         bias: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(a, b, scales, zeros, groups, bias)
+        packed, product = self.packed(b, scales, zeros, groups), self.product(y)
+        add = inp(5, bias) if bias is not None else None
+        return product_with_packed(target, out(0, y), inp(0, a), packed, product, add)
+
+    def product(self, y: TensorType) -> Product:
+        """The sizes of the product that y, [..., N], is."""
+        return Product(y.size // self.N, self.N, self.K, trans_b=True)
+
+    def packed(self, b: TensorType, scales: TensorType, zeros: TensorType | None, groups: TensorType | None) -> Packed:
+        """The weights, inputs 1 to 4, as kernels read them."""
         if zeros is not None and zeros.is_known and self._is_default(zeros.value()):
             zeros = None
-        packed = integers(
+        return integers(
             inp(1, b),
             inp(2, scales),
             inp(3, zeros) if zeros is not None else None,
@@ -131,9 +141,6 @@ class MatMulNBits(Op):
             self.block_size,
             self.K,
         )
-        product = Product(y.size // self.N, self.N, self.K, trans_b=True)
-        add = inp(5, bias) if bias is not None else None
-        return product_with_packed(target, out(0, y), inp(0, a), packed, product, add)
 
     def _is_default(self, zeros: Array) -> bool:
         """True where `zeros` says what its absence would."""

@@ -1,0 +1,119 @@
+"""Queries, keys and values made ready for attention in one dispatch: `shaders/attention_prepare.wgsl`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyruntime.kernels.attention_append import Lengths, Turn
+from pyruntime.kernels.attention_form import HeadView
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.template import params_of, template
+
+__all__ = ["Fresh", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """New rows, the cache they go to, and what it held.
+
+    Attributes:
+        x, view: where the rows are. y: [B, heads, length, size], of queries the rows alone.
+        past: [B, heads, P, size], or none. norm: the weight of a norm over components.
+    """
+
+    x: Operand
+    view: HeadView
+    y: Operand
+    past: Operand | None = None
+    norm: Operand | None = None
+
+
+def prepare(
+    target: Target,
+    parts: Sequence[Fresh],
+    rows: int,
+    lengths: Lengths,
+    turn: Turn | None,
+    epsilon: float,
+    into: bool = False,
+) -> Dispatch | None:
+    """Queries, keys and, where given, values of one dispatch; None where the device binds too few, or sizes do not fit.
+
+    Args:
+        into: the new rows are all of the caches that is written, the others are there already.
+    """
+    query, key = parts[:2]
+    value = parts[2] if len(parts) > 2 else None
+    batch, heads, _, size = query.y.type.shape
+    kv_heads, length = key.y.type.shape[1:3]
+    if size % 4 or lengths.lengths is None:
+        return None
+    has_past = [p is not None and p.past is not None and p.past.type.size and not into for p in (key, value)]
+    pasts = [p.past if p is not None and there else None for p, there in zip((key, value), has_past, strict=True)]
+    if value is not None and (pasts[0] is None) != (pasts[1] is None):
+        return None
+    packed = all(p.x == query.x for p in parts)
+    bound = {
+        "query": query.x,
+        "key": None if packed else key.x,
+        "value": None if packed or value is None else value.x,
+        "past_key": pasts[0],
+        "past_value": pasts[1] if value is not None else None,
+        "cosines": turn.cosines if turn is not None else None,
+        "sines": turn.sines if turn is not None else None,
+        "positions": turn.positions if turn is not None else None,
+        "q_weight": query.norm,
+        "k_weight": key.norm,
+        "lengths": lengths.lengths,
+        "prompt": lengths.prompt,
+        "ready": query.y,
+        "y_key": key.y,
+        "y_value": value.y if value is not None else None,
+    }
+    given = {name: operand for name, operand in bound.items() if operand is not None}
+    if len(given) > target.limits.storage_buffers:
+        return None
+    flags = {
+        "PACKED": packed,
+        "PAST": pasts[0] is not None,
+        "INTO": into,
+        "VALUES": value is not None,
+        "TURN": turn is not None,
+        "PAIRS": turn is not None and turn.interleaved,
+        "POSITIONS": "positions" in given,
+        "NORM": query.norm is not None,
+        "PROMPT": lengths.prompt is not None,
+    }
+    kernel = template(
+        "attention_prepare",
+        {name: operand.type.dtype for name, operand in given.items()},
+        **{name: 1 for name, on in flags.items() if on},
+    )
+    quads = size // 4
+    q_jobs, k_jobs = batch * heads * rows * quads, batch * kv_heads * (rows if into else length) * quads
+    jobs = q_jobs + k_jobs * (len(parts) - 1)
+    angles = turn.cosines.type.shape if turn is not None else (0, 0)
+    params = params_of(
+        kernel,
+        q_strides=query.view.strides,
+        k_strides=key.view.strides,
+        v_strides=(value or key).view.strides,
+        bases=[query.view.base, key.view.base, (value or key).view.base, 0],
+        q_jobs=q_jobs,
+        k_jobs=k_jobs,
+        jobs=jobs,
+        rows=rows,
+        length=length,
+        past_rows=pasts[0].type.shape[2] if pasts[0] is not None else 0,
+        heads=heads,
+        kv_heads=kv_heads,
+        size=size,
+        half=angles[1],
+        angle_rows=angles[0],
+        queries=lengths.queries,
+        lacking=lengths.lacking,
+        epsilon=epsilon,
+    )
+    operands = tuple(given[b.name] for b in kernel.bindings)
+    return Dispatch(kernel, operands, target.grid(jobs), params)

@@ -1,0 +1,83 @@
+"""PairedProduct: f(a Gᵀ, a Uᵀ) of two products with packed weights as one, such as SwiGLU's gate and values.
+
+Made by passes, not by models. The weights have the rows of G and U in turn, so both results of a column are neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
+from pyruntime.kernels.dispatch import Operand, Role
+from pyruntime.kernels.nbits import paired_product
+from pyruntime.kernels.pairing import Pairing
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
+from pyruntime.ops.fused_elementwise import FusedElementwise
+
+__all__ = ["PairedProduct"]
+
+_BOTH = 902
+"""Scratch number of both products where a kernel of its own joins them."""
+
+
+@op("PairedProduct", opsets=range(1, 2), domain="pyruntime")
+class PairedProduct(Op):
+    """Inputs: those of `base`, whose N is twice the columns of y; `chain` has the two products as its inputs."""
+
+    base: MatMulNBits
+    chain: FusedElementwise
+
+    @property
+    def title(self) -> str:
+        """The operators it fuses, such as 'MatMulNBits x 2 + Sigmoid + Mul + Mul'."""
+        return f"{self.base.title} x 2 + {self.chain.title}"
+
+    def _halves(self, *inputs: Any) -> tuple[TensorType, TensorType]:
+        """The type of both products together, and of one."""
+        (both,) = self.base.infer(*inputs)
+        return both, both.with_shape(*both.shape[:-1], self.base.N // 2)
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        _, half = self._halves(*inputs)
+        return self.chain.infer(half, half)
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        _, half = self._halves(*types)
+        (both,) = self.base.evaluate_typed(types, *inputs)
+        first, second = (np.ascontiguousarray(both[..., i::2]) for i in (0, 1))
+        return self.chain.evaluate_typed((half, half), first, second)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        both, half = self._halves(*inputs)
+        chain = self.chain.pointwise((half, half))
+        if chain is None:
+            raise Unsupported("a step of the chain has no WGSL for these types")
+        x, b, scales, zeros = (*inputs, None)[:4]
+        assert x is not None and b is not None and scales is not None
+        y = out(0, self.infer(*inputs)[0])
+        name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
+        pairing = Pairing(name, chain.code, chain.helpers, chain.scalars)
+        packed = self.base.packed(b, scales, zeros, None)
+        made = paired_product(target, y, inp(0, x), packed, self.base.product(both), pairing)
+        if made is not None:
+            return made
+        between = Operand(Role.SCRATCH, _BOTH, both)
+        first = [_redirected(d, between) for d in self.base.lower(target, *inputs)]
+        numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
+        element = f"let in0 = load_both(2u * i);\n  let in1 = load_both(2u * i + 1u);\n  {numbers}{chain.code}"
+        fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in chain.scalars.items())
+        source = [Source("both", between)]
+        last = gather_map(target, f"pairs_{name}", y, source, element, fields, dict(chain.scalars), chain.helpers)
+        return (*first, last)
+
+
+def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:
+    """The dispatch with output 0 replaced by scratch memory."""
+    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
+    operands = tuple(between if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
+    return replace(dispatch, operands=operands)

@@ -1,0 +1,98 @@
+"""Shapes as literals, and nodes that change nothing left out.
+
+- The shape a Reshape or Expand is given, where operators compute it, becomes the constant it is for the sizes planned
+  (sizes that are open stay so). What computed it then reads no tensor any more, so that patterns see who really does.
+- Identity, Cast to the type that is there, Dropout without a mask, Transpose in order, Concat of one, and Reshape, Expand
+  and Slice that give what they get: readers read their input.
+
+requires: types. ensures: neither of these, but for graph outputs and values that follow from constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import Dim, DType, Node, TensorType, TypedGraph, ValueNeeded, int_array
+from pyruntime.kernels import Target
+from pyruntime.ops.registry import newest
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every such node; True where there was one."""
+    renamed: dict[str, str] = {}
+    wanted = set(graph.outputs)
+    made: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        if any(n in renamed for n in node.inputs):
+            node = replace(node, inputs=tuple(renamed.get(n, n) for n in node.inputs))
+        if node.op.domain == "" and node.outputs[0] not in graph.static:
+            if node.outputs[0] not in wanted and _changes_nothing(graph, node):
+                renamed[node.outputs[0]] = node.inputs[0]
+                changed = True
+                continue
+            literal = _literal(graph, node)
+            changed |= literal is not None
+            node = literal or node
+        made.append(node)
+    graph.nodes = made
+    return changed
+
+
+def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
+    """True where output 0 is input 0 whatever that is."""
+    kinds = [graph.types[n] for n in (node.inputs[0], node.outputs[0]) if n]
+    if len(kinds) != 2 or any(node.outputs[1:]):
+        return False
+    x, y = kinds
+    op: Any = node.op
+    if op.op_type == "Identity":
+        return isinstance(x, TensorType)
+    if not isinstance(x, TensorType) or not isinstance(y, TensorType) or x.dtype is not y.dtype or x.rank != y.rank:
+        return False
+    match op.op_type:
+        case "Cast":
+            return True
+        case "Transpose":
+            return tuple(op.permutation(x.rank)) == tuple(range(x.rank))
+        case "Concat":
+            return len(node.inputs) == 1
+        case "Reshape" | "Expand":
+            return _same(x.shape, y.shape)
+        case "Slice":
+            return _same(x.shape, y.shape) and _goes_forward(graph, node)
+        case "Dropout":
+            return len(node.inputs) < 3 or not node.inputs[2]
+    return False
+
+
+def _same(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """True where two shapes are equal by what they are made of, whatever sizes are seen."""
+    return all(_terms(a) == _terms(b) for a, b in zip(x, y, strict=True))
+
+
+def _terms(size: Any) -> Any:
+    return size.terms if isinstance(size, Dim) else size
+
+
+def _goes_forward(graph: TypedGraph, node: Node) -> bool:
+    """True for a Slice without negative steps."""
+    if len(node.inputs) < 5 or not node.inputs[4]:
+        return True
+    try:
+        return all(step > 0 for step in graph.tensor(node.inputs[4]).ints())
+    except ValueNeeded:
+        return False
+
+
+def _literal(graph: TypedGraph, node: Node) -> Node | None:
+    """A Reshape or Expand whose shape is a constant, where an operator made it."""
+    if node.op.op_type not in ("Reshape", "Expand") or len(node.inputs) != 2 or node.inputs[1] in graph.constants:
+        return None
+    y = graph.tensor(node.outputs[0])
+    op = newest("Reshape", allowzero=1) if node.op.op_type == "Reshape" else node.op
+    shape = graph.add_constant(int_array(y.shape), DType.INT64, f"{node.outputs[0]}.shape")
+    return Node(op, (node.inputs[0], shape), node.outputs, node.name)
