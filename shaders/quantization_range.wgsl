@@ -1,8 +1,5 @@
 // The least and the greatest of x and 0, NaN left out: one pair for each workgroup, which strides over x.
-// MERGE: x holds such pairs, and the one workgroup turns them into scale and zero point of [0, 255]:
-// scale = (high - low) / 255, or 1 where x is all zeros; zero = round(-low / scale). Source: ONNX DynamicQuantizeLinear.
 //#tensors x -> y
-//#variants MERGE=0 | MERGE=1 | MERGE=0 x=float16
 const WG: u32 = 64u;
 
 struct Params {
@@ -35,14 +32,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     workgroupBarrier();
   }
   if (lane == 0u) {
-//#if MERGE
-    var scale = divide_rounded(highs[0] - lows[0], 255.0);
-    if (highs[0] == lows[0]) { scale = 1.0; }
-    store_y(0u, scale);
-    store_y(1u, quantize(divide_rounded(-lows[0], scale), 0.0, 0.0, 255.0));
-//#else
     store_y(2u * wid.x, lows[0]);
     store_y(2u * wid.x + 1u, highs[0]);
-//#endif
   }
 }

@@ -24,6 +24,8 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
         "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
         "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",
+        "integer_few_rows": "products of bytes of at most eight rows read the weights once; without: by tiles",
+        "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
         "conv_depthwise": "depthwise convolution sharing what neighbours read; without: as any grouped one",
         "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",

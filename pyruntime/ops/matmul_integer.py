@@ -9,6 +9,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.indexing import broadcast_shapes
+from pyruntime.kernels.integer_matmul import BYTES, integer_matmul, zero_point
 from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.matmul import as_matrices, matmul_shape
@@ -90,6 +91,9 @@ def integer_product(
     cols_only = size_b == product.n and (b.type.rank == 1 or shape_b[-1:] == (product.n,))
     a, a_zero = shifter.take(a, a_zero, shape_a, size_a == 1 or rows_only)
     b, b_zero = shifter.take(b, b_zero, shape_b, size_b == 1 or cols_only)
+    if a.type.dtype in BYTES and b.type.dtype in BYTES:
+        zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
+        return (*shifter.before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
     return (*shifter.before, *matmul(target, y, a, b, product, a_zero=left, b_zero=right, first_scratch=1))
 

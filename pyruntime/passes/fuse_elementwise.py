@@ -1,6 +1,7 @@
 """Elementwise chains and trees into one kernel.
 
-A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice.
+A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice; so
+does a product or sum of scalars or vectors that costs less than a dispatch.
 requires: topological order. ensures: no elementwise node reads only by another one of the same shape, within the
 device's binding limit.
 """
@@ -16,6 +17,8 @@ from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Source, Step, fusible
 
 __all__ = ["run"]
+
+_LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
 
 MAX_STEPS = 24
 """Steps of one kernel: longer ones compile slowly and gain nothing."""
@@ -43,7 +46,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
                     c
                     for c in candidates
                     if readers[c.node.outputs[0]] <= chain.members
-                    and graph.tensor(c.node.outputs[0]).shape == shape
+                    and (graph.tensor(c.node.outputs[0]).shape == shape or _is_light(graph, c.node))
                     and _fits(c.node, chain.node, target)
                 ),
                 None,
@@ -58,6 +61,12 @@ def run(graph: TypedGraph, target: Target) -> bool:
             original[id(single)] = node
     graph.nodes = [original.get(id(n), n) for n in made if id(n) not in gone]
     return bool(gone)
+
+
+def _is_light(graph: TypedGraph, node: Node) -> bool:
+    """True for what may be computed again for every element of a reader it is broadcast to: a product of scales."""
+    steps = _steps(node)
+    return len(steps) <= 2 and graph.tensor(node.outputs[0]).rank <= 1 and all(s.op.op_type in _LIGHT for s in steps)
 
 
 @dataclass(frozen=True, slots=True)
