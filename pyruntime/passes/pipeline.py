@@ -19,6 +19,8 @@ from pyruntime.passes import (
     fuse_skip_norm,
     fuse_tail,
     merge_products,
+    quantization_steps,
+    quantized_products,
     sink_reshape,
 )
 
@@ -31,6 +33,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("canonical", canonical.run),
     ("common_subexpressions", common_subexpressions.run),
     ("batchnorm_to_affine", batchnorm_to_affine.run),
+    ("quantized_products", quantized_products.run),
+    ("quantization_steps", quantization_steps.run),
     ("fuse_norms", fuse_norms.run),
     ("fuse_group_norm", fuse_group_norm.run),
     ("merge_products", merge_products.run),
