@@ -96,7 +96,7 @@ def _weight(graph: TypedGraph, makers: dict[str, Node], name: str) -> _Weight | 
         return None
     whole = scale.size == 1 and scale.rank <= 1
     axis = None if whole else 0 if x.rank == 1 else op.axis_of(op.axis, x.rank)
-    return _Weight(*node.inputs[:2], zero, axis, 0 if whole else op.block_size, turned)
+    return _Weight(node.inputs[0], node.inputs[1], zero, axis, 0 if whole else op.block_size, turned)
 
 
 def _static(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
@@ -149,7 +149,7 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
         rows=n, columns=k, step_n=k if rows_are_n else 1, step_c=1 if rows_are_n else n,
         pitch=blocks * block * bits // 8, bits=bits,
     )  # fmt: skip
-    form = {"rows": n, "columns": blocks, "step_n": step_n, "step_c": step_b, "share": share}
+    form: Any = {"rows": n, "columns": blocks, "step_n": step_n, "step_c": step_b, "share": share}
     inputs = [
         node.inputs[0],
         _static(graph, f"{w.x}.packed", weights, w.x, nodes),

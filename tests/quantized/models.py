@@ -83,7 +83,7 @@ def dynamic(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
         return onnx.load(made)
 
 
-class _Batches(CalibrationDataReader):
+class _Batches(CalibrationDataReader):  # type: ignore[misc]
     def __init__(self, name: str, batches: list[Array]) -> None:
         self._rest = iter([{name: batch} for batch in batches])
 

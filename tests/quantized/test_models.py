@@ -19,8 +19,8 @@ LAYERS, WIDTH = 2, 64
 CALIBRATION = [np.random.default_rng(i).standard_normal((2, 3, 32, 32)).astype(np.float32) for i in range(3)]
 
 PER_LAYER = 15
-"""Dispatches of a layer: six products, four quantisations of at most two each, attention, two norms; one less where few
-elements are quantised at once."""
+"""Dispatches of a layer at most: four products (query, key and value are one), four quantisations of two dispatches each
+(of one, where few elements are quantised), attention, two norms."""
 
 
 def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
@@ -40,8 +40,10 @@ def test_encoder__dynamically_quantised__as_onnxruntime_in_few_dispatches(option
     feeds = {"ids": ids(2, 24)}
     plan = planned(model, {"ids": (2, 24)})
     assert not plan.on_host
-    assert len(plan.kernels) <= 1 + PER_LAYER * LAYERS
-    assert sum(k.startswith("matmul_integer") for k in plan.kernels) == 6 * LAYERS
+    # Of few elements: only the widest activation takes two dispatches. The embedding comes in bytes.
+    assert len(plan.kernels) <= 1 + (PER_LAYER - 3) * LAYERS - 1
+    assert len(planned(model, {"ids": (8, 64)}).kernels) <= 1 + PER_LAYER * LAYERS - 1
+    assert sum(k.startswith("matmul_integer") for k in plan.kernels) == 4 * LAYERS
     (mine,), (theirs,) = plan.run(feeds), reference(model, feeds)
     np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4)
 
@@ -49,7 +51,7 @@ def test_encoder__dynamically_quantised__as_onnxruntime_in_few_dispatches(option
 def test_encoder__dynamically_quantised__holds_bytes() -> None:
     plan = planned(dynamic(encoder(LAYERS, WIDTH, 4)), {"ids": (1, 9)})
     large = [t for t in plan.held().values() if t.size >= WIDTH * WIDTH // 2]
-    assert len(large) == 6 * LAYERS + 1
+    assert len(large) == 4 * LAYERS + 1
     assert all(t.dtype.bits == 8 for t in large)
 
 
@@ -86,7 +88,9 @@ def test_residual_net__in_qdq__bytes_from_end_to_end(kind: str) -> None:
     large = [t for t in plan.held().values() if t.size > 256]
     assert len(large) == 7
     assert all(t.dtype.bits == 8 for t in large)
-    between = [t for p in plan.placed for t in p.outputs if getattr(t, "rank", 0) == 4 and t.shape[-1] > 1]
-    *bytes_, mean = [t.dtype for t in between if isinstance(t, TensorType)]
+    between = [
+        t for p in plan.placed for t in p.outputs if isinstance(t, TensorType) and t.rank == 4 and t.shape[-1] > 1
+    ]
+    *bytes_, mean = [t.dtype for t in between]
     assert all(t in (DType.UINT8, DType.INT8) for t in bytes_)
     assert mean is DType.FLOAT  # the last convolution dequantises for the mean over it

@@ -15,7 +15,7 @@ from tests.quantized.cases import rngs
 from tests.quantized.planned import planned
 from tests.quantized.test_models import reference
 
-TYPES = {
+TYPES: dict[int, tuple[int, int, Any]] = {
     TensorProto.INT4: (-8, 8, ml_dtypes.int4),
     TensorProto.UINT4: (0, 16, ml_dtypes.uint4),
     TensorProto.INT8: (-128, 128, np.int8),
@@ -41,7 +41,7 @@ def dequantized(
     if zeros:
         given.append(("z", rng.integers(low, high, form).astype(dtype)))
     names = [n for n, _ in given]
-    attributes = {} if axis is None else {"axis": axis, **({"block_size": block} if block else {})}
+    attributes: dict[str, Any] = {} if axis is None else {"axis": axis, **({"block_size": block} if block else {})}
     node = helper.make_node("DequantizeLinear", names, ["d"], **attributes)
     return [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in given], node
 
