@@ -24,7 +24,7 @@ struct Params {
   b_strides: vec4<u32>,
   offset_a: i32,
   offset_b: i32,
-  pad1: u32,
+  b_zero_stride: u32,
   pad2: u32,
 }
 

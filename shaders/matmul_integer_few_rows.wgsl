@@ -23,6 +23,7 @@ struct Params {
   a_zero_stride: u32,
   offset_a: i32,
   offset_b: i32,
+  b_zero_stride: u32,
   batch: vec4<u32>,
   a_strides: vec4<u32>,
   b_strides: vec4<u32>,

@@ -6,16 +6,24 @@
 // columns of a word of b into workgroup memory, and adds what it moved to its share of that row's and these columns' sums.
 // SLICES sets of THREADS invocations take every SLICES-th step.
 //
+// CONVOLUTION: b is what an image holds under KD x KH x KW taps: rows of y are output channels, columns its pixels.
 // CENTRED_A, CENTRED_B: a' (b') has a zero point that is not 0, flipped sign bits included; parts/integer_operands.wgsl
 // tells the other conditions.
 //#tensors a, b, a_zero, b_zero -> y
 //#variants PACKED_DOT=1,WORDS_A=1,QUADS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1,CENTRED_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32
 //#variants WORDS_A=1,WORDS_B=1,SLICES=4,UNSIGNED_A=1,UNSIGNED_B=1,ZERO_B=1,CENTRED_A=1,CENTRED_B=1 a=uint32 b=uint32 b_zero=uint8 y=int32
 //#variants TILE_M=64,TILE_N=64,ROWS=8,PACKED_DOT=1,CENTRED_B=1 a=int8 b=int8 y=int32 | TRANS_B=1,WORDS_B=1 a=uint8 b=uint32 y=int32
+//#variants CONVOLUTION=1,KH=3,KW=3,PACKED_DOT=1,UNSIGNED_B=1,CENTRED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
 //#variants TRANS_B=1,SLICES=2,ZERO_A=1,CENTRED_A=1 a=int8 b=int8 a_zero=int8 y=int32
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
 const ROWS: u32 = 4u;
+//#if CONVOLUTION
+const KD: u32 = 1u;
+const KH: u32 = 1u;
+const KW: u32 = 1u;
+const TAPS: u32 = KD * KH * KW;
+//#endif
 const SLICES: u32 = 1u;
 
 const WORDS: u32 = 8u;
@@ -43,7 +51,14 @@ struct Params {
   a_zero_stride: u32,
   offset_a: i32,
   offset_b: i32,
-  pad1: u32,
+  b_zero_stride: u32,
+//#if CONVOLUTION
+  input: vec4<u32>,      // depth, height, width
+  output: vec4<u32>,
+  strides: vec4<i32>,
+  dilations: vec4<u32>,
+  pads: vec4<i32>,
+//#endif
 }
 
 // For each slice: words of k by quads of rows of a, then by quads of columns of b.
@@ -95,6 +110,7 @@ fn main(
   let n = n0 + tx * 4u;
   let mine_a = slice * STAGED;
   let mine_b = mine_a + A_SIZE;
+  locate(n);
   var word = slice * WORDS;
   var next_a = words_a(base_a, m, word + word_of_a);
   var next_b = columns_b(base_b, word + word_of_b, n);

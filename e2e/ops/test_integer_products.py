@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.harness import make_op, run_op
+from tests.harness import make_op, run_op, typed
 from tests.oracle import check_against_ort, node_of
-from tests.quantized.cases import matmul_case, rngs, trimmed
+from tests.quantized.cases import conv_case, matmul_case, rngs, trimmed
 
 
 @pytest.fixture(params=["gpu", "unpacked", "software"])
@@ -68,3 +68,31 @@ def test_matmul_integer__rows_with_zero_points__as_numpy(device: Any) -> None:
     op = make_op(node_of("MatMulInteger", inputs), {"": 21})
     (mine,), (expected,) = run_op(op, inputs, device), run_op(op, inputs)
     np.testing.assert_array_equal(mine, expected)
+
+
+def test_conv_integer__random_cases__as_onnxruntime(device: Any) -> None:
+    for seed, rng in rngs(24):
+        inputs, attributes = conv_case(rng)
+        note = f"PYRUNTIME_SEED={seed}: {[getattr(x, 'shape', x) for x in inputs]} {attributes}"
+        given = trimmed(inputs)
+        try:
+            if len(given) < 4 or given[3].size == 1:
+                check_against_ort("ConvInteger", given, device, **attributes)
+            else:  # onnxruntime has one zero point for the tensor alone
+                op = make_op(node_of("ConvInteger", given, **attributes), {"": 21})
+                np.testing.assert_array_equal(run_op(op, given, device)[0], run_op(op, given)[0])
+        except Exception as error:
+            raise AssertionError(note) from error
+
+
+@pytest.mark.parametrize("op_type", ["MatMulInteger", "ConvInteger"])
+def test_zero_points__that_come_with_a_run__as_numpy(op_type: str, device: Any) -> None:
+    rng = np.random.default_rng(5)
+    shapes = ((9, 36), (36, 20)) if op_type == "MatMulInteger" else ((2, 8, 9, 7), (12, 8, 3, 3))
+    for size in ((), (20 if op_type == "MatMulInteger" else 12,)):
+        inputs: list[Any] = [rng.integers(0, 256, s).astype(np.uint8) for s in (*shapes, (), size)]
+        inputs = [np.asarray(x, np.uint8) for x in inputs]
+        op: Any = make_op(node_of(op_type, inputs), {"": 21})
+        types: list[Any] = [typed(x, known=False) for x in inputs]
+        (mine,) = device.run(op.lower(device.target, *types), inputs, types, op.infer(*types))
+        np.testing.assert_array_equal(mine, run_op(op, inputs)[0])

@@ -4,8 +4,8 @@
     few rows   m <= 8: every byte of b is read once, k is split within a workgroup
     tiled      32 x 32, k split over up to 4 slices of a workgroup; 64 x 64 where its tiles are many
 
-Four products at a time where the device has `packed_4x8_integer_dot_product`, one by one where not. Zero points are taken
-off the sums, by the sums of rows and columns, which the product makes on its way.
+Four products at a time where the device has `packed_4x8_integer_dot_product`, one by one where not. Zero points are
+taken off the sums, by the sums of rows and columns, which the product makes on its way.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pyruntime.kernels.matmul import EIGHT_JOBS, FEW_ROWS, MAX_BATCH_RANK
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.window import Window
 
-__all__ = ["BYTES", "PACKED_DOT", "ZeroPoint", "integer_matmul", "zero_point"]
+__all__ = ["BYTES", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
 
 BYTES = (DType.INT8, DType.UINT8)
 
@@ -81,6 +82,20 @@ def integer_matmul(
     return (form.tiled(),)
 
 
+def tiled_integer_matmul(
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Operand,
+    product: Product,
+    a_zero: ZeroPoint,
+    b_zero: ZeroPoint,
+    window: Window | None,
+) -> Dispatch:
+    """`integer_matmul` by tiles; b: [k, n], or the picture of which `window` shows that."""
+    return _Form(target, y, a, b, product, a_zero, b_zero).tiled(window)
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """A product and how its operands are read."""
@@ -93,8 +108,8 @@ class _Form:
     a_zero: ZeroPoint
     b_zero: ZeroPoint
 
-    def tiled(self) -> Dispatch:
-        """`shaders/matmul_integer_tiled.wgsl`"""
+    def tiled(self, window: Window | None = None) -> Dispatch:
+        """`shaders/matmul_integer_tiled.wgsl`; `window`: what b is seen through."""
         p, most = self.product, self.product.most()
         large = -(-most.m // 64) * -(-most.n // 64) * most.batches >= BUSY and min(most.m, most.n) > 32
         tile, rows = (64, 8) if large and self.target.allows("integer_large") else (32, 4)
@@ -105,18 +120,24 @@ class _Form:
         m_tiles, n_tiles = -(-p.m // tile), -(-p.n // tile)
         groups = m_tiles * n_tiles * p.batches
         defines = {"TILE_M": tile, "TILE_N": tile, "ROWS": rows, "SLICES": slices}
+        seen: dict[str, list[int]] = {}
+        if window is not None:
+            defines |= {"CONVOLUTION": 1, **dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))}
+            names = ("input", "output", "strides", "dilations")
+            seen = {n: list(getattr(window, n)) for n in names} | {"pads": list(window.begin)}
         return self._dispatch(
             "matmul_integer_tiled",
             f"matmul_integer_{'m' if tile == 64 else 's'}{slices}",
             defines | ({"SLICED": 1} if slices > 1 else {}),
             self.target.fold(groups),
+            words_b=window is None,
+            **seen,
             m=p.m,
             words=words,
             steps=-(-words // (WORDS * slices)),
             m_tiles=m_tiles,
             n_tiles=n_tiles,
             groups=groups,
-            pad1=0,
         )
 
     def few_rows(self) -> Dispatch:
@@ -153,15 +174,20 @@ class _Form:
             columns=columns,
             rows=lines,
             jobs=jobs,
-            pad1=0,
             pad2=0,
         )
 
     def _dispatch(
-        self, shader: str, name: str, defines: dict[str, int], grid: tuple[int, int, int], **values: int
+        self,
+        shader: str,
+        name: str,
+        defines: dict[str, int],
+        grid: tuple[int, int, int],
+        words_b: bool = True,
+        **values: int | list[int],
     ) -> Dispatch:
         p = self.product
-        words_a, words_b = multiple(p.k, 4), multiple(p.k if p.trans_b else p.n, 4)
+        words_a, words_b = multiple(p.k, 4), words_b and multiple(p.k if p.trans_b else p.n, 4)
         flags = {
             "PACKED_DOT": PACKED_DOT in self.target.features,
             "TRANS_B": p.trans_b,
@@ -190,6 +216,7 @@ class _Form:
             n=p.n,
             k=p.k,
             a_zero_stride=self.a_zero.stride,
+            b_zero_stride=self.b_zero.stride,
             offset_a=self.a_zero.number,
             offset_b=self.b_zero.number,
             batch=[1] * pad + list(p.batch),

@@ -33,6 +33,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
         "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
         "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
+        "conv_bytes": "convolution of bytes by packed dot products; without: as any, number by number",
         "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
         "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",
         "reduce_lanes": "invocations that share a reduction; without: one invocation a result",

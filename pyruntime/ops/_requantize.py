@@ -28,9 +28,10 @@ def finished(
     placed = {n: (o, access) for n, o in operands.items() if (access := classify(o.type, y.type)) is not None}
     if len(placed) == len(operands) and made and y.type.rank > 1:
         tail = Tail(name, f"let x = in0; return {code};", "", placed, {}, sums.type.dtype, y.type.dtype)
-        result = Operand(y.role, y.index, sums.type)
-        last = made[-1]
-        whole = attach_tail(replace(last, operands=tuple(result if o is sums else o for o in last.operands)), tail)
+        last, place = made[-1], (sums.role, sums.index)
+        # A kernel may see the sums in a shape of its own.
+        results = (replace(o, role=y.role, index=y.index) if (o.role, o.index) == place else o for o in last.operands)
+        whole = attach_tail(replace(last, operands=tuple(results)), tail)
         if whole is not None and len(whole.operands) <= target.limits.storage_buffers:
             return (*made[:-1], whole)
     assert sums.role is Role.SCRATCH

@@ -72,6 +72,46 @@ fn words_a(base: u32, row: u32, word: u32) -> vec4<u32> {
 //#endif
 }
 
+//#if CONVOLUTION
+// Columns are pixels, k is a channel and a tap, taps innermost. `locate` sets where the first taps of four pixels lie.
+var<private> first_d: vec4<i32>;
+var<private> first_h: vec4<i32>;
+var<private> first_w: vec4<i32>;
+
+fn locate(n: u32) {
+  let pixel = vec4<u32>(n, n + 1u, n + 2u, n + 3u);
+  let line = pixel / params.output.z;
+  let plane = line / params.output.y;
+  first_w = vec4<i32>(pixel - line * params.output.z) * params.strides.z - params.pads.z;
+  first_h = vec4<i32>(line - plane * params.output.y) * params.strides.y - params.pads.y;
+  first_d = vec4<i32>(plane) * params.strides.x - params.pads.x;
+}
+
+// Four pixels at one k; the zero point beside the picture.
+fn row_b(base: u32, k: u32) -> u32 {
+  let channel = k / TAPS;
+  let tap = k - channel * TAPS;
+  let d = first_d + i32(tap / (KH * KW) * params.dilations.x);
+  let h = first_h + i32(tap / KW % KH * params.dilations.y);
+  let w = first_w + i32(tap % KW * params.dilations.z);
+  var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
+  inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
+  inside &= vec4<bool>(k < params.k);
+  let at = (d + i32(channel * params.input.x)) * i32(params.input.y) + h;
+  let i = select(vec4<u32>(0u), vec4<u32>(at * i32(params.input.z) + w) + base, inside);
+  let beside = vec4<u32>(zeros_b(0u) - SHIFT_B) & vec4<u32>(255u);
+  let v = select(beside, vec4<u32>(byte_b(i[0]), byte_b(i[1]), byte_b(i[2]), byte_b(i[3])), inside);
+  return select(0u, (v[0] | (v[1] << 8u) | (v[2] << 16u) | (v[3] << 24u)) ^ FLIP_B, k < params.k);
+}
+
+// Pixels n .. n + 3, of each the words 4 word .. 4 word + 3 of k.
+fn columns_b(base: u32, word: u32, n: u32) -> vec4<u32> {
+  let k = word * 4u;
+  return transposed_bytes(row_b(base, k), row_b(base, k + 1u), row_b(base, k + 2u), row_b(base, k + 3u));
+}
+//#else
+fn locate(n: u32) {}
+
 //#if TRANS_B
 // b[n, 4 word .. 4 word + 3], b stored [n, k]
 fn column_b(base: u32, word: u32, n: u32) -> u32 {
@@ -112,6 +152,7 @@ fn columns_b(base: u32, word: u32, n: u32) -> vec4<u32> {
   return transposed_bytes(row_b(base, k, n), row_b(base, k + 1u, n), row_b(base, k + 2u, n), row_b(base, k + 3u, n));
 }
 //#endif
+//#endif
 
 // The zero points, of the flipped numbers.
 fn zero_a(row: u32) -> i32 {
@@ -124,10 +165,9 @@ fn zero_a(row: u32) -> i32 {
 
 fn zeros_b(col: u32) -> vec4<i32> {
 //#if ZERO_B
-  let last = params.n - 1u;
+  let at = min(vec4<u32>(col, col + 1u, col + 2u, col + 3u), vec4<u32>(params.n - 1u)) * params.b_zero_stride;
   return vec4<i32>(
-    i32(load_b_zero(min(col, last))), i32(load_b_zero(min(col + 1u, last))),
-    i32(load_b_zero(min(col + 2u, last))), i32(load_b_zero(min(col + 3u, last)))) + SHIFT_B;
+    i32(load_b_zero(at[0])), i32(load_b_zero(at[1])), i32(load_b_zero(at[2])), i32(load_b_zero(at[3]))) + SHIFT_B;
 //#else
   return vec4<i32>(params.offset_b + SHIFT_B);
 //#endif

@@ -109,6 +109,13 @@ CASES = {
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
     "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),
     "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),
+    "conv_bytes": Case(
+        newest("ConvInteger"),
+        ((1, 16, 10, 10), (24, 16, 3, 3)),
+        "conv_matmul_integer",
+        packed=(0, 1),
+        tolerance=0,
+    ),
     "normalize_split": Case(newest("InstanceNormalization"), ((1, 2, 128, 80), (2,), (2,)), "normalize_moments"),
     "row_lanes": Case(newest("Softmax"), ((4, 256),), _has("shared1")),
     "reduce_lanes": Case(newest("ReduceSum"), ((3, 300),), _has("rows")),

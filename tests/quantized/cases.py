@@ -51,7 +51,7 @@ def conv_case(rng: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
     group = int(rng.choice([1, 1, 1, 2, 4]))
     channels, maps = group * int(rng.choice([1, 3, 4, 8, 16])), group * int(rng.choice([1, 2, 5, 8, 33]))
     kernel = tuple(int(v) for v in rng.choice([1, 1, 2, 3, 5], rank))
-    spatial = tuple(int(v) for v in rng.integers(7, 15, rank))
+    spatial = tuple(int(v) for v in rng.integers(9, 15, rank))
     dtype = BYTES[rng.integers(2)]
     w = BYTES[rng.integers(2)]
     attributes = {
