@@ -15,9 +15,9 @@ from pyruntime.ops.repack import PackRows
 from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op
 from tests.quantized.cases import rngs
-from tests.quantized.models import dynamic, encoder, static
+from tests.quantized.models import dynamic, encoder, residual_net, static
 from tests.quantized.planned import planned
-from tests.quantized.test_models import CALIBRATION, KINDS, ids, reference, residual_net
+from tests.quantized.test_models import CALIBRATION, KINDS, ids, reference
 from tests.quantized.test_packed_weights import conv_case, gather_case, product_case
 
 
@@ -67,11 +67,12 @@ def test_pack_rows__any_layout__as_numpy(kind: str, gpu: Any) -> None:
     bits = int(kind[-1])
     low = -(1 << (bits - 1)) if kind[0] == "i" else 0
     x = np.random.default_rng(0).integers(low, low + (1 << bits), (37, 21)).astype(dtype)
-    for form in (
+    forms: list[dict[str, Any]] = [
         {"rows": 21, "columns": 37, "step_n": 1, "step_c": 21},
         {"rows": 37, "columns": 21, "step_n": 21, "step_c": 1},
         {"rows": 21, "columns": 74, "step_n": 1, "step_c": 21, "share": 2},
-    ):
+    ]
+    for form in forms:
         op = PackRows(**form, pitch=-(-form["columns"] * bits // 8) + 3, bits=bits)
         (mine,), (expected,) = run_op(op, [x], gpu), run_op(op, [x])
         np.testing.assert_array_equal(mine, expected)

@@ -1,7 +1,8 @@
 """Convolution of bytes on the GPU as a product of bytes, exact in 32 bits.
 
-Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a tap, as weights
-are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory; pointwise ones are products.
+Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a tap, as
+weights are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory; pointwise ones
+are products.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     Quantize      y = saturate(round(x / scale) + zero)
     Dequantize    y = (x - zero) scale
 
-Scales and zero points broadcast over x as NumPy has it, so that both join the chains that other elementwise operators make.
+Scales and zero points broadcast over x as NumPy has it, so that both join the chains that other elementwise operators
+make.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class _Rows(Op):
 
 @op("PackRows", opsets=range(1, 2), domain="pyruntime")
 class PackRows(_Rows):
-    """x: integers of `bits` bits; signed ones become unsigned by 2^(bits - 1) more. y: uint8 [rows, pitch], zeros behind."""
+    """x: integers of `bits` bits; signed ones become 2^(bits - 1) more. y: uint8 [rows, pitch], zeros behind."""
 
     rows: int
     columns: int

@@ -4,8 +4,8 @@
     Conv(x, DequantizeLinear(w))               ConvOfBytes, scaled by output channel
     Gather(DequantizeLinear(w), i)             DequantizeLinear(Gather(w, i)), or GatherBlockQuantized of 4-bit w
 
-w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple of
-16; of convolutions: one for all, or one an output channel. A Transpose may lie between a matrix and its product.
+w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple
+of 16; of convolutions: one for all, or one an output channel. A Transpose may lie between a matrix and its product.
 requires: `quantized_products` has run. ensures: no float copy of such a weight.
 """
 

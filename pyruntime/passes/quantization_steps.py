@@ -1,18 +1,19 @@
 """Quantisation as elementwise steps, which join the kernels around them, and as nothing where bytes are only moved.
 
-    QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)      of one scale and zero point, for Reshape, MaxPool and such
+    QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)    of one scale and zero point, for Reshape, MaxPool and such
 
-What remains becomes Quantize and Dequantize (`ops.quantization_steps`); every elementwise reader has a Dequantize of its
-own, so that bytes are what is stored between kernels.
-requires: `quantized_products` has run. ensures: no QuantizeLinear or DequantizeLinear between float32 and bytes, with known
-parameters or one scale for the tensor.
+What remains becomes Quantize and Dequantize (`ops.quantization_steps`); every elementwise reader has a Dequantize of
+its own, so that bytes are what is stored between kernels.
+requires: `quantized_products` has run. ensures: no QuantizeLinear or DequantizeLinear between float32 and bytes, with
+known parameters or one scale for the tensor.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.errors import OrtError
+from pyruntime.ir import DType, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.quantization_steps import STORED, Dequantize, Quantize
@@ -20,10 +21,9 @@ from pyruntime.passes.dequantized import Scaled, made, scaled, shaped
 
 __all__ = ["run"]
 
-_MOVES = frozenset(
-    ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "MaxPool", "Slice", "Gather", "Expand")
-    + ("DepthToSpace", "SpaceToDepth", "Tile", "GatherElements", "GatherND")
-)
+_SHAPES = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile")
+_PICKS = ("MaxPool", "Slice", "Gather", "GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth")
+_MOVES = frozenset((*_SHAPES, *_PICKS))
 """Operators whose results are elements of their first input."""
 
 _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
@@ -56,10 +56,22 @@ def _move_one(graph: TypedGraph) -> bool:
         kinds = graph.tensor(before.x), graph.tensor(node.outputs[0])
         if kinds[0].dtype is not kinds[1].dtype or kinds[0].dtype not in STORED or not before.same(graph, after):
             continue
+        if not _takes(graph, move, kinds[0]):
+            continue
         graph.nodes[i] = Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)
         graph.remove([move])
         return True
     return False
+
+
+def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
+    """True where the operator, of its version, takes bytes."""
+    op: Any = move.op
+    try:
+        op.infer(kind, *(graph.types[n] if n else None for n in move.inputs[1:]))
+    except (OrtError, ValueNeeded):
+        return False
+    return True
 
 
 def _steps(graph: TypedGraph) -> bool:

@@ -2,8 +2,8 @@
 
     f(DequantizeLinear(x), DequantizeLinear(w)) + b  =  (f_integer(x, w) + b / s) s,  s = x_scale w_scale
 
-f is Conv, MatMul or Gemm; x has one scale, w one or one for each output channel or column. The sums are exact in int32, as
-in onnxruntime's own kernels; a bias that was quantised by s is added to them, any other after the scaling.
+f is Conv, MatMul or Gemm; x has one scale, w one or one for each output channel or column. The sums are exact in int32,
+as in onnxruntime's own kernels; a bias that was quantised by s is added to them, any other after the scaling.
 requires: types. ensures: no such product of bytes with known parameters of w.
 """
 

@@ -19,8 +19,8 @@ LAYERS, WIDTH = 2, 64
 CALIBRATION = [np.random.default_rng(i).standard_normal((2, 3, 32, 32)).astype(np.float32) for i in range(3)]
 
 PER_LAYER = 15
-"""Dispatches of a layer at most: four products (query, key and value are one), four quantisations of two dispatches each
-(of one, where few elements are quantised), attention, two norms."""
+"""Dispatches of a layer at most: four products (query, key and value are one), four quantisations of two dispatches
+each (of one, where few elements are quantised), attention, two norms."""
 
 
 def reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
