@@ -21,7 +21,7 @@ from onnxruntime.quantization import (
 from pyruntime.ir import Array
 from tests.open_models import Writer
 
-__all__ = ["dynamic", "encoder", "residual_net", "static"]
+__all__ = ["dynamic", "encoder", "listener", "residual_net", "static"]
 
 F, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -51,6 +51,20 @@ def encoder(layers: int, width: int, heads: int, vocabulary: int = 50, seed: int
     inputs = [helper.make_tensor_value_info("ids", INT64, ["batch", "sequence"])]
     outputs = [helper.make_tensor_value_info(x, F, ["batch", "sequence", width])]
     return _model(w, inputs, outputs)
+
+
+def listener(bands: int, width: int, seed: int = 0) -> onnx.ModelProto:
+    """The beginning of a Whisper encoder: two convolutions over time with Gelu, and a projection of every step."""
+    w = Writer(seed)
+
+    def conv(x: str, inner: int, stride: int) -> str:
+        weight, bias = w.weight(width, inner, 3, scale=(3 * inner) ** -0.5), w.weight(width, scale=0.1)
+        return w.add("Gelu", w.add("Conv", x, weight, bias, kernel_shape=[3], pads=[1, 1], strides=[stride]))
+
+    x = w.add("Transpose", conv(conv("x", bands, 1), width, 2), perm=[0, 2, 1])
+    y = w.add("Add", w.add("MatMul", x, w.weight(width, width, scale=width**-0.5)), w.weight(width))
+    inputs = [helper.make_tensor_value_info("x", F, ["batch", bands, "time"])]
+    return _model(w, inputs, [helper.make_tensor_value_info(y, F, ["batch", "steps", width])])
 
 
 def residual_net(side: int, channels: int, classes: int = 10, seed: int = 0) -> onnx.ModelProto:

@@ -24,7 +24,7 @@ PACKED_DOT = frozenset({"packed_4x8_integer_dot_product"})
 
 
 class Planned:
-    """`graph`, optimised; `prologue` makes its large computed constants, if it has any; `placed`: the nodes that run."""
+    """`graph`, optimised; `prologue` makes its large computed constants, if any; `placed`: the nodes that run."""
 
     def __init__(self, graph: TypedGraph, target: Target) -> None:
         self.target = target

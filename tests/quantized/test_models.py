@@ -12,7 +12,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 
 from pyruntime.ir import Array, DType, TensorType
 from tests.oracle import OPTIONS
-from tests.quantized.models import dynamic, encoder, residual_net, static
+from tests.quantized.models import dynamic, encoder, listener, residual_net, static
 from tests.quantized.planned import Planned, planned
 
 LAYERS, WIDTH = 2, 64
@@ -53,6 +53,16 @@ def test_encoder__dynamically_quantised__holds_bytes() -> None:
     large = [t for t in plan.held().values() if t.size >= WIDTH * WIDTH // 2]
     assert len(large) == 4 * LAYERS + 1
     assert all(t.dtype.bits == 8 for t in large)
+
+
+def test_listener__dynamically_quantised__as_onnxruntime_in_few_dispatches() -> None:
+    model = dynamic(listener(16, 24), weight_type=QuantType.QUInt8)
+    x = np.random.default_rng(0).standard_normal((2, 16, 40)).astype(np.float32)
+    plan = planned(model, {"x": x.shape})
+    # Each of the three: one quantisation and one product, bias and activation in it; the rows of x are transposed.
+    assert len(plan.kernels) <= 7, plan.kernels
+    (mine,), (theirs,) = plan.run({"x": x}), reference(model, {"x": x})
+    np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4)
 
 
 KINDS: dict[str, dict[str, Any]] = {

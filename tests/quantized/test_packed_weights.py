@@ -10,10 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from pyruntime.device.null import NullDevice
 from pyruntime.ir import Array
+from pyruntime.session import InferenceSession
+from pyruntime.session.program import Program
 from tests.quantized.cases import rngs
 from tests.quantized.planned import planned
 from tests.quantized.test_models import reference
+from tests.session.test_open_sizes import on
 
 TYPES: dict[int, tuple[int, int, Any]] = {
     TensorProto.INT4: (-8, 8, ml_dtypes.int4),
@@ -121,3 +125,27 @@ def test_weights__random_layouts__stay_packed_and_give_what_onnxruntime_gives(ca
         assert not plan.on_host, note
         (mine,), (theirs,) = plan.run({"x": x}), reference(model, {"x": x})
         np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=note)
+
+
+@pytest.mark.parametrize(
+    ("kind", "axis", "block", "bits"),
+    [(TensorProto.INT4, 0, 32, 4), (TensorProto.UINT4, 1, 0, 4), (TensorProto.INT8, 1, 0, 8)],
+)
+def test_weights__behind_dequantize_linear__are_held_packed(kind: int, axis: int, block: int, bits: int) -> None:
+    """The session's bytes on the device: packed weights and their scales, over several plans."""
+    rng = np.random.default_rng(0)
+    weights, back = dequantized(rng, kind, (512, 1024), axis, block, False)
+    x = np.zeros((3, 512), np.float32)
+    model = model_of([back, helper.make_node("MatMul", ["x", "d"], ["y"])], weights, x)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    device = NullDevice()
+
+    async def use(session: InferenceSession, program: Program) -> None:
+        for rows in (3, 1, 9, 40):
+            await session.run_async(None, {"x": np.zeros((rows, 512), np.float32)})
+            packed, scales = 512 * 1024 * bits // 8, 4 * 1024 * (512 // (block or 128))
+            activations = 4 * 64 * (512 + 1024) + 4 * 4096
+            assert device.ledger.total <= packed + 2 * scales + 4 * activations
+            assert device.ledger.total < 4 * 512 * 1024
+
+    on(device, model.SerializeToString(), use)
