@@ -144,7 +144,7 @@ class WebGpuDevice:
             *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
         )
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
-        language = getattr(js.navigator.gpu, "wgslLanguageFeatures", None)
+        language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
         self.target = Target(Limits(**limits), frozenset([*features, *spoken]), self.info.vendor.lower())
         self.ledger = Ledger()
