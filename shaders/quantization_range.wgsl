@@ -14,11 +14,14 @@ var<workgroup> highs: array<f32, WG>;
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   var low = 0.0;
   var high = 0.0;
-  for (var i = wid.x * WG + lane; i < params.size; i += params.step) {
-    let v = load_x(i);
-    if (!is_nan(v)) {
-      low = min(low, v);
-      high = max(high, v);
+  for (var g = wid.x * WG + lane; g * 4u < params.size; g += params.step) {
+    let v = load4_x(g);
+    //#unroll
+    for (var c = 0u; c < 4u; c++) {
+      if (g * 4u + c < params.size && !is_nan(v[c])) {
+        low = min(low, v[c]);
+        high = max(high, v[c]);
+      }
     }
   }
   lows[lane] = low;

@@ -27,6 +27,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
 //#if WHOLE
   for (var g = lane; g * 4u < params.size; g += WG) {
     let v = load4_x(g);
+    //#unroll
     for (var c = 0u; c < 4u; c++) {
       if (g * 4u + c < params.size && !is_nan(v[c])) {
         low = min(low, v[c]);

@@ -19,6 +19,7 @@ from tests.quantized.models import dynamic, encoder, residual_net, static
 from tests.quantized.planned import planned
 from tests.quantized.test_models import CALIBRATION, KINDS, ids, reference
 from tests.quantized.test_packed_weights import conv_case, gather_case, product_case
+from tests.quantized.test_qdq import STEP, chain_case, contrib_case
 
 
 @pytest.mark.parametrize("device", ["gpu", "software"])
@@ -59,6 +60,29 @@ def test_packed_weights__random_layouts__as_onnxruntime(case: Any, device: str, 
         (mine,) = planned(model, {"x": x.shape}, gpu.target).run({"x": x}, gpu)
         (theirs,) = reference(model, {"x": x})
         np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=f"PYRUNTIME_SEED={seed}: {what}")
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+def test_chains__random__as_onnxruntime_within_a_step(device: str, request: pytest.FixtureRequest) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    for seed, rng in rngs(8):
+        model, x, what = chain_case(rng)
+        (mine,) = planned(model, {"x": x.shape}, gpu.target).run({"x": x}, gpu)
+        (theirs,) = reference(model, {"x": x})
+        np.testing.assert_allclose(mine, theirs, atol=1.01 * STEP, err_msg=f"PYRUNTIME_SEED={seed}: {what}")
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("op", ["DynamicQuantizeMatMul", "MatMulIntegerToFloat"])
+def test_products_with_float_results__random__as_onnxruntime(
+    op: str, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    for seed, rng in rngs(6):
+        model, x = contrib_case(rng, op)
+        (mine,) = planned(model, {"x": x.shape}, gpu.target).run({"x": x}, gpu)
+        (theirs,) = reference(model, {"x": x})
+        np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=f"PYRUNTIME_SEED={seed}")
 
 
 @pytest.mark.parametrize("kind", ["int2", "uint2", "int4", "uint4", "int8", "uint8"])

@@ -1,6 +1,7 @@
 """Quantisation as elementwise steps, which join the kernels around them, and as nothing where bytes are only moved.
 
     QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)    of one scale and zero point, for Reshape, MaxPool and such
+    QuantizeLinear(Concat(x, y))               =  Concat(QuantizeLinear(x), QuantizeLinear(y)), where these were bytes
 
 What remains becomes Quantize and Dequantize (`ops.quantization_steps`); every elementwise reader has a Dequantize of
 its own, so that bytes are what is stored between kernels.
@@ -17,6 +18,7 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.quantization_steps import STORED, Dequantize, Quantize
+from pyruntime.ops.registry import newest
 from pyruntime.passes.dequantized import Scaled, made, scaled, shaped
 
 __all__ = ["run"]
@@ -31,8 +33,36 @@ _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite all; True where anything was."""
+    joined = _join(graph)
     moved = _move(graph)
-    return _steps(graph) or moved
+    return _steps(graph) or moved or joined
+
+
+def _join(graph: TypedGraph) -> bool:
+    """Quantise the parts of a Concat instead of the whole: parts of the same scale are then bytes as they stand."""
+    makers, readers, wanted = graph.producers(), graph.consumers(), set(graph.outputs)
+    nodes: list[Node] = []
+    gone: set[int] = set()
+    for node in graph.nodes:
+        after = scaled(graph, node, "QuantizeLinear")
+        concat = makers.get(node.inputs[0]) if after else None
+        if after is None or concat is None or after.axis is not None or concat.op.domain:
+            nodes.append(node)
+            continue
+        parts = [scaled(graph, makers.get(n), "DequantizeLinear") for n in concat.inputs]
+        kind = graph.tensor(node.outputs[0])
+        fits = concat.op.op_type == "Concat" and len(readers[node.inputs[0]]) == 1 and node.inputs[0] not in wanted
+        if not fits or kind.dtype not in STORED or not all(p is not None and p.axis is None for p in parts):
+            nodes.append(node)
+            continue
+        names = []
+        for name in concat.inputs:
+            names.append(made(graph, f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape)))
+            nodes.append(Node(node.op, (name, *node.inputs[1:]), (names[-1],), node.name))
+        nodes.append(Node(concat.op, tuple(names), node.outputs, concat.name))
+        gone.add(id(concat))
+    graph.nodes = [n for n in nodes if id(n) not in gone]
+    return bool(gone)
 
 
 def _move(graph: TypedGraph) -> bool:
@@ -48,20 +78,29 @@ def _move_one(graph: TypedGraph) -> bool:
     for i, node in enumerate(graph.nodes):
         after = scaled(graph, node, "QuantizeLinear")
         move = makers.get(node.inputs[0]) if after else None
-        if after is None or move is None or move.op.domain or move.op.op_type not in _MOVES or any(move.outputs[1:]):
+        if after is None or move is None or move.op.domain or any(move.outputs[1:]):
+            continue
+        before = scaled(graph, move, "DequantizeLinear")
+        if before is not None and _is_undone(graph, before, after):
+            graph.nodes[i] = Node(newest("Identity"), (before.x,), node.outputs, node.name)
+            return True
+        if move.op.op_type not in _MOVES:
             continue
         before = scaled(graph, makers.get(move.inputs[0]), "DequantizeLinear")
         if before is None or len(readers[move.outputs[0]]) > 1 or move.outputs[0] in wanted:
             continue
-        kinds = graph.tensor(before.x), graph.tensor(node.outputs[0])
-        if kinds[0].dtype is not kinds[1].dtype or kinds[0].dtype not in STORED or not before.same(graph, after):
-            continue
-        if not _takes(graph, move, kinds[0]):
+        if not _is_undone(graph, before, after) or not _takes(graph, move, graph.tensor(before.x)):
             continue
         graph.nodes[i] = Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)
         graph.remove([move])
         return True
     return False
+
+
+def _is_undone(graph: TypedGraph, before: Scaled, after: Scaled) -> bool:
+    """True where `after` makes the bytes of what `before` made of them."""
+    kinds = graph.tensor(before.x).dtype, graph.tensor(after.node.outputs[0]).dtype
+    return kinds[0] is kinds[1] and kinds[0] in STORED and before.same(graph, after)
 
 
 def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:

@@ -99,6 +99,17 @@ def test_quantization_steps__other_scale_behind_the_move__is_quantised_anew() ->
     assert op_types(graph).count("Quantize") == 2
 
 
+def test_quantization_steps__parts_of_a_concat__are_joined_as_bytes() -> None:
+    nodes = [*quantized("a"), node("QuantizeLinear", ["x2", "other", "zero"], ["b.q"])]
+    nodes += [node("DequantizeLinear", ["b.q", "other", "zero"], ["b"]), node("Concat", ["a", "b"], ["t"], axis=1)]
+    nodes.append(node("QuantizeLinear", ["t", "step", "zero"], ["y"]))
+    constants = CONSTANTS | {"other": np.array(0.1, np.float32)}
+    graph = graph_of(nodes, {"x": (4, 6), "x2": (4, 3)}, ["y"], constants)
+    assert apply(quantization_steps.run, graph)
+    dead_code.run(graph, Target())
+    assert op_types(graph) == ["Quantize", "Quantize", "Dequantize", "Identity", "Quantize", "Concat"]
+
+
 def test_quantization_steps__no_quantisation__nothing_to_do() -> None:
     assert not apply(quantization_steps.run, graph_of([node("Relu", ["x"], ["y"])], {"x": (4, 6)}, ["y"]))
 
