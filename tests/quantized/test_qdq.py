@@ -51,7 +51,8 @@ class Chain:
         inputs = [self.given(bytes_of(rng, kind, shape)), self.given(scale)]
         if rng.random() < 0.6:
             inputs.append(self.given(bytes_of(rng, kind, scale.shape)))
-        return self.add("DequantizeLinear", *inputs, **({"axis": axis} if per_axis else {})), scale
+        attributes: dict[str, Any] = {"axis": axis} if per_axis else {}
+        return self.add("DequantizeLinear", *inputs, **attributes), scale
 
     def model(self, x: Array) -> onnx.ModelProto:
         kind = helper.np_dtype_to_tensor_dtype(x.dtype)
