@@ -59,7 +59,7 @@ def test_packed_weights__random_layouts__as_onnxruntime(case: Any, device: str, 
         model, x, what = case(rng)
         (mine,) = planned(model, {"x": x.shape}, gpu.target).run({"x": x}, gpu)
         (theirs,) = reference(model, {"x": x})
-        np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=f"PYRUNTIME_SEED={seed}: {what}")
+        np.testing.assert_allclose(mine, theirs, 1e-4, 1e-3, err_msg=f"PYRUNTIME_SEED={seed}: {what}")
 
 
 @pytest.mark.parametrize("device", ["gpu", "software"])

@@ -124,7 +124,7 @@ def test_weights__random_layouts__stay_packed_and_give_what_onnxruntime_gives(ca
         assert not floats, f"{note} holds {floats}"
         assert not plan.on_host, note
         (mine,), (theirs,) = plan.run({"x": x}), reference(model, {"x": x})
-        np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=note)
+        np.testing.assert_allclose(mine, theirs, 1e-4, 1e-3, err_msg=note)
 
 
 @pytest.mark.parametrize(

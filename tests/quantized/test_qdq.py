@@ -141,3 +141,18 @@ def test_products_with_float_results__random__one_product(op: str) -> None:
         assert len(plan.kernels) == (2 if op == "DynamicQuantizeMatMul" else 1), f"{note}: {plan.kernels}"
         (mine,), (theirs,) = plan.run({"x": x}), reference(model, {"x": x})
         np.testing.assert_allclose(mine, theirs, 1e-4, 1e-4, err_msg=note)
+
+
+def test_qlinear_operators__known_parameters__are_one_dispatch() -> None:
+    rng = np.random.default_rng(1)
+    x, w = bytes_of(rng, np.uint8, (2, 8, 6, 6)), bytes_of(rng, np.int8, (12, 8, 3, 3))
+    for op, left, right in (("QLinearConv", x, w), ("QLinearMatMul", x[0, 0], x[0, 1][:, :4])):
+        chain = Chain(rng)
+        step, zero = chain.given(np.float32(0.02)), chain.given(np.array(3, np.uint8))
+        zero_w = chain.given(np.array(0, right.dtype))
+        chain.add(op, "x", step, zero, chain.given(right), step, zero_w, chain.given(np.float32(0.5)), zero, out="y")
+        model = chain.model(left)
+        plan = planned(model, {"x": left.shape})
+        assert len(plan.kernels) == 1, plan.kernels
+        (mine,), (theirs,) = plan.run({"x": left}), reference(model, {"x": left})
+        np.testing.assert_array_equal(mine, theirs)
