@@ -9,7 +9,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
 
-__all__ = ["Scaled", "made", "scaled", "shaped", "value"]
+__all__ = ["Scaled", "is_quantized", "made", "scaled", "shaped", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class Scaled:
         if self.axis is not None or scale is None or zero is None:
             return None
         return float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
+
+
+def is_quantized(graph: TypedGraph) -> bool:
+    """True where anything is quantised or dequantised."""
+    return any(n.op.op_type in ("QuantizeLinear", "DequantizeLinear") and not n.op.domain for n in graph.nodes)
 
 
 def value(graph: TypedGraph, name: str) -> Array | None:

@@ -30,7 +30,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse what can be fused; True where anything was."""
     # Bytes made from a product's sums are the end of its kernel; then one such product joins what reads the bytes.
     fused = _fuse(graph, target, lambda chain, end: False)
-    return _fuse(graph, target, lambda chain, end: not chain.sums) or fused
+    ends = any(isinstance(n.op, FusedElementwise) and isinstance(n.op.steps[-1].op, Quantize) for n in graph.nodes)
+    return (ends and _fuse(graph, target, lambda chain, end: not chain.sums)) or fused
 
 
 def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:

@@ -22,7 +22,7 @@ from pyruntime.ops._quantization import RANGES
 from pyruntime.ops.conv_of_bytes import ConvOfBytes
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.repack import PackRows, SpreadRows
-from pyruntime.passes.dequantized import made, shaped, value
+from pyruntime.passes.dequantized import is_quantized, made, shaped, value
 
 __all__ = ["run"]
 
@@ -49,6 +49,8 @@ class _Weight:
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
+    if not is_quantized(graph):
+        return False
     makers = graph.producers()
     nodes: list[Node] = []
     changed = False

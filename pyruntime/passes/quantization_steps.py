@@ -19,7 +19,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.quantization_steps import STORED, Dequantize, Quantize
 from pyruntime.ops.registry import newest
-from pyruntime.passes.dequantized import Scaled, made, scaled, shaped
+from pyruntime.passes.dequantized import Scaled, is_quantized, made, scaled, shaped
 
 __all__ = ["run"]
 
@@ -33,6 +33,8 @@ _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite all; True where anything was."""
+    if not is_quantized(graph):
+        return False
     joined = _join(graph)
     moved = _move(graph)
     return _steps(graph) or moved or joined

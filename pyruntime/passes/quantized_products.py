@@ -19,13 +19,15 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.integer_matmul import BYTES
 from pyruntime.ops.registry import newest
-from pyruntime.passes.dequantized import Scaled, made, scaled, shaped, value
+from pyruntime.passes.dequantized import Scaled, is_quantized, made, scaled, shaped, value
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
+    if not is_quantized(graph):
+        return False
     makers = graph.producers()
     nodes: list[Node] = []
     changed = False
