@@ -15,8 +15,8 @@ GROUPS = 128
 WRITERS = 1024
 """Most workgroups that quantise."""
 
-WHOLE = 8192
-"""Elements up to which one workgroup does both: what a second dispatch costs."""
+WHOLE = 32
+"""Elements of an invocation up to which one workgroup does both: what a second dispatch costs."""
 
 
 @op("DynamicQuantizeLinear", opsets=range(11, LATEST + 1))
@@ -44,9 +44,10 @@ class DynamicQuantizeLinear(Op):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if not x.size:
             return self._of_nothing(target, x)
-        whole = upper(x.size) <= WHOLE
+        most = 256 if target.is_software else min(1024, target.limits.invocations, target.limits.workgroup_x)
+        whole = upper(x.size) <= most * WHOLE
         groups = 1 if whole else _groups(x, 4, GROUPS)
-        workgroup = min(256, target.limits.invocations) if whole else WORKGROUP
+        workgroup = most if whole else WORKGROUP
         pairs = scratch(0, DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
