@@ -120,7 +120,8 @@ class Gpu:
             browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
         self._page: Page = browser.new_page()
         self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
-        self.target = Target(Limits(storage_buffers=10))
+        features = self._page.evaluate("[...navigator.gpu.wgslLanguageFeatures]")
+        self.target = Target(Limits(storage_buffers=10), frozenset(features))
 
     def close(self) -> None:
         """End the page, the server, and Chromium where it is this object's own."""

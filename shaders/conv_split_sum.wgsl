@@ -20,11 +20,14 @@ fn element(i: u32) -> ACC {
     if (s >= params.splits) { break; }
     sum += load_partial(s * params.size + i);
   }
-  let channel = (i / params.pixels) % params.channels;
 //#if BIAS
-  sum += ACC(load_bias(channel));
+  sum += ACC(load_bias(channel_of(i)));
 //#endif
-  return finish(sum, channel, i);
+  return sum;
+}
+
+fn channel_of(i: u32) -> u32 {
+  return (i / params.pixels) % params.channels;
 }
 
 @compute @workgroup_size(64)
@@ -32,5 +35,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let g = global_index(gid, nwg, 64u);
   if (g * 4u >= params.size) { return; }
   let i = group_of_four(g, params.size);
-  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
+  let y0 = finish(element(i.x), channel_of(i.x), i.x);
+  let y1 = finish(element(i.y), channel_of(i.y), i.y);
+  let y2 = finish(element(i.z), channel_of(i.z), i.z);
+  let y3 = finish(element(i.w), channel_of(i.w), i.w);
+  store4_y(g, y0, y1, y2, y3);
 }

@@ -146,7 +146,7 @@ fn put(row: u32, col: u32, sum: T) {
 fn put(row: u32, col: u32, sum: vec4<T>) {
   let at = row * params.n + col;
 //#if SWAPPED
-  let v = vec4<T>(
+  let v = vec4(
     finish(vec4<T>(sum[0]), at, 0u)[0], finish(vec4<T>(sum[1]), at + 1u, 0u)[0],
     finish(vec4<T>(sum[2]), at + 2u, 0u)[0], finish(vec4<T>(sum[3]), at + 3u, 0u)[0]);
 //#else

@@ -1,8 +1,5 @@
 // The least and the greatest of x and 0, NaN left out: one pair for each workgroup, which strides over x.
-// MERGE: x holds such pairs, and the one workgroup turns them into scale and zero point of [0, 255]:
-// scale = (high - low) / 255, or 1 where x is all zeros; zero = round(-low / scale). Source: ONNX DynamicQuantizeLinear.
 //#tensors x -> y
-//#variants MERGE=0 | MERGE=1 | MERGE=0 x=float16
 const WG: u32 = 64u;
 
 struct Params {
@@ -17,11 +14,14 @@ var<workgroup> highs: array<f32, WG>;
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   var low = 0.0;
   var high = 0.0;
-  for (var i = wid.x * WG + lane; i < params.size; i += params.step) {
-    let v = load_x(i);
-    if (!is_nan(v)) {
-      low = min(low, v);
-      high = max(high, v);
+  for (var g = wid.x * WG + lane; g * 4u < params.size; g += params.step) {
+    let v = load4_x(g);
+    //#unroll
+    for (var c = 0u; c < 4u; c++) {
+      if (g * 4u + c < params.size && !is_nan(v[c])) {
+        low = min(low, v[c]);
+        high = max(high, v[c]);
+      }
     }
   }
   lows[lane] = low;
@@ -35,14 +35,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     workgroupBarrier();
   }
   if (lane == 0u) {
-//#if MERGE
-    var scale = divide_rounded(highs[0] - lows[0], 255.0);
-    if (highs[0] == lows[0]) { scale = 1.0; }
-    store_y(0u, scale);
-    store_y(1u, quantize(divide_rounded(-lows[0], scale), 0.0, 0.0, 255.0));
-//#else
     store_y(2u * wid.x, lows[0]);
     store_y(2u * wid.x + 1u, highs[0]);
-//#endif
   }
 }

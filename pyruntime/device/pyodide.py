@@ -50,6 +50,8 @@ _LIMITS = {
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
+"""What of WGSL not every browser has."""
 _LARGE = 2 << 20
 """Bytes from which on player.js uploads in pieces."""
 
@@ -142,7 +144,9 @@ class WebGpuDevice:
             *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
         )
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
-        self.target = Target(Limits(**limits), frozenset(features), self.info.vendor.lower())
+        language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
+        spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
+        self.target = Target(Limits(**limits), frozenset([*features, *spoken]), self.info.vendor.lower())
         self.ledger = Ledger()
         self.device = device
         self.lost: str | None = None

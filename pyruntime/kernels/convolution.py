@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pyruntime.ir import DType, hint, multiple, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
+from pyruntime.kernels.integer_convolution import integer_convolve
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import EIGHT_JOBS, Product, row_product
 from pyruntime.kernels.template import params_of, template
@@ -110,7 +111,7 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         return _depthwise(target, conv)
     if _is_direct(target, conv):
         return _direct(target, conv)
-    return _pointwise(target, conv) or _gemm(target, conv)
+    return integer_convolve(target, conv) or _pointwise(target, conv) or _gemm(target, conv)
 
 
 def _pointwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...] | None:

@@ -39,7 +39,8 @@ class Target:
     """The device kernels are generated for.
 
     Attributes:
-        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query').
+        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), and those of WGSL
+            ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
     """

@@ -6,6 +6,9 @@ Kernels offer one of two hooks, which do nothing until a tail is attached:
                                                                   column `col` on: a multiple of four where columns are;
                                                                   of convolutions, rows are channels, columns pixels
     fn finish(value: ACC, channel: u32, index: u32) -> ACC        the result at `index`, in output channel `channel`
+
+A tail may give another type than it takes: sums of bytes become floats, floats bytes. Kernels store what `finish` gives
+through accessors alone, so that they compile for any.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from pyruntime.ir import Dim, TensorType, multiple
+from pyruntime.ir import Dim, DType, TensorType, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
 from pyruntime.kernels.params import Fields, extended, parse
@@ -45,6 +48,7 @@ class Tail:
         helpers: functions `code` calls.
         operands: tensors read, by the names `code` uses, and how each lies over the result.
         scalars: uniform numbers `code` names.
+        source, to: element types of the kernel's own result, and of what becomes of it.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Tail:
     helpers: str
     operands: Mapping[str, tuple[Operand, Access]] = field(default_factory=dict)
     scalars: Mapping[str, float | int] = field(default_factory=dict)
+    source: DType = DType.FLOAT
+    to: DType = DType.FLOAT
 
 
 def classify(operand: TensorType, result: TensorType) -> Access | None:
@@ -111,16 +117,29 @@ def _bound(dispatch: Dispatch, tail: Tail, body: str, params: bytes) -> Dispatch
         bindings=(*kernel.bindings[:at], *reads, *kernel.bindings[at:]),
     )
     operands, own = dispatch.with_reads(at, [o for o, _ in tail.operands.values()])
-    full = [at + i for i, (_, access) in enumerate(tail.operands.values()) if access is Access.FULL]
-    inplace = (*((i, at + len(reads)) for i in full), *own)
+    end = at + len(reads)
+    if tail.to is not tail.source:
+        made = made.with_dtype(kernel.bindings[at].name, tail.to)
+        result = operands[end]
+        typed = replace(result, type=TensorType(tail.to, result.type.shape))
+        operands, own = (*operands[:end], typed, *operands[end + 1 :]), ()
+    full = [
+        at + i
+        for i, (o, access) in enumerate(tail.operands.values())
+        if access is Access.FULL and o.type.dtype.bits == tail.to.bits
+    ]
+    inplace = (*((i, end) for i in full), *own)
     return replace(dispatch, kernel=made, operands=operands, params=params, inplace=inplace)
 
 
 def _chain(tail: Tail) -> str:
     """`fn tail(...)`, the function itself, for one element."""
-    arguments = ["in0: f32", *(f"{n}: {o.type.dtype.compute}" for n, (o, _) in tail.operands.items())]
+    arguments = [
+        f"in0: {tail.source.compute}",
+        *(f"{n}: {o.type.dtype.compute}" for n, (o, _) in tail.operands.items()),
+    ]
     locals_ = "".join(f"let {n} = params.{n};\n  " for n in tail.scalars)
-    return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> f32 {{\n  {locals_}{tail.code}\n}}\n\n"
+    return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> {tail.to.compute} {{\n  {locals_}{tail.code}\n}}\n\n"
 
 
 def _result(dispatch: Dispatch) -> TensorType:
@@ -140,7 +159,8 @@ def _element(tail: Tail) -> str:
     index = {Access.FULL: "index", Access.SCALAR: "0u", Access.CHANNEL: "channel"}
     loads = [f"load_{n}({index[access]})" for n, (_, access) in tail.operands.items()]
     call = ", ".join(["value", *loads])
-    return f"{_chain(tail)}fn finish(value: ACC, channel: u32, index: u32) -> ACC {{\n  return tail({call});\n}}"
+    to = tail.to.compute
+    return f"{_chain(tail)}fn finish(value: ACC, channel: u32, index: u32) -> {to} {{\n  return tail({call});\n}}"
 
 
 def _rows(dispatch: Dispatch, tail: Tail) -> str:
@@ -160,9 +180,10 @@ def _rows(dispatch: Dispatch, tail: Tail) -> str:
         else:
             lanes.append([f"load_{name}({start} + {k}u)" for k in range(4)])
     calls = [f"tail({', '.join([f'value[{k}]', *(lane[k] for lane in lanes)])})" for k in range(4)]
-    lines.append(f"return vec4<T>({', '.join(calls)});")
+    to = f"vec4<{tail.to.compute}>"
+    lines.append(f"return {to}({', '.join(calls)});")
     code = "\n  ".join(lines)
-    return f"{_chain(tail)}fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {{\n  {code}\n}}"
+    return f"{_chain(tail)}fn finish(value: vec4<T>, row: u32, col: u32) -> {to} {{\n  {code}\n}}"
 
 
 def nbytes(fields: Fields) -> int:

@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
+from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, out, scratch
 from pyruntime.kernels.convolution import Convolution, convolve
 from pyruntime.kernels.window import Window
+from pyruntime.ops._requantize import finished
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.conv import convolution, convolved_shape
 from pyruntime.ops.sliding import SlidingOp, volume
@@ -156,11 +157,11 @@ class QLinearConv(_IntegerConv):
         sums = scratch(9, DType.INT32, *y.shape)
         conv = self.exactly(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
         column = (1,) * (y.rank - 2)
-        operands = {"acc": sums, "zero": _column(inp(7, y_zero), column)}
-        value = "acc"
+        operands = {"zero": _column(inp(7, y_zero), column)}
+        value = "x"
         if b is not None:
             operands["bias"] = _column(inp(8, b), column)
-            value = "(acc + bias)"
+            value = "(x + bias)"
         # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
         if x_scale.is_known and w_scale.is_known and y_scale.is_known:
             factor = _multiplier(x_scale.value(), w_scale.value(), y_scale.value())
@@ -173,7 +174,7 @@ class QLinearConv(_IntegerConv):
         low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
         expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
-        return (*convolve(target, conv), elementwise(target, "requantize", operands, out(0, y), expr))
+        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
 
 
 def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:

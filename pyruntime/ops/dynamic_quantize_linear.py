@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out, params_of, scratch, template
-from pyruntime.ops._quantization import quantized
+from pyruntime.ir import Array, DType, TensorType, upper
+from pyruntime.kernels import Dispatch, Target, gather_map, inp, out, params_of, scratch, template
 from pyruntime.ops.base import LATEST, Op, op
 
 WORKGROUP = 64
 GROUPS = 128
-"""Most workgroups that look for the range: enough to fill a large GPU, few enough for one workgroup to merge."""
+"""Most workgroups that look for the range: enough to fill a large GPU, few enough for each workgroup to merge."""
+
+WRITERS = 1024
+"""Most workgroups that quantise."""
+
+WHOLE = 32
+"""Elements of an invocation up to which one workgroup does both: what a second dispatch costs."""
 
 
 @op("DynamicQuantizeLinear", opsets=range(11, LATEST + 1))
@@ -37,21 +42,41 @@ class DynamicQuantizeLinear(Op):
         return (np.asarray(y, np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8))
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        y, scale, zero = self.infer(x)
-        groups = max(1, min(GROUPS, -(-x.size // (4 * WORKGROUP))))
-        pairs, found = scratch(0, DType.FLOAT, 2 * groups), scratch(1, DType.FLOAT, 2)
-        kernel = template("quantization_range", MERGE=0)
-        params = params_of(kernel, size=x.size, step=groups * WORKGROUP)
-        made = [Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size)]
-        # The pairs are read as low, high, low, high: each is a bound of both kinds, since the range holds 0.
-        kernel = template("quantization_range", MERGE=1)
-        params = params_of(kernel, size=2 * groups, step=WORKGROUP)
-        made.append(Dispatch(kernel, (pairs, found), (1, 1, 1), params))
-        level = quantized("divide_rounded(load_x(i), load_range(0u))", "load_range(1u)", DType.UINT8)
-        sources = [Source("x", inp(0, x)), Source("range", found)]
-        made.append(gather_map(target, "dynamic_quantize_linear", out(0, y), sources, f"return {level};"))
-        ends = ((1, scale, "return load_range(0u);"), (2, zero, "return u32(load_range(1u));"))
-        for i, kind, code in ends:
-            if self.wants(i):
-                made.append(gather_map(target, f"range_{i}", out(i, kind), [Source("range", found)], code))
-        return tuple(made)
+        if not x.size:
+            return self._of_nothing(target, x)
+        most = 256 if target.is_software else min(1024, target.limits.invocations, target.limits.workgroup_x)
+        whole = upper(x.size) <= most * WHOLE
+        groups = 1 if whole else _groups(x, 4, GROUPS)
+        workgroup = most if whole else WORKGROUP
+        pairs = scratch(0, DType.FLOAT, 2 * groups)
+        before: tuple[Dispatch, ...] = ()
+        if not whole:
+            kernel = template("quantization_range")
+            params = params_of(kernel, size=x.size, step=groups * WORKGROUP)
+            before = (Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size),)
+        flags = {"WHOLE": whole, "SCALE": self.wants(1), "ZERO": self.wants(2)}
+        names = ("y", "scale", "zero")
+        made = {
+            n: out(i, t) for i, (n, t) in enumerate(zip(names, self.infer(x), strict=True)) if self.wants(i) or not i
+        }
+        kernel = template(
+            "quantize_range",
+            {n: o.type.dtype for n, o in made.items()},
+            WG=workgroup,
+            **{n: 1 for n, on in flags.items() if on},
+        )
+        shares = 1 if whole else _groups(x, 16, WRITERS)
+        params = params_of(kernel, size=x.size, step=shares * workgroup, count=groups)
+        operands = (inp(0, x), *(() if whole else (pairs,)), *made.values())
+        return (*before, Dispatch(kernel, operands, (shares, 1, 1), params, flops=2 * x.size))
+
+    def _of_nothing(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        """Scale and zero point of a tensor without elements: 1 and 0."""
+        kinds = self.infer(x)
+        codes = ((1, "return 1.0;"), (2, "return 0u;"))
+        return tuple(gather_map(target, f"range_{i}", out(i, kinds[i]), [], c) for i, c in codes if self.wants(i))
+
+
+def _groups(x: TensorType, each: int, most: int) -> int:
+    """Workgroups whose invocations have about `each` elements, at most `most`."""
+    return max(1, min(most, -(-upper(x.size) // (each * WORKGROUP))))

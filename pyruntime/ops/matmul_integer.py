@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
 from pyruntime.kernels.indexing import broadcast_shapes
+from pyruntime.kernels.integer_matmul import BYTES, integer_matmul, zero_point
 from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
+from pyruntime.ops._requantize import finished
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.matmul import as_matrices, matmul_shape
 
@@ -90,6 +92,9 @@ def integer_product(
     cols_only = size_b == product.n and (b.type.rank == 1 or shape_b[-1:] == (product.n,))
     a, a_zero = shifter.take(a, a_zero, shape_a, size_a == 1 or rows_only)
     b, b_zero = shifter.take(b, b_zero, shape_b, size_b == 1 or cols_only)
+    if a.type.dtype in BYTES and b.type.dtype in BYTES:
+        zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
+        return (*shifter.before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
     return (*shifter.before, *matmul(target, y, a, b, product, a_zero=left, b_zero=right, first_scratch=1))
 
@@ -165,15 +170,22 @@ class QLinearMatMul(Op):
         made = integer_product(self, target, total, inp(0, a), inp(3, b), inp(2, a_zero), inp(5, b_zero))
         rank = max(y.rank, 2)
         shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
-        operands = {"x": total, "zero": view(inp(7, y_zero), *per_row(y_zero.shape, rank))}
+        operands = {"zero": view(inp(7, y_zero), *per_row(y_zero.shape, rank))}
         scales = (("sa", 1, a_scale), ("sb", 4, b_scale), ("sy", 6, y_scale))
-        for (name, index, scale), shape in zip(scales, shapes, strict=True):
-            operands[name] = view(inp(index, scale), *shape)
+        factor = "(sa * sb / sy)"
+        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        if all((s.is_known and s.size == 1) or (s is b_scale and s.is_known) for _, _, s in scales):
+            sa, sb, sy = (s.value().astype(np.float32).reshape(-1) for _, _, s in scales)
+            operands["factor"] = constant(0, Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
+            factor = "factor"
+        else:
+            for (name, index, scale), shape in zip(scales, shapes, strict=True):
+                operands[name] = view(inp(index, scale), *shape)
         if y.dtype.is_float:
-            expr = "x * (sa * sb / sy) + zero"
+            expr = f"x * {factor} + zero"
         else:
             low, high = (-128, 127) if y.dtype.is_signed else (0, 255)
             kind = y.dtype.compute
-            value = f"clamp(round(f32(x) * (sa * sb / sy)) + f32(zero), {low}.0, {high}.0)"
+            value = f"clamp(round(f32(x) * {factor}) + f32(zero), {low}.0, {high}.0)"
             expr = f"{kind}({value})"
-        return (*made, elementwise(target, f"requantize_{y.dtype.onnx_name}", operands, out(0, y), expr))
+        return finished(target, made, total, out(0, y), f"requantize_{y.dtype.onnx_name}", operands, expr)

@@ -73,7 +73,7 @@ class WithTail(Op):
         chain, operands = self._chain(inputs, result)
         dispatches = self.base.lower(target, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
-        tail = self._tail(chain, operands, result) if adapted else None
+        tail = self._tail(chain, operands, result, self.infer(*inputs)[0]) if adapted else None
         attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None
         if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
             return None
@@ -87,7 +87,9 @@ class WithTail(Op):
             raise Unsupported("a step of the chain has no WGSL for these types")
         return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
 
-    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
+    def _tail(
+        self, chain: Pointwise, operands: dict[str, Operand], result: TensorType, final: TensorType
+    ) -> Tail | None:
         placed = {}
         for name, operand in operands.items():
             access = classify(operand.type, result)
@@ -95,7 +97,7 @@ class WithTail(Op):
                 return None
             placed[name] = (operand, access)
         name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
-        return Tail(name, chain.code, chain.helpers, placed, chain.scalars)
+        return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, final.dtype)
 
 
 def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:

@@ -1,12 +1,14 @@
 """Elementwise chains and trees into one kernel.
 
-A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice.
+A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice; so
+does a product or sum of scalars or vectors that costs less than a dispatch.
 requires: topological order. ensures: no elementwise node reads only by another one of the same shape, within the
 device's binding limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyruntime.ir import Node, TensorType, TypedGraph
@@ -14,8 +16,11 @@ from pyruntime.kernels import Target
 from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Source, Step, fusible
+from pyruntime.ops.quantization_steps import Quantize
 
 __all__ = ["run"]
+
+_LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
 
 MAX_STEPS = 24
 """Steps of one kernel: longer ones compile slowly and gain nothing."""
@@ -23,36 +28,49 @@ MAX_STEPS = 24
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse what can be fused; True where anything was."""
+    # Bytes made from a product's sums are the end of its kernel; then one such product joins what reads the bytes.
+    fused = _fuse(graph, target, lambda chain, end: False)
+    ends = any(isinstance(n.op, FusedElementwise) and isinstance(n.op.steps[-1].op, Quantize) for n in graph.nodes)
+    return (ends and _fuse(graph, target, lambda chain, end: not chain.sums)) or fused
+
+
+def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:
+    """Fuse; `joins` says of a chain and a producer of bytes from a product's sums whether the latter may be joined."""
     readers = {name: {id(n) for n in nodes} for name, nodes in graph.consumers().items()}
     wanted = set(graph.outputs)
     chains: dict[str, _Chain] = {}
     gone: set[int] = set()
     made: list[Node] = []
     original: dict[int, Node] = {}
+    order: list[str] = []
+    sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in ("MatMulInteger", "ConvInteger")}
     for node in graph.nodes:
         if not _is_elementwise(graph, node):
             made.append(node)
             continue
         single = as_chain(graph, node)
-        chain = _Chain(single, {id(node)})
+        chain = _Chain(single, {id(node)}, sums & set(single.inputs))
         shape = graph.tensor(node.outputs[0]).shape
         while True:
-            candidates = (chains[n] for n in chain.node.inputs if n in chains and n not in wanted)
+            candidates = [chains[n] for n in reversed(order) if n in chain.node.inputs and n not in wanted]
             producer = next(
                 (
                     c
                     for c in candidates
                     if readers[c.node.outputs[0]] <= chain.members
-                    and graph.tensor(c.node.outputs[0]).shape == shape
+                    and (graph.tensor(c.node.outputs[0]).shape == shape or _is_light(graph, c.node))
                     and _fits(c.node, chain.node, target)
+                    and (not c.ends_sums or joins(chain, c))
                 ),
                 None,
             )
             if producer is None:
                 break
             gone.add(id(producer.node))
-            chain = _Chain(_merge(producer.node, chain.node), chain.members | producer.members)
+            members, read = chain.members | producer.members, chain.sums | producer.sums
+            chain = _Chain(_merge(producer.node, chain.node), members, read)
         chains[node.outputs[0]] = chain
+        order.append(node.outputs[0])
         made.append(chain.node)
         if chain.node is single:
             original[id(single)] = node
@@ -60,12 +78,28 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return bool(gone)
 
 
+def _is_light(graph: TypedGraph, node: Node) -> bool:
+    """True for what may be computed again for every element of a reader it is broadcast to: a product of scales."""
+    steps = _steps(node)
+    return len(steps) <= 2 and graph.tensor(node.outputs[0]).rank <= 1 and all(s.op.op_type in _LIGHT for s in steps)
+
+
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A node that stands for the elementwise nodes `members` (by identity)."""
+    """A node that stands for the elementwise nodes `members` (by identity), and reads `sums` of products of bytes.
+
+    Of two such products, each of which ends in bytes, one is the reader's own and the other keeps its end: what lies in
+    memory between them is bytes.
+    """
 
     node: Node
     members: set[int]
+    sums: set[str]
+
+    @property
+    def ends_sums(self) -> bool:
+        """True where sums become bytes."""
+        return bool(self.sums) and isinstance(_steps(self.node)[-1].op, Quantize)
 
 
 def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
@@ -78,7 +112,11 @@ def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
     if not all(t is None or (d is not None and d.compute) for t, d in zip(types, dtypes, strict=True)):
         return False
     y = graph.tensor(node.outputs[0])
-    if not fusible(y.dtype) or broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType))) != y.shape:
+    last = node.op.steps[-1].op if isinstance(node.op, FusedElementwise) else node.op
+    if (
+        not (fusible(y.dtype) or isinstance(last, Quantize))
+        or broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType))) != y.shape
+    ):
         return False
     if isinstance(node.op, FusedElementwise):
         return True

@@ -1,5 +1,7 @@
 """Bias, activation and residual into the kernel in front of them: convolutions, products, group normalisations.
 
+The chain may end in another type than the kernel's own: sums of bytes become floats, floats become bytes.
+
 requires: `fuse_elementwise` has run. ensures: no elementwise node of the product's shape reads a product that nobody
 else reads, unless an operand lies across it in a way kernels do not know (`kernels.tail.Access`).
 """
@@ -9,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyruntime.ir import Node, TensorType, TypedGraph
-from pyruntime.kernels import Target
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target, inp
+from pyruntime.kernels.integer_matmul import zero_point
 from pyruntime.kernels.tail import Access, classify
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise, Source, Step
@@ -20,8 +23,11 @@ from pyruntime.passes.fuse_elementwise import as_chain
 
 __all__ = ["run"]
 
-_ROWS = (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "MatMulNBits"))
-_CHANNELS = tuple(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization"))
+_ROWS = (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "MatMulNBits"), ("", "MatMulInteger"))
+_CHANNELS = (
+    *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
+    ("pyruntime", "ConvOfBytes"),
+)
 _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 """The input of a product that is added to it, where it has one."""
 
@@ -58,7 +64,9 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
     if kind not in (*_ROWS, *_CHANNELS):
         return None
     result, final = graph.tensor(base.outputs[0]), graph.tensor(node.outputs[0])
-    if result != final or result.rank < 2 or not result.dtype.is_float or result.dtype.is_wide:
+    if result.shape != final.shape or result.rank < 2 or final.dtype.is_wide or final.dtype.bits < 8:
+        return None
+    if result.dtype.is_wide or not (result.dtype.is_float or result.dtype is DType.INT32):
         return None
     node = as_chain(graph, node)
     chain = node.op
@@ -78,9 +86,17 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
     known = {Access.FULL, Access.SCALAR, Access.MINOR if kind in _ROWS else Access.CHANNEL}
     if not all(isinstance(t, TensorType) and t.dtype.bits <= 32 and classify(t, result) in known for t in types):
         return None
-    if sum(map(bool, inputs)) + len(others) + 1 > target.limits.storage_buffers:
+    if _bound(graph, base, inputs) + len(others) + 1 > target.limits.storage_buffers:
         return None
     return Node(WithTail(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
+
+
+def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:
+    """Tensors the product binds: zero points of one known number become parameters."""
+    if base.op.op_type != "MatMulInteger":
+        return sum(map(bool, inputs))
+    zeros = [zero_point(inp(i, graph.tensor(n)), 0) for i, n in enumerate(inputs[2:], 2) if n]
+    return 2 + sum(zero.operand is not None for zero in zeros)
 
 
 def _result_first(chain: FusedElementwise, node: Node, result: str, others: list[str]) -> FusedElementwise:

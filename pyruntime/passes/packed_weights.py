@@ -1,90 +1,230 @@
-"""Packed weights of several products as those of one: joined on the GPU, once, packed as they are."""
+"""Weights of 8 bits and fewer stay packed: what dequantises them becomes part of the kernel that reads them.
+
+    MatMul(a, DequantizeLinear(w)), Gemm       MatMulNBits, of w's rows packed along k
+    Conv(x, DequantizeLinear(w))               ConvOfBytes, scaled by output channel
+    Gather(DequantizeLinear(w), i)             DequantizeLinear(Gather(w, i)), or GatherBlockQuantized of 4-bit w
+
+w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple
+of 16; of convolutions: one for all, or one an output channel. A Transpose may lie between a matrix and its product.
+requires: `quantized_products` has run. ensures: no float copy of such a weight.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
-from pyruntime.ops.registry import newest
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops._quantization import RANGES
+from pyruntime.ops.conv_of_bytes import ConvOfBytes
+from pyruntime.ops.registry import newest, op_class
+from pyruntime.ops.repack import PackRows, SpreadRows
+from pyruntime.passes.dequantized import is_quantized, made, shaped, value
 
-__all__ = ["rows_behind", "rows_in_turn"]
+__all__ = ["run"]
 
-Joined = tuple[list[Node], list[str]]
-"""The nodes that join, and the names of weights, scales and, where there are some, zero points."""
-
-
-def rows_in_turn(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int) -> Joined | None:
-    """Weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1, and so on."""
-    return _all(graph, sides, lambda names: _joined(graph, names, rows, in_turn=True))
-
-
-def rows_behind(graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int]) -> Joined | None:
-    """The same with all rows of one behind those of the other; `counts` of them."""
-    return _all(graph, sides, lambda names: _joined(graph, names, counts, in_turn=False))
+_BLOCKS = (128, 64, 32, 16)
 
 
-def _all(
-    graph: TypedGraph, sides: Sequence[Sequence[str]], join: Callable[[list[str]], Joined | None]
-) -> Joined | None:
-    nodes: list[Node] = []
-    weights: list[str] = []
-    for slot in range(3):
-        names = [side[slot] for side in sides]
-        if not any(names):
-            continue
-        made = join(names) if all(names) else None
-        if made is None:
-            return None
-        nodes += made[0]
-        weights += made[1]
-    return nodes, weights
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """DequantizeLinear of a constant.
 
-
-def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], in_turn: bool) -> Joined | None:
-    """One static tensor of several, whose elements are the rows of all; None where they are not static, or not alike.
-
-    Its shape is not that of the rows: operators with packed weights ask for their number of elements alone.
+    Attributes:
+        x, scale, zero: its inputs; zero may be "". axis, block: what has a scale of its own, an index where block is 0;
+            axis None: the tensor.
+        turned: a Transpose of the matrix follows.
     """
-    counts = [rows] * len(names) if isinstance(rows, int) else list(rows)
-    kinds = [graph.tensor(n) for n in names]
-    if any(n not in graph.static for n in names) or len({k.dtype for k in kinds}) > 1:
-        return None
-    if any(k.size % c for k, c in zip(kinds, counts, strict=True)):
-        return None
-    if len({k.size // c for k, c in zip(kinds, counts, strict=True)}) > 1:
-        return None
+
+    x: str
+    scale: str
+    zero: str
+    axis: int | None
+    block: int
+    turned: bool = False
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every match; True where there was one."""
+    if not is_quantized(graph):
+        return False
+    makers = graph.producers()
     nodes: list[Node] = []
-    rows_first: list[str] = []
-    for name, kind, count in zip(names, kinds, counts, strict=True):
-        if kind.rank < 2 or kind.shape[0] != count or kind.shape[1:] != kinds[0].shape[1:]:
-            nodes.append(_reshaped(graph, name, (count, kind.size // count)))
-            name = nodes[-1].outputs[0]
-        rows_first.append(name)
-    shapes = [graph.tensor(n).shape for n in rows_first]
-    if len({s[1:] for s in shapes}) > 1:
+    changed = False
+    for node in graph.nodes:
+        instead = _instead(graph, makers, node)
+        changed = changed or instead is not None
+        nodes += [node] if instead is None else instead
+    graph.nodes = nodes
+    return changed
+
+
+def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Node] | None:
+    op: Any = node.op
+    if op.domain or node.outputs[0] in graph.static or op.op_type not in ("MatMul", "Gemm", "Conv", "Gather"):
         return None
-    axis = 1 if in_turn else 0
-    shape = list(shapes[0])
-    shape[axis] = sum(s[axis] for s in shapes)
-
-    def value() -> Array:
-        made: Array = np.concatenate([graph.tensor(n).value() for n in rows_first], axis=axis)
-        return made
-
-    result = graph.fresh(f"{names[0]}.joined")
-    graph.types[result] = TensorType(kinds[0].dtype, tuple(shape), value, result)
-    graph.static.add(result)
-    nodes.append(Node(newest("Concat", axis=axis), tuple(rows_first), (result,), result))
-    return nodes, [result]
+    if op.op_type == "Gather":
+        weight = _weight(graph, makers, node.inputs[0])
+        return _gathered(graph, node, weight) if weight is not None and not weight.turned else None
+    weight = _weight(graph, makers, node.inputs[1])
+    if weight is None:
+        return None
+    if op.op_type == "Conv":
+        return None if weight.turned else _convolved(graph, node, weight)
+    return _product(graph, node, weight)
 
 
-def _reshaped(graph: TypedGraph, name: str, shape: tuple[int, ...]) -> Node:
-    """A static tensor in another shape."""
-    kind = graph.tensor(name)
-    result = graph.fresh(f"{name}.rows")
-    graph.types[result] = TensorType(kind.dtype, shape, lambda: kind.value().reshape(shape), result)
-    graph.static.add(result)
-    wanted = graph.add_constant(np.array(shape, np.int64), DType.INT64, f"{result}.shape")
-    return Node(newest("Reshape"), (name, wanted), (result,), result)
+def _weight(graph: TypedGraph, makers: dict[str, Node], name: str) -> _Weight | None:
+    """What `name` dequantises, or None."""
+    node = makers.get(name)
+    turned = False
+    if node is not None and not node.op.domain and node.op.op_type == "Transpose":
+        turned = graph.tensor(name).rank == 2
+        perm = getattr(node.op, "perm", None)
+        if not turned or (perm is not None and tuple(perm) != (1, 0)):
+            return None
+        node = makers.get(node.inputs[0])
+    if node is None or node.op.domain or node.op.op_type != "DequantizeLinear":
+        return None
+    op: Any = node.op
+    x, scale = graph.tensor(node.inputs[0]), graph.tensor(node.inputs[1])
+    zero = node.inputs[2] if len(node.inputs) > 2 else ""
+    if not {n for n in node.inputs if n} <= graph.static or x.dtype not in RANGES or x.dtype.bits > 8:
+        return None
+    if graph.tensor(node.outputs[0]).dtype is not scale.dtype or not x.size:
+        return None
+    whole = scale.size == 1 and scale.rank <= 1
+    axis = None if whole else 0 if x.rank == 1 else op.axis_of(op.axis, x.rank)
+    return _Weight(node.inputs[0], node.inputs[1], zero, axis, 0 if whole else op.block_size, turned)
+
+
+def _static(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
+    """A value that follows from constants: computed when somebody asks, or by the GPU once."""
+    kind = graph.tensor(source)
+    (result,) = op.infer(kind)
+    name = graph.fresh(hint)
+
+    def compute() -> Any:
+        return op.evaluate_typed((kind,), kind.value())[0]
+
+    graph.types[name] = TensorType(result.dtype, result.shape, compute, name)
+    graph.static.add(name)
+    nodes.append(Node(op, (source,), (name,), name))
+    return name
+
+
+def _block(k: int, given: int) -> int:
+    """The block of a packed product for scales that hold for `given` of k (all: 0); 0 where there is none."""
+    if given:
+        return next((b for b in (1 << 14, 8192, 4096, 2048, 1024, 512, 256, *_BLOCKS) if given % b == 0), 0)
+    return next((b for b in _BLOCKS if -(-k // b) * b * 8 <= 9 * k), 16)
+
+
+def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
+    """MatMul or Gemm, as MatMulNBits and an addition."""
+    op: Any = node.op
+    kind, a = graph.tensor(w.x), graph.tensor(node.inputs[0])
+    if kind.rank != 2 or a.dtype is not graph.tensor(w.scale).dtype or not a.rank:
+        return None
+    gemm = op.op_type == "Gemm"
+    if gemm and (op.alpha != 1.0 or op.beta != 1.0 or op.transA):
+        return None
+    rows_are_n = w.turned != bool(gemm and op.transB)
+    k_axis = 1 if rows_are_n else 0
+    k, n = kind.shape[k_axis], kind.shape[1 - k_axis]
+    along_k = w.axis == k_axis
+    if (along_k and not w.block) or (w.block and not along_k):
+        return None
+    block, bits = _block(k, w.block if along_k and w.block < k else 0), kind.dtype.bits
+    if not block:
+        return None
+    blocks, per_row = -(-k // block), -(-k // w.block) if along_k else 1
+    share = w.block // block if along_k and w.block < k else blocks
+    # Elements of scales and zero points from one column of the product, and from one of their blocks, to the next.
+    step_n = 0 if w.axis is None else (per_row if rows_are_n else 1) if along_k else 1
+    step_b = 0 if not along_k else 1 if rows_are_n else n
+    nodes: list[Node] = []
+    weights = PackRows(
+        rows=n, columns=k, step_n=k if rows_are_n else 1, step_c=1 if rows_are_n else n,
+        pitch=blocks * block * bits // 8, bits=bits,
+    )  # fmt: skip
+    form: Any = {"rows": n, "columns": blocks, "step_n": step_n, "step_c": step_b, "share": share}
+    inputs = [
+        node.inputs[0],
+        _static(graph, f"{w.x}.packed", weights, w.x, nodes),
+        _static(graph, f"{w.scale}.spread", SpreadRows(**form), w.scale, nodes),
+    ]
+    pitch = -(-blocks * bits // 8)
+    if w.zero:
+        inputs.append(_static(graph, f"{w.zero}.packed", PackRows(**form, pitch=pitch, bits=bits), w.zero, nodes))
+    elif not kind.dtype.is_signed:
+        inputs.append(graph.add_constant(np.zeros((n, pitch), np.uint8), DType.UINT8, f"{w.x}.zeros"))
+    make: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    product = make(K=k, N=n, block_size=block, bits=bits)
+    bias = node.inputs[2] if gemm and len(node.inputs) > 2 else ""
+    y = graph.tensor(node.outputs[0])
+    result = made(graph, f"{node.outputs[0]}.product", y) if bias else node.outputs[0]
+    nodes.append(Node(product, tuple(inputs), (result,), node.name))
+    if bias:
+        nodes.append(Node(newest("Add"), (result, bias), node.outputs, node.name))
+    return nodes
+
+
+def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
+    """Conv, as ConvOfBytes, a scaling and an addition."""
+    op: Any = node.op
+    x, y = graph.tensor(node.inputs[0]), graph.tensor(node.outputs[0])
+    if x.dtype is not DType.FLOAT or w.block or w.axis not in (None, 0):
+        return None
+    column = (-1, *(1,) * (y.rank - 2))
+    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
+    conv = ConvOfBytes(**{n: getattr(op, n) for n in names if hasattr(op, n)})
+    zero = value(graph, w.zero) if w.zero else None
+    sums = made(graph, f"{node.outputs[0]}.sums", y)
+    nodes = [
+        Node(conv, (node.inputs[0], w.x, *((w.zero,) if zero is not None and zero.any() else ())), (sums,), node.name)
+    ]
+    scale = shaped(graph, w.scale, () if w.axis is None else (y.shape[1], *column[1:]), DType.FLOAT)
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    if bias and bias not in graph.static:
+        return None
+    done = made(graph, f"{node.outputs[0]}.scaled", y) if bias else node.outputs[0]
+    nodes.append(Node(newest("Mul"), (sums, scale), (done,), node.name))
+    if bias:
+        shift = shaped(graph, bias, (y.shape[1], *column[1:]), DType.FLOAT)
+        nodes.append(Node(newest("Add"), (done, shift), node.outputs, node.name))
+    return nodes
+
+
+def _gathered(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
+    """Gather of rows, before they are dequantised."""
+    op: Any = node.op
+    kind, scale, y = graph.tensor(w.x), graph.tensor(w.scale), graph.tensor(node.outputs[0])
+    if kind.rank != 2 or op.axis_of(op.axis, 2) != 0 or (w.block and w.axis != 1):
+        return None
+    if w.axis == 0 and not w.block:
+        # One scale a row is one for a block of all its elements.
+        shape = (kind.shape[0], 1)
+        scales = shaped(graph, w.scale, shape, scale.dtype)
+        zero = shaped(graph, w.zero, shape, kind.dtype) if w.zero else ""
+        w = _Weight(w.x, scales, zero, 1, kind.shape[1])
+    if kind.dtype in (DType.INT4, DType.UINT4) and w.block:
+        make: Any = op_class("GatherBlockQuantized", "com.microsoft", 1)
+        gather = make(bits=4, block_size=w.block, gather_axis=0, quantize_axis=1)
+        inputs = (w.x, node.inputs[1], w.scale, *((w.zero,) if w.zero else ()))
+        return [Node(gather, inputs, node.outputs, node.name)]
+    nodes: list[Node] = []
+    names = []
+    for name in (w.x, w.scale, w.zero):
+        if name and (name == w.x or w.block):
+            part = graph.tensor(name)
+            rows = made(graph, f"{name}.rows", TensorType(part.dtype, (*y.shape[:-1], part.shape[1])))
+            nodes.append(Node(newest("Gather", axis=0), (name, node.inputs[1]), (rows,), node.name))
+            names.append(rows)
+        elif name:
+            names.append(name)
+    back = newest("DequantizeLinear", axis=y.rank - 1, block_size=w.block)
+    return [*nodes, Node(back, tuple(names), node.outputs, node.name)]

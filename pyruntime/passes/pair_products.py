@@ -16,7 +16,7 @@ from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise
 from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.passes.fuse_elementwise import as_chain
-from pyruntime.passes.packed_weights import rows_in_turn
+from pyruntime.passes.joined_weights import rows_in_turn
 
 __all__ = ["run"]
 

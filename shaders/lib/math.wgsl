@@ -392,3 +392,11 @@ fn divide_rounded(x: f32, y: f32) -> f32 {
   let power = u32(exponent + i32(drop) - 3) << 23u;
   return bitcast<f32>((power + (kept - 0x800000u) + up) | ((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u));
 }
+
+// A number that rounds to the same integer as x / y does where that is rounded to nearest: x / y as the device has it, which
+// may be 2.5 units in the last place off, but for what lies that near to a half.
+fn near_quotient(x: f32, y: f32) -> f32 {
+  let q = x / y;
+  if (abs(q) < 512.0 && abs(abs(q - round(q)) - 0.5) > 0.0002) { return q; }
+  return divide_rounded(x, y);
+}

@@ -35,15 +35,15 @@ class Case:
     kernel: str | Callable[[list[Dispatch]], bool]
     software: bool = False
     tolerance: float = 1e-4
-    packed: int | None = None
-    """The input that holds packed weights, any bytes."""
+    packed: tuple[int, ...] = ()
+    """The inputs that hold packed weights, any bytes."""
 
     def inputs(self) -> list[Array | None]:
         """Small random numbers."""
         rng = np.random.default_rng(11)
         made: list[Array | None] = [(rng.standard_normal(s) / 4).astype(np.float32) for s in self.shapes]
-        if self.packed is not None:
-            made[self.packed] = rng.integers(0, 256, self.shapes[self.packed]).astype(np.uint8)
+        for i in self.packed:
+            made[i] = rng.integers(0, 256, self.shapes[i]).astype(np.uint8)
         return made
 
     def uses(self, dispatches: list[Dispatch]) -> bool:
@@ -95,7 +95,13 @@ CASES = {
     "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
     "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
     "packed_few_rows": Case(
-        _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=1, tolerance=1e-3
+        _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
+    ),
+    "integer_few_rows": Case(
+        newest("MatMulInteger"), ((5, 300), (300, 52)), "matmul_integer_few_rows", packed=(0, 1), tolerance=0
+    ),
+    "integer_large": Case(
+        newest("MatMulInteger"), ((700, 36), (36, 768)), "matmul_integer_m", packed=(0, 1), tolerance=0
     ),
     "conv_depthwise": Case(newest("Conv", group=8), ((1, 8, 12, 12), (8, 1, 3, 3)), "conv_depthwise"),
     "conv_direct": Case(newest("Conv", group=2), ((2, 6, 9, 9), (4, 3, 3, 3)), "conv_direct"),
@@ -103,6 +109,13 @@ CASES = {
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
     "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),
     "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),
+    "conv_bytes": Case(
+        newest("ConvInteger"),
+        ((1, 16, 10, 10), (24, 16, 3, 3)),
+        "conv_matmul_integer",
+        packed=(0, 1),
+        tolerance=0,
+    ),
     "normalize_split": Case(newest("InstanceNormalization"), ((1, 2, 128, 80), (2,), (2,)), "normalize_moments"),
     "row_lanes": Case(newest("Softmax"), ((4, 256),), _has("shared1")),
     "reduce_lanes": Case(newest("ReduceSum"), ((3, 300),), _has("rows")),

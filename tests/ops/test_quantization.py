@@ -85,11 +85,17 @@ def test_dynamic_quantize__no_elements__scale_one() -> None:
     assert (y.shape, scale, zero) == ((2, 0), 1.0, 0)
 
 
-def test_dynamic_quantize__large_input__at_most_the_groups_one_workgroup_merges() -> None:
-    first, second, *_ = op_class("DynamicQuantizeLinear", "", 11)().lower(
+def test_dynamic_quantize__large_input__two_dispatches_and_few_bounds_to_merge() -> None:
+    first, second = op_class("DynamicQuantizeLinear", "", 11)().lower(
         Target(Limits()), TensorType(DType.FLOAT, (4096, 4096))
     )
-    assert first.grid == (128, 1, 1) and second.grid == (1, 1, 1)
+    assert first.grid == (128, 1, 1) and second.grid == (1024, 1, 1)
+
+
+def test_dynamic_quantize__few_elements__one_dispatch() -> None:
+    op = op_class("DynamicQuantizeLinear", "", 11)(present=(True, True, True))
+    (only,) = op.lower(Target(Limits()), TensorType(DType.FLOAT, (1, 1536)))
+    assert only.grid == (1, 1, 1)
 
 
 X_TYPE = TensorType(DType.FLOAT, (2, 3))

@@ -1,0 +1,114 @@
+// y[b, m, n] = finish(sum over k of (a[b, m, k] - a_zero) * (b[b, k, n] - b_zero)) for M rows, M at most eight: bytes, every
+// one of b read once, summed exactly in 32 bits.
+//
+// A workgroup makes COLS quads of columns; SHARES invocations share the k of each and add up in a tree. Zero points are
+// taken off every share: matmul_integer_tiled.wgsl has the formula. CENTRED_A, CENTRED_B: as there.
+//#tensors a, b, a_zero, b_zero -> y
+//#variants M=1,PACKED_DOT=1,WORDS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1,CENTRED_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32
+//#variants M=3,UNSIGNED_B=1,ZERO_B=1,CENTRED_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
+//#variants M=8,TRANS_B=1,COLS=4,SHARES=64,WORDS_A=1,WORDS_B=1,UNSIGNED_A=1,CENTRED_A=1 a=uint32 b=uint32 y=int32
+const M: u32 = 1u;
+const COLS: u32 = 8u;
+const SHARES: u32 = 32u;
+const ONES: u32 = 0x01010101u;
+
+alias T = i32;
+
+struct Params {
+  n: u32,
+  k: u32,
+  words: u32,
+  blocks: u32,
+  groups: u32,
+  a_zero_stride: u32,
+  offset_a: i32,
+  offset_b: i32,
+  b_zero_stride: u32,
+  batch: vec4<u32>,
+  a_strides: vec4<u32>,
+  b_strides: vec4<u32>,
+}
+
+var<workgroup> parts: array<vec4<i32>, COLS * SHARES>;
+
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+//#include integer_operands
+
+fn put(row: u32, col: u32, sum: vec4<T>) {
+  let v = finish(sum, row, col);
+  let at = row * params.n + col;
+//#if VEC_Y
+  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  store_y(at, v[0]);
+  if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
+  if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
+  if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
+//#endif
+}
+
+@compute @workgroup_size(COLS * SHARES)
+fn main(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let group = workgroup_index(wid, nwg);
+  if (group >= params.groups) { return; }
+  let batch = group / params.blocks;
+  let block = group - batch * params.blocks;
+  let base_a = batch_base(batch, params.a_strides);
+  let base_b = batch_base(batch, params.b_strides);
+  // Neighbours read what lies side by side: columns, or k where b is transposed.
+//#if TRANS_B
+  let share = lane % SHARES;
+  let quad = lane / SHARES;
+  let other = 1u;
+//#else
+  let share = lane / COLS;
+  let quad = lane % COLS;
+  let other = COLS;
+//#endif
+  let col = (block * COLS + quad) * 4u;
+
+  var sums: array<vec4<i32>, M>;
+  var row_sums: array<i32, M>;
+  var column_sum = vec4<i32>();
+  for (var word = share; word < params.words; word += SHARES) {
+    let right = columns_b(base_b, word, col);
+//#if CENTRED_A
+    column_sum += vec4<i32>(dot4(right[0], ONES), dot4(right[1], ONES), dot4(right[2], ONES), dot4(right[3], ONES));
+//#endif
+    //#unroll
+    for (var m = 0u; m < M; m++) {
+      let left = word_a(base_a, m, word);
+      sums[m] += vec4<i32>(dot4(left, right[0]), dot4(left, right[1]), dot4(left, right[2]), dot4(left, right[3]));
+//#if CENTRED_B
+      row_sums[m] += dot4(left, ONES);
+//#endif
+    }
+  }
+  let zero_b = zeros_b(col);
+  //#unroll
+  for (var m = 0u; m < M; m++) {
+    var part = sums[m];
+//#if CENTRED_A
+    part -= zero_a(m) * column_sum;
+    if (share == 0u) { part += zero_a(m) * i32(params.k) * zero_b; }
+//#endif
+//#if CENTRED_B
+    part -= row_sums[m] * zero_b;
+//#endif
+    parts[lane] = part;
+    workgroupBarrier();
+    for (var width = SHARES / 2u; width > 0u; width >>= 1u) {
+      if (share < width) { parts[lane] += parts[lane + width * other]; }
+      workgroupBarrier();
+    }
+    if (share == 0u && col < params.n) { put(batch * M + m, col, parts[lane]); }
+    workgroupBarrier();
+  }
+}

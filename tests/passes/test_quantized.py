@@ -1,0 +1,154 @@
+"""Passes over quantised operators: a match, and graphs to be left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyruntime.ir import DType, Node
+from pyruntime.kernels import Target
+from pyruntime.passes import (
+    dead_code,
+    fuse_elementwise,
+    fuse_tail,
+    merge_integer_products,
+    packed_weights,
+    quantization_steps,
+    quantized_products,
+)
+from tests.passes.support import apply, graph_of, node, op_types
+
+RNG = np.random.default_rng(3)
+STEP, ZERO = np.array(0.05, np.float32), np.array(7, np.uint8)
+
+
+def number(*shape: int) -> Any:
+    return RNG.integers(-128, 128, shape).astype(np.int8)
+
+
+def quantized(name: str) -> list[Node]:
+    """x to bytes and back: `name`."""
+    return [
+        node("QuantizeLinear", ["x", "step", "zero"], [f"{name}.q"]),
+        node("DequantizeLinear", [f"{name}.q", "step", "zero"], [name]),
+    ]
+
+
+CONSTANTS = {"step": STEP, "zero": ZERO, "w": number(6, 5), "s": np.linspace(0.01, 0.02, 5, dtype=np.float32)}
+
+
+def test_quantized_products__matmul_of_dequantised__is_a_product_of_bytes() -> None:
+    nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["a", "b"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
+    assert apply(quantized_products.run, graph)
+    dead_code.run(graph, Target())
+    assert op_types(graph) == ["QuantizeLinear", "MatMulInteger", "Cast", "Mul"]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_quantized_products__scales_along_k__stay(axis: int) -> None:
+    """A scale a row of the weights is none of the sums."""
+    constants = CONSTANTS | {"s": np.full(6 if axis == 0 else 5, 0.01, np.float32)}
+    nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=axis), node("MatMul", ["a", "b"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], constants)
+    assert apply(quantized_products.run, graph) == (axis == 1)
+
+
+def test_quantized_products__float_operand__stays() -> None:
+    nodes = [node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["x", "b"], ["y"])]
+    assert not apply(quantized_products.run, graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS))
+
+
+def test_packed_weights__columns_and_blocks__are_packed() -> None:
+    nodes = [node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["x", "b"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
+    assert apply(packed_weights.run, graph)
+    dead_code.run(graph, Target())
+    assert op_types(graph)[-1] == "MatMulNBits"
+
+
+@pytest.mark.parametrize(
+    ("scale", "attributes"),
+    [
+        (np.full(6, 0.01, np.float32), {"axis": 0}),
+        (np.full((2, 5), 0.01, np.float32), {"axis": 0, "block_size": 3}),
+        (np.full((6, 1), 0.01, np.float32), {"axis": 1, "block_size": 16}),
+    ],
+    ids=["rows", "short blocks", "blocks along n"],
+)
+def test_packed_weights__scales_no_packing_has__stay(scale: Any, attributes: dict[str, int]) -> None:
+    nodes = [node("DequantizeLinear", ["w", "s"], ["b"], **attributes), node("MatMul", ["x", "b"], ["y"])]
+    assert not apply(packed_weights.run, graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS | {"s": scale}))
+
+
+def test_quantization_steps__what_is_only_moved__stays_in_bytes() -> None:
+    nodes = [*quantized("a"), node("Transpose", ["a"], ["t"]), node("QuantizeLinear", ["t", "step", "zero"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
+    assert apply(quantization_steps.run, graph)
+    dead_code.run(graph, Target())
+    assert op_types(graph) == ["Quantize", "Transpose"]
+    assert graph.tensor("y").dtype is DType.UINT8
+
+
+def test_quantization_steps__other_scale_behind_the_move__is_quantised_anew() -> None:
+    nodes = [*quantized("a"), node("Transpose", ["a"], ["t"]), node("QuantizeLinear", ["t", "other", "zero"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS | {"other": np.array(0.1, np.float32)})
+    assert apply(quantization_steps.run, graph)
+    assert op_types(graph).count("Quantize") == 2
+
+
+def test_quantization_steps__parts_of_a_concat__are_joined_as_bytes() -> None:
+    nodes = [*quantized("a"), node("QuantizeLinear", ["x2", "other", "zero"], ["b.q"])]
+    nodes += [node("DequantizeLinear", ["b.q", "other", "zero"], ["b"]), node("Concat", ["a", "b"], ["t"], axis=1)]
+    nodes.append(node("QuantizeLinear", ["t", "step", "zero"], ["y"]))
+    constants = CONSTANTS | {"other": np.array(0.1, np.float32)}
+    graph = graph_of(nodes, {"x": (4, 6), "x2": (4, 3)}, ["y"], constants)
+    assert apply(quantization_steps.run, graph)
+    dead_code.run(graph, Target())
+    assert op_types(graph) == ["Quantize", "Quantize", "Dequantize", "Identity", "Quantize", "Concat"]
+
+
+def test_quantization_steps__no_quantisation__nothing_to_do() -> None:
+    assert not apply(quantization_steps.run, graph_of([node("Relu", ["x"], ["y"])], {"x": (4, 6)}, ["y"]))
+
+
+def test_fuse_tail__product_of_bytes__ends_in_bytes() -> None:
+    nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["a", "b"], ["p"])]
+    nodes += [node("Relu", ["p"], ["r"]), node("QuantizeLinear", ["r", "step", "zero"], ["y"])]
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
+    for one in (quantized_products, quantization_steps, dead_code, fuse_elementwise, fuse_tail):
+        assert apply(one.run, graph)
+    assert op_types(graph) == ["Quantize", "WithTail"]
+
+
+def projections(count: int) -> tuple[list[Node], dict[str, Any]]:
+    """Products of one quantised input, each scaled, biased and cut into heads."""
+    dynamic = node("DynamicQuantizeLinear", ["x"], ["q", "xs", "xz"])
+    nodes, constants = [dynamic], {"heads": np.array([4, 2, 4], np.int64)}
+    for i in range(count):
+        constants |= {f"w{i}": number(6, 8), f"s{i}": np.array(0.01 * (i + 1), np.float32)}
+        constants |= {f"b{i}": RNG.standard_normal(8).astype(np.float32)}
+        nodes += [
+            node("Mul", ["xs", f"s{i}"], [f"scale{i}"]),
+            node("MatMulInteger", ["q", f"w{i}", "xz"], [f"sum{i}"]),
+            node("Cast", [f"sum{i}"], [f"real{i}"], to=DType.FLOAT.code),
+            node("Mul", [f"real{i}", f"scale{i}"], [f"scaled{i}"]),
+            node("Add", [f"b{i}", f"scaled{i}"], [f"p{i}"]),
+            node("Reshape", [f"p{i}", "heads"], [f"h{i}"]),
+            node("Transpose", [f"h{i}"], [f"y{i}"], perm=(1, 0, 2)),
+        ]
+    return nodes, constants
+
+
+def test_merge_integer_products__query_key_value__are_one() -> None:
+    nodes, constants = projections(3)
+    graph = graph_of(nodes, {"x": (4, 6)}, ["y0", "y1", "y2"], constants)
+    assert apply(merge_integer_products.run, graph)
+    assert op_types(graph).count("MatMulInteger") == 1
+
+
+def test_merge_integer_products__one_alone__stays() -> None:
+    nodes, constants = projections(1)
+    assert not apply(merge_integer_products.run, graph_of(nodes, {"x": (4, 6)}, ["y0"], constants))
