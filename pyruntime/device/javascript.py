@@ -35,6 +35,8 @@ class JsBytes(ByteSource):
 class JsBlob(ByteSource):
     """Bytes of a Blob, which the browser keeps in memory or on disk: parts are read when they are needed."""
 
+    smallest_window = 1 << 15
+
     def __init__(self, blob: JsObject) -> None:
         super().__init__(int(blob.size))
         self.blob = blob
