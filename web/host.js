@@ -1,7 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
-import { fetchFile, inPlace } from './files.js';
+import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as player from './player.js';
 import { startPython, timed } from './runtime.js';
@@ -23,19 +23,6 @@ let bridge;
 
 /** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
 const underWay = new Map();
-
-/**
- * The bytes of a model or an external data file. They stay in JavaScript; Python gets the buffer, not a copy.
- * @param {string | Blob | ArrayBuffer} source
- * @param {Report} report
- * @param {AbortSignal} signal
- * @returns {Promise<ArrayBuffer | Blob>}
- */
-async function bytes(source, report, signal) {
-  if (source instanceof ArrayBuffer) return source;
-  if (source instanceof Blob) return inPlace(source);
-  return fetchFile(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
-}
 
 /**
  * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
@@ -73,6 +60,23 @@ async function callCancellable(request, function_, ...args) {
 function onHost(feeds) {
   const fits = Object.values(feeds).every((value) => value && !('kind' in value));
   return fits ? /** @type {Record<string, import('./protocol.js').WireTensor>} */ (feeds) : null;
+}
+
+/**
+ * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
+ * @param {Loading} loading
+ * @param {Promise<any>} work
+ */
+async function created(loading, work) {
+  try {
+    return await work;
+  } catch (error) {
+    await loading.failed();
+    throw error;
+  } finally {
+    loading.stop();
+    loading.settle();
+  }
 }
 
 /** Tensors on their way. @type {Map<number, Incoming>} */
@@ -164,11 +168,12 @@ const methods = {
 
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options }, report, request) {
-    const sources = [model, ...externalData.map(({ data }) => data)];
+    const loading = new Loading(report, request.signal);
     const [buffer, ...files] = await timed(report, 'model', () => (
-      Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
+      Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
     const external = externalData.map(({ path }, index) => [path, files[index]]);
-    const info = await callCancellable(request, 'create', buffer, external, options, report);
+    const info = await created(loading, callCancellable(
+      request, 'create', buffer, external, options, report, loading.beside(model)));
     sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set() });
     return info;
   },

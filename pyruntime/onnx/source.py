@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 
-__all__ = ["Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
+__all__ = ["ArrivingSource", "Awaited", "Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -75,6 +75,33 @@ class ByteSource(ABC):
             self._window = bytes(self.read(offset, min(max(minimum, self._ahead), self.size - offset)))
             self._base = offset
         return self._window, self._base
+
+
+class ArrivingSource(ByteSource):
+    """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over."""
+
+    @abstractmethod
+    async def there(self, end: int) -> None:
+        """Wait for the bytes before `end`, or for the end of the source. Raises Fail: they do not come."""
+
+    @abstractmethod
+    async def complete(self) -> None:
+        """Wait for all bytes. Raises Fail: they do not come."""
+
+
+class Awaited(BaseException):
+    """Somebody who cannot wait has read bytes that have not come: wait for them, and do it again.
+
+    No Exception, so that nobody on the way takes it for a failure of what was tried.
+    """
+
+    def __init__(self, source: ArrivingSource, end: int) -> None:
+        super().__init__(end)
+        self.source, self.end = source, end
+
+    async def over(self) -> None:
+        """Wait for the bytes. Raises Fail: they do not come."""
+        await self.source.there(self.end)
 
 
 class MemorySource(ByteSource):

@@ -214,7 +214,7 @@ def _place(ordered: Sequence[Storage], together: _Together, capacity: int) -> li
 
 
 def _gap(others: Sequence[Storage], arena: int, nbytes: int) -> int:
-    """The offset of the smallest gap that fits among those of `others` in this arena, sorted by offset; else the end."""
+    """The offset of the smallest gap that fits among `others` of this arena, which are in order; else the end."""
     end = 0
     best: tuple[int, int] | None = None
     for other in others:

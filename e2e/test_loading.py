@@ -1,0 +1,265 @@
+"""Models as servers send them: in several files, in pieces, compressed, with connections that break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from playwright.sync_api import Browser
+
+from e2e.conftest import HERE
+from e2e.harness.browser import guarded_page
+from e2e.harness.delivery import Delivery, Served
+from e2e.harness.script import Script
+
+SIZE = 1536
+NBYTES = SIZE * SIZE * 4
+X = np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(1, SIZE)
+ROW = [float(v) for v in X.ravel()]
+
+RUN = """
+const run = async (session) => {
+    const { y } = await session.run({ x: new Tensor(Float32Array.from(x), [1, x.length]) });
+    return [...y.data];
+};
+"""
+
+
+def weight(layer: int) -> bytes:
+    """raw_data of the identity matrix times `layer + 1`, its columns reversed."""
+    return ((layer + 1) * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
+
+
+def model(layers: int, files: dict[int, tuple[str, int]] | None = None) -> bytes:
+    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere."""
+    weights = []
+    for i in range(layers):
+        tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT)
+        tensor.dims.extend([SIZE, SIZE])
+        if files and i in files:
+            location, offset = files[i]
+            tensor.data_location = TensorProto.EXTERNAL
+            entries = {"location": location, "offset": str(offset), "length": str(NBYTES)}
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=value)
+        else:
+            tensor.raw_data = weight(i)
+        weights.append(tensor)
+    names = ["x", *(f"h{i}" for i in range(1, layers)), "y"]
+    nodes = [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, SIZE]) for name in "xy")
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    return bytes(made.SerializeToString())
+
+
+def expected(layers: int) -> np.ndarray[Any, Any]:
+    y = X.ravel()
+    for i in range(layers):
+        y = (i + 1) * y[::-1]
+    return y
+
+
+@pytest.fixture(scope="module")
+def delivery(site: Path) -> Iterator[Delivery]:
+    with Delivery({"/": site, "/e2e/": HERE / "pages"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
+    with guarded_page(browser, delivery.url) as (page, guard):
+        page.goto(delivery.url + "e2e/blank.html")
+        yield Script(page, guard)
+
+
+@pytest.fixture
+def served(delivery: Delivery) -> Iterator[dict[str, Served]]:
+    delivery.served.clear()
+    yield delivery.served
+    for file in delivery.served.values():
+        file.opened.set()
+    delivery.served.clear()
+
+
+def loaded(script: Script, url: str, options: str = "") -> np.ndarray[Any, Any]:
+    values = script(
+        f"{RUN} const s = await InferenceSession.create(url{options}); const y = await run(s); "
+        "await s.release(); return y;",
+        url=url,
+        x=ROW,
+    )
+    return np.float32(values)
+
+
+def test_create__external_data_nobody_named__is_fetched_from_beside(script: Script, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(
+        model(3, {0: ("model.onnx_data", 0), 1: ("model.onnx_data_1", 4096), 2: ("./w/c d.bin", 0)})
+    )
+    served["/m/model.onnx_data"] = Served(weight(0))
+    served["/m/model.onnx_data_1"] = Served(bytes(4096) + weight(1))
+    served["/m/w/c%20d.bin"] = Served(weight(2))
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx?download=true#here"), expected(3))
+    assert [file.asked for file in served.values()] == [[""]] * 4
+
+
+def test_create__external_data_outside_the_folder__is_refused_and_not_asked_for(
+    script: Script, served: dict[str, Served]
+) -> None:
+    served["/secret.bin"] = Served(weight(0))
+    for location in ("../secret.bin", "/secret.bin", "w/../../secret.bin", "http://127.0.0.1/secret.bin"):
+        served["/m/model.onnx"] = Served(model(1, {0: (location, 0)}))
+        failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+        assert failed["name"] == "Fail" and "inside the model's directory" in failed["message"]
+    served["/m/model.onnx"] = Served(model(1, {0: ("%2e%2e/secret.bin", 0)}))
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "NoSuchFile"
+    assert served["/secret.bin"].asked == []
+
+
+def test_create__external_data_that_is_not_there__names_file_and_address(
+    script: Script, served: dict[str, Served]
+) -> None:
+    served["/m/model.onnx"] = Served(model(1, {0: ("model.onnx.data", 0)}))
+    served["/m/model.onnx.data"] = Served(b"gone", status=404)
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "NoSuchFile"
+    assert "'model.onnx.data'" in failed["message"] and "/m/model.onnx.data" in failed["message"]
+    assert "404" in failed["message"]
+
+
+def test_create__external_data_too_short__says_expected_and_got(script: Script, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(1, {0: ("model.onnx.data", 0)}))
+    served["/m/model.onnx.data"] = Served(weight(0)[:1000])
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "Fail"
+    assert f"{NBYTES}" in failed["message"] and "1000" in failed["message"] and "model.onnx.data" in failed["message"]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_create__connection_breaks__goes_on_from_there(script: Script, served: dict[str, Served], ranges: bool) -> None:
+    served["/m/model.onnx"] = Served(model(4), ranges=ranges, breaks=[5_000_000, 3_000_001, 0])
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(4))
+    file = served["/m/model.onnx"]
+    assert len(file.asked) == (4 if ranges else 4)
+    assert file.asked[0] == "" and all(asked.startswith("bytes=") for asked in file.asked[1:])
+    if ranges:
+        assert sum(file.sent) <= len(file.data) + (1 << 20)
+
+
+def test_create__file_changed_while_it_was_read__is_an_error(script: Script, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(4), breaks=[5_000_000], changed='"two"')
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "Fail" and "changed while it was read" in failed["message"]
+    assert '"one"' in failed["message"] and '"two"' in failed["message"]
+
+
+def test_create__connection_breaks_and_nothing_tells_the_file__says_how_far_it_came(
+    script: Script, served: dict[str, Served]
+) -> None:
+    served["/m/model.onnx"] = Served(model(4), breaks=[5_000_000], etag=None)
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "Fail" and "/m/model.onnx" in failed["message"]
+    assert f"of {len(served['/m/model.onnx'].data):,} bytes" in failed["message"]
+    assert len(served["/m/model.onnx"].asked) == 1
+
+
+@pytest.mark.parametrize("how", ["compressed", "chunked", "both"])
+def test_create__length_unknown__loads(script: Script, served: dict[str, Served], how: str) -> None:
+    options: dict[str, Any] = {"compressed": how != "chunked", "chunked": how != "compressed"}
+    served["/m/model.onnx"] = Served(model(5, {4: ("model.onnx.data", 0)}), **options)
+    served["/m/model.onnx.data"] = Served(weight(4), **options)
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(5))
+
+
+def test_create__compressed_and_broken__begins_anew_and_takes_what_is_missing(
+    script: Script, served: dict[str, Served]
+) -> None:
+    rng = np.random.default_rng(0)
+    noise = TensorProto(name="noise", data_type=TensorProto.FLOAT, dims=[1 << 20], raw_data=rng.bytes(4 << 20))
+    made = onnx.load_from_string(model(4))
+    made.graph.initializer.append(noise)
+    served["/m/model.onnx"] = Served(made.SerializeToString(), compressed=True, breaks=[2_000_000])
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(4))
+    assert served["/m/model.onnx"].asked == ["", ""]
+
+
+def test_create__weights_behind_a_gate__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
+    """Four of five weights come only when the shaders have been asked for."""
+    layers = 5
+    served["/m/model.onnx"] = Served(model(layers, {i: ("model.onnx.data", i * NBYTES) for i in range(layers)}))
+    served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(layers))), gate=NBYTES)
+    script.page.evaluate(
+        """() => { globalThis.events = []; (async () => {
+            const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+            globalThis.session = InferenceSession.create('/m/model.onnx', {
+                onProgress: ({ phase, status }) => events.push(`${phase} ${status}`) });
+            session.catch(() => {});
+            await session; events.push('ready');
+        })(); }"""
+    )
+    script.page.wait_for_function("events.includes('shaders begin')", timeout=60_000)
+    assert served["/m/model.onnx.data"].sent == [NBYTES]
+    events = script.page.evaluate("events")
+    assert "ready" not in events and "shaders end" not in events
+    served["/m/model.onnx.data"].opened.set()
+    values = script(
+        f"{RUN} const s = await globalThis.session; const y = await run(s); await s.release(); return y;", x=ROW
+    )
+    np.testing.assert_array_equal(np.float32(values), expected(layers))
+    assert served["/m/model.onnx.data"].asked == [""]
+
+
+def test_create__download_breaks_while_weights_go_to_the_gpu__is_that_error(
+    script: Script, served: dict[str, Served]
+) -> None:
+    served["/m/model.onnx"] = Served(model(5, {i: ("model.onnx.data", i * NBYTES) for i in range(5)}))
+    served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(5))), etag=None, breaks=[2 * NBYTES])
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "Fail" and "model.onnx.data: the connection broke after" in failed["message"]
+
+
+def test_create__run_of_another_session_meanwhile__does_not_wait_for_the_download(
+    script: Script, served: dict[str, Served]
+) -> None:
+    served["/m/one.onnx"] = Served(model(4))
+    served["/m/model.onnx"] = Served(model(5, {i: ("model.onnx.data", i * NBYTES) for i in range(5)}))
+    served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(5))), gate=NBYTES)
+    values = script(
+        f"""{RUN}
+        const one = await InferenceSession.create('/m/one.onnx');
+        const begun = new Promise((resolve) => {{
+            globalThis.other = InferenceSession.create('/m/model.onnx', {{
+                onProgress: ({{ phase, status }}) => phase === 'shaders' && status === 'begin' && resolve() }});
+        }});
+        await begun;
+        const y = await run(one);
+        await one.release();
+        return y;""",
+        x=ROW,
+    )
+    np.testing.assert_array_equal(np.float32(values), expected(4))
+    served["/m/model.onnx.data"].opened.set()
+    values = script(f"{RUN} const s = await other; const y = await run(s); await s.release(); return y;", x=ROW)
+    np.testing.assert_array_equal(np.float32(values), expected(5))
+
+
+def test_create__aborted_while_weights_come__ends_at_once(script: Script, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(5, {i: ("model.onnx.data", i * NBYTES) for i in range(5)}))
+    served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(5))), gate=NBYTES)
+    failed = script(
+        """const controller = new AbortController();
+        return failure(() => InferenceSession.create('/m/model.onnx', {
+            signal: controller.signal,
+            onProgress: ({ phase, status }) => phase === 'shaders' && status === 'begin' && controller.abort() }));"""
+    )
+    assert failed["name"] == "AbortError"
+    served["/m/model.onnx.data"].opened.set()
+    served["/m/one.onnx"] = Served(model(4))
+    np.testing.assert_array_equal(loaded(script, "/m/one.onnx"), expected(4))
