@@ -16,6 +16,9 @@ from e2e.conftest import HERE
 from e2e.harness.browser import guarded_page
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
+from pyruntime.onnx.reader import read_model
+from pyruntime.onnx.source import Buffer, ByteSource
+from tests.onnx.compare import compare_model
 
 SIZE = 1536
 NBYTES = SIZE * SIZE * 4
@@ -147,7 +150,7 @@ def test_create__connection_breaks__goes_on_from_there(script: Script, served: d
     served["/m/model.onnx"] = Served(model(4), ranges=ranges, breaks=[5_000_000, 3_000_001, 0])
     np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(4))
     file = served["/m/model.onnx"]
-    assert len(file.asked) == (4 if ranges else 4)
+    assert len(file.asked) == 4
     assert file.asked[0] == "" and all(asked.startswith("bytes=") for asked in file.asked[1:])
     if ranges:
         assert sum(file.sent) <= len(file.data) + (1 << 20)
@@ -196,22 +199,21 @@ def test_create__weights_behind_a_gate__plans_and_compiles_meanwhile(script: Scr
     served["/m/model.onnx"] = Served(model(layers, {i: ("model.onnx.data", i * NBYTES) for i in range(layers)}))
     served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(layers))), gate=NBYTES)
     script.page.evaluate(
-        """() => { globalThis.events = []; (async () => {
-            const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
-            globalThis.session = InferenceSession.create('/m/model.onnx', {
-                onProgress: ({ phase, status }) => events.push(`${phase} ${status}`) });
-            session.catch(() => {});
-            await session; events.push('ready');
-        })(); }"""
+        """() => new Promise((resolve, reject) => {
+            globalThis.events = [];
+            globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+                InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
+                    events.push(`${phase} ${status}`);
+                    if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
+                } })));
+            made.then(() => events.push('ready'), reject);
+        })"""
     )
-    script.page.wait_for_function("events.includes('shaders begin')", timeout=60_000)
     assert served["/m/model.onnx.data"].sent == [NBYTES]
     events = script.page.evaluate("events")
     assert "ready" not in events and "shaders end" not in events
     served["/m/model.onnx.data"].opened.set()
-    values = script(
-        f"{RUN} const s = await globalThis.session; const y = await run(s); await s.release(); return y;", x=ROW
-    )
+    values = script(f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;", x=ROW)
     np.testing.assert_array_equal(np.float32(values), expected(layers))
     assert served["/m/model.onnx.data"].asked == [""]
 
@@ -228,23 +230,24 @@ def test_create__download_breaks_while_weights_go_to_the_gpu__is_that_error(
 def test_create__run_of_another_session_meanwhile__does_not_wait_for_the_download(
     script: Script, served: dict[str, Served]
 ) -> None:
-    served["/m/one.onnx"] = Served(model(4))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1 << 20]) for name in "xy")
+    relu = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    made = helper.make_model(relu, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    served["/m/one.onnx"] = Served(made.SerializeToString())
     served["/m/model.onnx"] = Served(model(5, {i: ("model.onnx.data", i * NBYTES) for i in range(5)}))
     served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(5))), gate=NBYTES)
     values = script(
-        f"""{RUN}
-        const one = await InferenceSession.create('/m/one.onnx');
-        const begun = new Promise((resolve) => {{
-            globalThis.other = InferenceSession.create('/m/model.onnx', {{
-                onProgress: ({{ phase, status }}) => phase === 'shaders' && status === 'begin' && resolve() }});
-        }});
+        """const one = await InferenceSession.create('/m/one.onnx');
+        const begun = new Promise((resolve) => {
+            globalThis.other = InferenceSession.create('/m/model.onnx', {
+                onProgress: ({ phase }) => phase === 'shaders' && setTimeout(resolve, 500) });
+        });
         await begun;
-        const y = await run(one);
+        const { y } = await one.run({ x: new Tensor(new Float32Array(1 << 20).fill(-2).fill(3, 100), [1 << 20]) });
         await one.release();
-        return y;""",
-        x=ROW,
+        return [y.data[99], y.data[100], y.data[(1 << 20) - 1]];"""
     )
-    np.testing.assert_array_equal(np.float32(values), expected(4))
+    assert values == [0, 3, 3]
     served["/m/model.onnx.data"].opened.set()
     values = script(f"{RUN} const s = await other; const y = await run(s); await s.release(); return y;", x=ROW)
     np.testing.assert_array_equal(np.float32(values), expected(5))
@@ -263,3 +266,118 @@ def test_create__aborted_while_weights_come__ends_at_once(script: Script, served
     served["/m/model.onnx.data"].opened.set()
     served["/m/one.onnx"] = Served(model(4))
     np.testing.assert_array_equal(loaded(script, "/m/one.onnx"), expected(4))
+
+
+class Segments(ByteSource):
+    """A file of which only these parts, (offset, length), are to be read; `outside` counts what is asked for else."""
+
+    smallest_window = 1 << 15
+
+    def __init__(self, data: bytes, kept: list[tuple[int, int]]) -> None:
+        super().__init__(len(data))
+        self.data, self.parts, self.outside = data, kept, 0
+
+    def fetch(self, offset: int, length: int) -> bytes:
+        if not any(at <= offset and offset + length <= at + size for at, size in self.parts):
+            self.outside += 1
+        return self.data[offset : offset + length]
+
+    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
+        for at, size in self.parts:
+            if at <= offset and offset + min(minimum, self.size - offset) <= at + size:
+                return self.data[at : at + size], at
+        return super().window(offset, minimum)
+
+
+def varied() -> bytes:
+    """Large tensors in every place a file has for them: raw, typed, in attributes, subgraphs, functions, sparse."""
+    rng = np.random.default_rng(1)
+    floats = [
+        TensorProto(name=f"t{i}", data_type=TensorProto.FLOAT, dims=[n // 4], raw_data=rng.bytes(n))
+        for i, n in enumerate((60_000, 65_536, 65_540, 200_000, 12, 0, 1_000_000))
+    ]
+    typed = [
+        helper.make_tensor("f", TensorProto.FLOAT, [50_000], rng.standard_normal(50_000).astype(np.float32)),
+        helper.make_tensor("i", TensorProto.INT64, [50_000], rng.integers(-9, 1 << 60, 50_000)),
+        helper.make_tensor("s", TensorProto.STRING, [2], [b"a" * 70_000, b"b"]),
+    ]
+    inner = helper.make_graph([helper.make_node("Identity", ["big"], ["out"])], "inner", [], [], [floats[3]])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=floats[6], name="n" * 300),
+        helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner),
+        helper.make_node("F", ["x"], ["w"], domain="d", notes="m" * 100_000),
+    ]
+    function = helper.make_function(
+        "d",
+        "F",
+        ["x"],
+        ["w"],
+        [helper.make_node("Constant", [], ["w"], value=floats[2])],
+        [helper.make_opsetid("", 17)],
+    )
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [40_000], np.ones(40_000, np.float32), raw=False),
+        helper.make_tensor("v_i", TensorProto.INT64, [40_000], np.arange(40_000)),
+        [1 << 20],
+    )
+    graph = helper.make_graph(
+        nodes, "g", [], [], [*floats, *typed], doc_string="d" * 90_000, sparse_initializer=[sparse]
+    )
+    made = helper.make_model(graph, functions=[function], opset_imports=[helper.make_opsetid("", 17)])
+    made.metadata_props.add(key="k", value="v" * 80_000)
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("step", [1 << 20, 65_536, 4097, 19, 1])
+def test_scanner__chunks_of_any_size__keeps_what_reading_the_graph_takes(
+    script: Script, served: dict[str, Served], step: int
+) -> None:
+    data = varied()
+    served["/m/file.onnx"] = Served(data)
+    kept, right = script(
+        """const { Scanner } = await import('/web/loading/scanner.js');
+        const bytes = new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer());
+        const scanner = new Scanner();
+        for (let at = 0; at < bytes.length; at += step) scanner.push(bytes.slice(at, at + step));
+        scanner.end();
+        const { segments } = scanner;
+        const right = segments.every(({ at, bytes: part }) => part.every((value, i) => value === bytes[at + i]));
+        return [segments.map(({ at, bytes: part }) => [at, part.length]), right];""",
+        step=step,
+    )
+    assert right
+    source = Segments(data, [(at, size) for at, size in kept])
+    record = read_model(source)
+    assert source.outside == 0
+    compare_model(record, onnx.load_from_string(data))
+    assert sum(size for _, size in kept) < 800_000 < len(data) / 3
+
+
+@pytest.mark.parametrize("broken", ["cut", "junk", "page"])
+def test_create__large_file_that_is_no_model__is_refused(
+    script: Script, served: dict[str, Served], broken: str
+) -> None:
+    whole = model(5)
+    junk = np.random.default_rng(2).bytes(40 << 20)
+    data = {"cut": whole[:-1000], "junk": whole[:100] + junk, "page": b"<!doctype html>" + b" " * (40 << 20)}[broken]
+    served["/m/model.onnx"] = Served(data)
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "InvalidProtobuf"
+
+
+def test_create__large_model__reads_nothing_from_disk_to_parse_it(script: Script, served: dict[str, Served]) -> None:
+    script("await preload()")
+    script.worker.evaluate(
+        """() => {
+            const { prototype } = FileReaderSync;
+            const { readAsArrayBuffer } = prototype;
+            globalThis.reads = 0;
+            prototype.readAsArrayBuffer = function (blob) {
+                globalThis.reads += 1;
+                return readAsArrayBuffer.call(this, blob);
+            };
+        }"""
+    )
+    served["/m/model.onnx"] = Served(model(6))
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(6))
+    assert script.worker.evaluate("() => globalThis.reads") == 0

@@ -1,4 +1,4 @@
-"""A server of single files that paces them, breaks connections, knows ranges or not, compresses; and notes what was asked."""
+"""A server of single files that holds them back, breaks connections, knows ranges or not, compresses; it notes all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Handler(Handler):
         self.served = served
         super().__init__(*args, **options)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
         file = self.served.get(urlsplit(self.path).path)
         if file is None:
             super().do_GET()

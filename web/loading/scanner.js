@@ -11,6 +11,9 @@ const LARGE = 1 << 16;
 /** Bytes of a field that is not kept that are: a reader that looks for a field's header asks for so many. */
 const HEADER = 16;
 
+/** Bytes of the file's head, by which files of other kinds are told. */
+const HEAD = 512;
+
 /** Bytes of a tag and a length, or of a tag and a number, at most. */
 const LONGEST = 20;
 
@@ -113,8 +116,8 @@ export class Scanner {
     if (inner) {
       within.push({ kind: KINDS[inner], end: begin + size });
     } else if (wire === 2 && size > LARGE && kind.large.includes(field)) {
-      this.#keep = HEADER;
-      this.#pass = size - HEADER;
+      this.#keep = Math.max(HEADER, HEAD - begin);
+      this.#pass = size - this.#keep;
     } else {
       this.#keep = size;
       if (this.nbytes + size > MOST) this.#broken = true;
