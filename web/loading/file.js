@@ -15,6 +15,9 @@ const BLOCK = 8 << 20;
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
 
+/** Milliseconds before each further attempt to hand bytes over to the browser. */
+const PAUSES = [10, 100, 500, 1000, 2000, 4000];
+
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
 
@@ -38,16 +41,22 @@ export class ModelFile {
   isComplete = false;
   /** What ended it early. @type {{error: unknown} | null} */
   failure = null;
-  #blob = new Blob();
+  /** What the browser has been given, and all of it as one, made anew when somebody reads. @type {Blob[]} */
+  #parts = [];
+  #given = 0;
+  #joinedParts = new Blob();
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
+  #pendingBytes = 0;
   /** @type {Segment[]} */
   #recent = [];
   /** @type {Scanner | null} */
   #scanner;
   /** @type {Waiting[]} */
   #waiting = [];
-  #reader = new BlobReader(this.#blob);
+  #reader = new BlobReader(this.#joinedParts);
+  /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
+  #handedOver = Promise.resolve();
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
@@ -72,10 +81,11 @@ export class ModelFile {
       for await (const chunk of chunks) {
         this.#add(chunk);
         onProgress(this.arrived, this.size);
+        if (this.#pendingBytes >= BLOCK) await this.#flush();
       }
-      this.#flush();
+      await this.#flush();
       this.#scanner?.end();
-      await this.#checkRoom();
+      await this.#handedOver;
       this.size = this.arrived;
       this.isComplete = true;
     } catch (error) {
@@ -84,31 +94,52 @@ export class ModelFile {
     this.#wake();
   }
 
+  get #blob() {
+    if (this.#joinedParts.size < this.#given) this.#joinedParts = new Blob(this.#parts);
+    return this.#joinedParts;
+  }
+
   /** @param {Uint8Array<ArrayBuffer>} chunk */
   #add(chunk) {
     this.#recent.push({ at: this.arrived, bytes: chunk });
     this.#pending.push(chunk);
+    this.#pendingBytes += chunk.length;
     this.#scanner?.push(chunk);
     this.arrived += chunk.length;
-    if (this.arrived - this.#blob.size >= BLOCK) this.#flush();
     this.#wake();
   }
 
-  #flush() {
-    this.#blob = new Blob([this.#blob, ...this.#pending]);
+  /** Give the browser what has come, when it has taken what it was given before. */
+  async #flush() {
+    await this.#handedOver;
+    const chunks = this.#pending;
     this.#pending = [];
-    let drop = 0;
-    while (drop < this.#recent.length && this.#recent[drop].at < this.arrived - RECENT) drop++;
-    this.#recent.splice(0, drop);
+    this.#pendingBytes = 0;
+    this.#handedOver = this.#handOver(chunks);
+    this.#handedOver.catch(() => {}); // awaited before the next, and at the end
   }
 
-  /** What a browser has no room for it drops silently. Reading it tells. */
-  async #checkRoom() {
-    try {
-      await this.#blob.slice(-1).arrayBuffer();
-    } catch (error) {
-      throw this.#noRoom(error);
+  /**
+   * Make a Blob and see that it can be read: what a browser has no room for it drops silently, and Chromium loses Blobs that
+   * are made while it begins to move others to the disk.
+   * @param {Uint8Array<ArrayBuffer>[]} chunks
+   */
+  async #handOver(chunks) {
+    for (let attempt = 0; ; attempt++) {
+      const part = new Blob(chunks);
+      try {
+        await part.slice(-1).arrayBuffer();
+        this.#parts.push(part);
+        this.#given += part.size;
+        break;
+      } catch (error) {
+        if (attempt === PAUSES.length) throw this.#noRoom(error);
+        await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+      }
     }
+    const done = Math.min(this.#given, this.arrived - RECENT);
+    const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
+    this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
   }
 
   /** @param {unknown} error */
@@ -149,7 +180,7 @@ export class ModelFile {
     await this.there(at + length);
     const here = this.#here(at, length);
     if (here) return here;
-    if (at + length > this.#reader.blob.size) this.#reader = new BlobReader(this.#blob);
+    if (Math.min(at + length, this.#given) > this.#reader.blob.size) this.#reader = new BlobReader(this.#blob);
     try {
       return await this.#joined(at, length, (from, count) => this.#reader.part(from, count));
     } catch (error) {
@@ -196,14 +227,11 @@ export class ModelFile {
    * The bytes, where they are in memory. @param {number} at @param {number} length @returns {Uint8Array | null}
    */
   #here(at, length) {
-    for (const segments of [this.#scanner?.segments ?? [], this.#recent]) {
-      const first = indexOf(segments, at);
-      if (first < 0) continue;
-      const start = at - segments[first].at;
-      if (start + length <= segments[first].bytes.length) return segments[first].bytes.subarray(start, start + length);
-      if (segments === this.#recent) return this.#ofRecent(first, start, length);
-    }
-    return length ? null : new Uint8Array();
+    if (!length) return new Uint8Array();
+    const kept = this.kept(at);
+    if (kept && at + length <= kept.at + kept.bytes.length) return kept.bytes.subarray(at - kept.at, at - kept.at + length);
+    const first = indexOf(this.#recent, at);
+    return first < 0 ? null : this.#ofRecent(first, at - this.#recent[first].at, length);
   }
 
   /** @param {number} first @param {number} start @param {number} length */
@@ -224,7 +252,7 @@ export class ModelFile {
    * @returns {[number, Uint8Array | null]}
    */
   #split(at, length) {
-    const fromBlob = Math.min(length, this.#blob.size - at);
+    const fromBlob = Math.min(length, this.#given - at);
     return [fromBlob, fromBlob < length ? this.#here(at + fromBlob, length - fromBlob) : null];
   }
 

@@ -43,6 +43,7 @@ export class Loading {
     if (typeof source !== 'string') return inPlace(source);
     const file = await this.#open(source, true);
     await file.complete();
+    file.settle();
     return this.#kept(file);
   }
 
