@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from e2e.conftest import HERE
 from e2e.harness.browser import guarded_page
 from e2e.harness.delivery import Delivery, Served
+from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import Buffer, ByteSource
@@ -71,7 +72,7 @@ def expected(layers: int) -> np.ndarray[Any, Any]:
 
 @pytest.fixture(scope="module")
 def delivery(site: Path) -> Iterator[Delivery]:
-    with Delivery({"/": site, "/e2e/": HERE / "pages"}) as server:
+    with Delivery({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
         yield server
 
 
@@ -80,6 +81,12 @@ def shared_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
     with guarded_page(browser, delivery.url) as (page, guard):
         page.goto(delivery.url + "e2e/blank.html")
         yield Script(page, guard)
+
+
+@pytest.fixture(scope="module")
+def shared_python(browser: Browser, delivery: Delivery) -> Iterator[BrowserPython]:
+    with guarded_page(browser, delivery.url) as (page, guard):
+        yield BrowserPython(page, guard, delivery.url)
 
 
 @pytest.fixture
@@ -293,7 +300,12 @@ def varied() -> bytes:
     """Large tensors in every place a file has for them: raw, typed, in attributes, subgraphs, functions, sparse."""
     rng = np.random.default_rng(1)
     floats = [
-        TensorProto(name=f"t{i}", data_type=TensorProto.FLOAT, dims=[n // 4], raw_data=rng.bytes(n))
+        TensorProto(
+            name=f"t{i}",
+            data_type=TensorProto.FLOAT,
+            dims=[n // 4],
+            raw_data=rng.standard_normal(n // 4).astype(np.float32).tobytes(),
+        )
         for i, n in enumerate((60_000, 65_536, 65_540, 200_000, 12, 0, 1_000_000))
     ]
     typed = [
@@ -353,6 +365,38 @@ def test_scanner__chunks_of_any_size__keeps_what_reading_the_graph_takes(
     assert sum(size for _, size in kept) < 800_000 < len(data) / 3
 
 
+def test_scanner__tensor_of_more_than_4_gib__counts_right(script: Script) -> None:
+    size = 5 << 30
+    small = TensorProto(name="after", data_type=TensorProto.FLOAT, dims=[1], raw_data=bytes(4)).SerializeToString()
+    head = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[size // 4]).SerializeToString() + field(9, size)
+    tensor = field(5, len(head) + size) + head
+    after = field(5, len(small)) + small
+    front = field(7, len(tensor) + size + len(after)) + tensor
+    kept = script(
+        """const { Scanner } = await import('/web/loading/scanner.js');
+        const scanner = new Scanner();
+        scanner.push(decode(front));
+        const zeros = new Uint8Array(64 << 20);
+        for (let at = 0; at < size; at += zeros.length) scanner.push(zeros);
+        scanner.push(decode(after));
+        scanner.end();
+        return scanner.segments.map(({ at, bytes }) => [at, bytes.length]);""",
+        front=front,
+        after=after,
+        size=size,
+    )
+    assert kept == [[0, 512], [len(front) + size, len(after)]]
+
+
+def field(number: int, size: int) -> bytes:
+    """Tag and length of a length-delimited field."""
+    out = bytearray([number << 3 | 2])
+    while size > 0x7F:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*out, size])
+
+
 @pytest.mark.parametrize("broken", ["cut", "junk", "page"])
 def test_create__large_file_that_is_no_model__is_refused(
     script: Script, served: dict[str, Served], broken: str
@@ -381,3 +425,20 @@ def test_create__large_model__reads_nothing_from_disk_to_parse_it(script: Script
     served["/m/model.onnx"] = Served(model(6))
     np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(6))
     assert script.worker.evaluate("() => globalThis.reads") == 0
+
+
+def test_python__url_with_data_beside__is_fetched(python_in_browser: BrowserPython, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(2, {0: ("a b.bin", 0), 1: ("w/c.bin", 64)}))
+    served["/m/a%20b.bin"] = Served(weight(0))
+    served["/m/w/c.bin"] = Served(bytes(64) + weight(1))
+    got = python_in_browser(
+        """
+        import pyruntime as ort
+        session = await ort.InferenceSession.create("/m/model.onnx?download=true")
+        (y,) = await session.run_async(None, {"x": x})
+        session.release()
+        {"y": y}
+        """,
+        x=X,
+    )
+    np.testing.assert_array_equal(got["y"].ravel(), expected(2))
