@@ -6,6 +6,7 @@
  */
 
 import { BlobReader } from '../pieces.js';
+import { Parts, noRoom } from './parts.js';
 import { Scanner } from './scanner.js';
 import { openStream } from './stream.js';
 
@@ -14,9 +15,6 @@ const BLOCK = 8 << 20;
 
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
-
-/** Milliseconds before each further attempt to hand bytes over to the browser. */
-const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
@@ -41,10 +39,7 @@ export class ModelFile {
   isComplete = false;
   /** What ended it early. @type {{error: unknown} | null} */
   failure = null;
-  /** What the browser has been given, and all of it as one, made anew when somebody reads. @type {Blob[]} */
-  #parts = [];
-  #given = 0;
-  #joinedParts = new Blob();
+  #parts = new Parts();
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
   #pendingBytes = 0;
@@ -54,7 +49,7 @@ export class ModelFile {
   #scanner;
   /** @type {Waiting[]} */
   #waiting = [];
-  #reader = new BlobReader(this.#joinedParts);
+  #reader = new BlobReader(new Blob());
   /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
   #handedOver = Promise.resolve();
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
@@ -94,11 +89,6 @@ export class ModelFile {
     this.#wake();
   }
 
-  get #blob() {
-    if (this.#joinedParts.size < this.#given) this.#joinedParts = new Blob(this.#parts);
-    return this.#joinedParts;
-  }
-
   /** @param {Uint8Array<ArrayBuffer>} chunk */
   #add(chunk) {
     this.#recent.push({ at: this.arrived, bytes: chunk });
@@ -119,33 +109,16 @@ export class ModelFile {
     this.#handedOver.catch(() => {}); // awaited before the next, and at the end
   }
 
-  /**
-   * Make a Blob and see that it can be read: what a browser has no room for it drops silently, and Chromium loses Blobs that
-   * are made while it begins to move others to the disk.
-   * @param {Uint8Array<ArrayBuffer>[]} chunks
-   */
+  /** @param {Uint8Array<ArrayBuffer>[]} chunks */
   async #handOver(chunks) {
-    for (let attempt = 0; ; attempt++) {
-      const part = new Blob(chunks);
-      try {
-        await part.slice(-1).arrayBuffer();
-        this.#parts.push(part);
-        this.#given += part.size;
-        break;
-      } catch (error) {
-        if (attempt === PAUSES.length) throw this.#noRoom(error);
-        await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
-      }
+    try {
+      await this.#parts.add(chunks);
+    } catch (error) {
+      throw noRoom(this.url, this.arrived, error);
     }
-    const done = Math.min(this.#given, this.arrived - RECENT);
+    const done = Math.min(this.#parts.nbytes, this.arrived - RECENT);
     const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
     this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
-  }
-
-  /** @param {unknown} error */
-  #noRoom(error) {
-    return new RangeError(`the browser has no room for ${this.url} (${this.arrived.toLocaleString('en')} bytes): `
-      + `${/** @type {Error} */ (error).message}. Use a window that is not private, free disk space, or take a smaller model`);
   }
 
   #wake() {
@@ -180,11 +153,11 @@ export class ModelFile {
     await this.there(at + length);
     const here = this.#here(at, length);
     if (here) return here;
-    if (Math.min(at + length, this.#given) > this.#reader.blob.size) this.#reader = new BlobReader(this.#blob);
+    if (Math.min(at + length, this.#parts.nbytes) > this.#reader.blob.size) this.#reader = new BlobReader(this.#parts.blob);
     try {
       return await this.#joined(at, length, (from, count) => this.#reader.part(from, count));
     } catch (error) {
-      throw this.#noRoom(error);
+      throw noRoom(this.url, this.arrived, error);
     }
   }
 
@@ -200,7 +173,7 @@ export class ModelFile {
     if (here) return here;
     const [fromBlob, after] = this.#split(at, length);
     const bytes = new Uint8Array(length);
-    bytes.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#blob.slice(at, at + fromBlob))));
+    bytes.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + fromBlob))));
     if (after) bytes.set(after, fromBlob);
     return bytes;
   }
@@ -214,13 +187,13 @@ export class ModelFile {
   /** Everything in one buffer. */
   async whole() {
     await this.complete();
-    return this.#blob.arrayBuffer();
+    return this.#parts.blob.arrayBuffer();
   }
 
   /** Nobody follows the download any more: keep no more than what is always kept. */
   settle() {
     this.#recent = [];
-    this.#reader = new BlobReader(this.#blob);
+    this.#reader = new BlobReader(this.#parts.blob);
   }
 
   /**
@@ -252,7 +225,7 @@ export class ModelFile {
    * @returns {[number, Uint8Array | null]}
    */
   #split(at, length) {
-    const fromBlob = Math.min(length, this.#given - at);
+    const fromBlob = Math.min(length, this.#parts.nbytes - at);
     return [fromBlob, fromBlob < length ? this.#here(at + fromBlob, length - fromBlob) : null];
   }
 

@@ -22,6 +22,7 @@ class Fail extends Error {
  * @typedef {object} Opened
  * @property {number | undefined} size in bytes where the server tells. What another origin tells may be the size of a
  * compressed form: `Content-Encoding` cannot be seen there.
+ * @property {Response} response the server's first answer; its body is not to be read
  * @property {AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks
  *
  * @typedef {object} Known what is known of the file from its first response
@@ -49,7 +50,7 @@ export async function openStream(url, signal) {
   const length = isEncoded ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
   const known = { size, isExact: response.type !== 'cors', isEncoded, validator: validatorOf(response) };
-  return { size, chunks: chunks(url, response, known, signal) };
+  return { size, response, chunks: chunks(url, response, known, signal) };
 }
 
 /** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */
