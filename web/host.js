@@ -65,11 +65,11 @@ function onHost(feeds) {
 /**
  * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
  * @param {Loading} loading
- * @param {Promise<any>} work
+ * @param {() => Promise<any>} work
  */
 async function created(loading, work) {
   try {
-    return await work;
+    return await work();
   } catch (error) {
     await loading.failed();
     throw error;
@@ -169,11 +169,12 @@ const methods = {
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options }, report, request) {
     const loading = new Loading(report, request.signal);
-    const [buffer, ...files] = await timed(report, 'model', () => (
-      Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
-    const external = externalData.map(({ path }, index) => [path, files[index]]);
-    const info = await created(loading, callCancellable(
-      request, 'create', buffer, external, options, report, loading.beside(model)));
+    const info = await created(loading, async () => {
+      const [buffer, ...files] = await timed(report, 'model', () => (
+        Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
+      const external = externalData.map(({ path }, index) => [path, files[index]]);
+      return callCancellable(request, 'create', buffer, external, options, report, loading.beside(model));
+    });
     sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set() });
     return info;
   },

@@ -8,7 +8,6 @@
 import { BlobReader } from '../pieces.js';
 import { Parts, noRoom } from './parts.js';
 import { Scanner } from './scanner.js';
-import { openStream } from './stream.js';
 
 /** Bytes that go to the browser together. */
 const BLOCK = 8 << 20;
@@ -55,9 +54,8 @@ export class ModelFile {
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
-   * Use `openFile`.
-   * @param {string} url
-   * @param {number | undefined} size
+   * @param {string} url where it comes from
+   * @param {number | undefined} size as far as it is known before the end
    * @param {boolean} isModel whether it is to be scanned
    */
   constructor(url, size, isModel) {
@@ -184,7 +182,7 @@ export class ModelFile {
     return segments[indexOf(segments, at)] ?? null;
   }
 
-  /** Everything in one buffer. */
+  /** Everything in one buffer, once it is there. */
   async whole() {
     await this.complete();
     return this.#parts.blob.arrayBuffer();
@@ -238,20 +236,4 @@ export class ModelFile {
     bytes.set(await read(at, fromBlob));
     return bytes;
   }
-}
-
-/**
- * The file at `url`, which arrives from now on; fulfilled when its size is known, as far as that is before its end.
- * @param {string} url
- * @param {object} options
- * @param {boolean} options.isModel whether what a reader of the graph looks at is to be kept
- * @param {(loaded: number, total: number | undefined) => void} options.onProgress
- * @param {AbortSignal} [options.signal]
- */
-export async function openFile(url, { isModel, onProgress, signal }) {
-  const { size, chunks } = await openStream(url, signal);
-  const file = new ModelFile(url, size, isModel);
-  file.take(chunks, onProgress);
-  if (size === undefined) await file.complete();
-  return file;
 }

@@ -4,14 +4,14 @@
  * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are ArrayBuffers.
  */
 
-import { openFile } from './file.js';
+import { ModelFile } from './file.js';
+import { openStream } from './stream.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */
 const BIG = 32 << 20;
 
 const readsBlobs = 'FileReaderSync' in globalThis;
 
-/** @typedef {import('./file.js').ModelFile} ModelFile */
 /** @typedef {ArrayBuffer | Blob | ModelFile} Held */
 
 export class Loading {
@@ -22,6 +22,8 @@ export class Loading {
   #counts = new Map();
   /** @type {ModelFile[]} */
   #files = [];
+  /** What ended a file early that is no `ModelFile`. @type {{error: unknown} | null} */
+  #failure = null;
 
   /**
    * @param {import('../runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
@@ -42,9 +44,10 @@ export class Loading {
   async model(source) {
     if (typeof source !== 'string') return inPlace(source);
     const file = await this.#open(source, true);
+    if (file instanceof ArrayBuffer) return file;
     await file.complete();
     file.settle();
-    return this.#kept(file);
+    return file.arrived < BIG ? file.whole() : file;
   }
 
   /**
@@ -53,11 +56,7 @@ export class Loading {
    * @returns {Promise<Held>}
    */
   async data(source) {
-    if (typeof source !== 'string') return inPlace(source);
-    const file = await this.#open(source, false);
-    if (readsBlobs && (file.size ?? 0) >= BIG) return file;
-    await file.complete();
-    return this.#kept(file);
+    return typeof source === 'string' ? this.#open(source, false) : inPlace(source);
   }
 
   /**
@@ -76,7 +75,7 @@ export class Loading {
 
   /** Rejected with what ended one of the files early; fulfilled where nothing has. */
   async failed() {
-    for (const { failure } of this.#files) if (failure) throw failure.error;
+    for (const { failure } of [...this.#files, { failure: this.#failure }]) if (failure) throw failure.error;
   }
 
   /** Nobody wants what has not come yet. */
@@ -89,28 +88,58 @@ export class Loading {
     for (const file of this.#files) file.settle();
   }
 
-  /** @param {string} url @param {boolean} isModel */
+  /**
+   * The file at `url`: what is small, or has no place elsewhere, when it is there; else when its size is known.
+   * @param {string} url
+   * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+   */
   async #open(url, isModel) {
-    const file = await openFile(url, {
-      isModel,
-      signal: this.#signal,
-      onProgress: (loaded, total) => {
-        this.#counts.set(url, { loaded, total });
-        const counts = [...this.#counts.values()];
-        const sum = counts.reduce((all, one) => all + one.loaded, 0);
-        const whole = counts.reduce((/** @type {number | undefined} */ all, one) => (
-          all === undefined || one.total === undefined ? undefined : all + one.total), 0);
-        this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole });
-      },
-    });
+    const { size, chunks } = await openStream(url, this.#signal);
+    const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
+    if (!readsBlobs || (size ?? BIG) < BIG) {
+      return joined(chunks, (loaded) => onProgress(loaded, size)).catch((error) => {
+        this.#failure ??= { error };
+        throw error;
+      });
+    }
+    const file = new ModelFile(url, size, isModel);
     this.#files.push(file);
+    file.take(chunks, onProgress);
+    if (size === undefined) await file.complete();
     return file;
   }
 
-  /** @param {ModelFile} file @returns {Promise<Held>} */
-  async #kept(file) {
-    return readsBlobs && file.arrived >= BIG ? file : file.whole();
+  /** @param {string} url @param {number} loaded @param {number | undefined} total */
+  #progress(url, loaded, total) {
+    this.#counts.set(url, { loaded, total });
+    const counts = [...this.#counts.values()];
+    const sum = counts.reduce((all, one) => all + one.loaded, 0);
+    const whole = counts.reduce((/** @type {number | undefined} */ all, one) => (
+      all === undefined || one.total === undefined ? undefined : all + one.total), 0);
+    this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole });
   }
+}
+
+/**
+ * All bytes in one buffer.
+ * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
+ * @param {(loaded: number) => void} onProgress
+ */
+async function joined(chunks, onProgress) {
+  const parts = [];
+  let loaded = 0;
+  for await (const chunk of chunks) {
+    parts.push(chunk);
+    loaded += chunk.length;
+    onProgress(loaded);
+  }
+  const bytes = new Uint8Array(loaded);
+  let to = 0;
+  for (const part of parts) {
+    bytes.set(part, to);
+    to += part.length;
+  }
+  return bytes.buffer;
 }
 
 /**
