@@ -105,7 +105,7 @@ def loaded(script: Script, url: str, options: str = "") -> np.ndarray[Any, Any]:
         url=url,
         x=ROW,
     )
-    return np.float32(values)
+    return np.array(values, np.float32)
 
 
 def test_create__external_data_nobody_named__is_fetched_from_beside(script: Script, served: dict[str, Served]) -> None:
@@ -311,7 +311,7 @@ def varied() -> bytes:
     typed = [
         helper.make_tensor("f", TensorProto.FLOAT, [50_000], rng.standard_normal(50_000).astype(np.float32)),
         helper.make_tensor("i", TensorProto.INT64, [50_000], rng.integers(-9, 1 << 60, 50_000)),
-        helper.make_tensor("s", TensorProto.STRING, [2], [b"a" * 70_000, b"b"]),
+        TensorProto(name="s", data_type=TensorProto.STRING, dims=[2], string_data=[b"a" * 70_000, b"b"]),
     ]
     inner = helper.make_graph([helper.make_node("Identity", ["big"], ["out"])], "inner", [], [], [floats[3]])
     nodes = [
