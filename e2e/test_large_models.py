@@ -18,13 +18,13 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 SIZE = 4096
-LAYERS = 4
+LAYERS = 8
 NBYTES = LAYERS * SIZE * SIZE * 4
 X = np.linspace(-1, 1, 2 * SIZE, dtype=np.float32).reshape(2, SIZE)
 
 
 def doubling() -> bytes:
-    """y = x W₁ ... W₄ of 256 MB, each W twice the identity matrix with its columns reversed."""
+    """y = x W₁ ... W₈ of 512 MB, each W twice the identity matrix with its columns reversed."""
     raw = (2 * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
     weights = []
     for i in range(LAYERS):
@@ -59,7 +59,7 @@ def highest(process: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="memory of processes is read from /proc")
-def test_create__of_256_megabytes__takes_less_than_their_size(browser: Browser, site_url: str, folder: str) -> None:
+def test_create__of_512_megabytes__takes_less_than_their_size(browser: Browser, site_url: str, folder: str) -> None:
     session = browser.new_browser_cdp_session()
 
     def renderers() -> set[int]:
@@ -86,12 +86,13 @@ def test_create__of_256_megabytes__takes_less_than_their_size(browser: Browser, 
         )
         peak = max(map(highest, renderers() - others)) - before
         guard.check()
-    np.testing.assert_array_equal(np.float32(values[0]), 16 * X[0])
-    np.testing.assert_array_equal(np.float32(values[1]), 16 * X.ravel())
-    assert peak < 1.15 * NBYTES, f"{peak:,} bytes for {NBYTES:,}"
+    np.testing.assert_array_equal(np.float32(values[0]), 2**LAYERS * X[0])
+    np.testing.assert_array_equal(np.float32(values[1]), 2**LAYERS * X.ravel())
+    # Seen: 0.26 to 0.29. What of the download is unused but not yet collected comes on top.
+    assert peak < 0.45 * NBYTES, f"{peak:,} bytes for {NBYTES:,}"
 
 
-def test_python__model_of_256_megabytes_and_its_device_lost__is_read_again(
+def test_python__model_of_512_megabytes_and_its_device_lost__is_read_again(
     python_in_browser: BrowserPython, folder: str
 ) -> None:
     got = python_in_browser(
@@ -109,5 +110,5 @@ def test_python__model_of_256_megabytes_and_its_device_lost__is_read_again(
         url=folder + "doubling.onnx",
         x=X,
     )
-    np.testing.assert_array_equal(got["first"], 16 * X)
-    np.testing.assert_array_equal(got["second"], 16 * X)
+    np.testing.assert_array_equal(got["first"], 2**LAYERS * X)
+    np.testing.assert_array_equal(got["second"], 2**LAYERS * X)

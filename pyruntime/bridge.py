@@ -33,6 +33,7 @@ from pyruntime.session import (
     adapter,
 )
 from pyruntime.session.environment import adopt, device
+from pyruntime.session.loading import Fetched
 from pyruntime.session.log import logger, set_default_logger_severity
 from pyruntime.session.openings import WASTE
 from pyruntime.session.profiling import Trace
@@ -119,16 +120,22 @@ def _cancellable(request: JsObject, end: Callable[[], None]) -> Iterator[None]:
 
 
 async def create(
-    request: JsObject, model: JsObject, external: JsObject, options: JsObject, report: JsObject
+    request: JsObject,
+    model: JsObject,
+    external: JsObject,
+    options: JsObject,
+    report: JsObject,
+    beside: JsObject = None,
 ) -> dict[str, Any]:
-    """A session over `model`, an ArrayBuffer.
+    """A session over `model`, an ArrayBuffer, a Blob or a `ModelFile` of web/loading/file.js.
 
     Args:
         request: see the module.
         model: the model file's bytes.
-        external: `[path, ArrayBuffer]` of each file that the model names as external data.
+        external: `[path, bytes]` of each file that the model names as external data.
         options: onnxruntime-web's session options, those that are data.
         report: function that is called with `{phase, status, ms?}` as loading goes on.
+        beside: function that fetches what is at an address relative to the model's; null where it has none.
 
     Returns:
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`.
@@ -137,7 +144,10 @@ async def create(
     chosen = _session_options(plain, [(path, buffer) for path, buffer in external])
     with _cancellable(request, lambda: chosen.set_load_cancellation_flag(True)):
         session = await InferenceSession.create(
-            model, chosen, _providers(plain.get("executionProviders")), progress=_progress(report)
+            Fetched(model, beside or None),
+            chosen,
+            _providers(plain.get("executionProviders")),
+            progress=_progress(report),
         )
     handle = next(_handles)
     _sessions[handle] = session

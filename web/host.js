@@ -1,7 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
-import { fetchFile, inPlace } from './files.js';
+import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
@@ -40,19 +40,6 @@ let bridge;
 
 /** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
 const underWay = new Map();
-
-/**
- * The bytes of a model or an external data file. They stay in JavaScript; Python gets the buffer, not a copy.
- * @param {string | Blob | ArrayBuffer} source
- * @param {Report} report
- * @param {AbortSignal} signal
- * @returns {Promise<ArrayBuffer | Blob>}
- */
-async function bytes(source, report, signal) {
-  if (source instanceof ArrayBuffer) return source;
-  if (source instanceof Blob) return inPlace(source);
-  return fetchFile(source, (loaded, total) => report({ phase: 'model', status: 'progress', loaded, total }), signal);
-}
 
 /**
  * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
@@ -111,6 +98,23 @@ function replayable(feeds) {
 function forPython(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => (
     [name, value?.kind === 'gpu' ? { ...value, gpu: tensors.forPython(value.gpu) } : value])));
+}
+
+/**
+ * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
+ * @param {Loading} loading
+ * @param {() => Promise<any>} work
+ */
+async function created(loading, work) {
+  try {
+    return await work();
+  } catch (error) {
+    await loading.failed();
+    throw error;
+  } finally {
+    loading.stop();
+    loading.settle();
+  }
 }
 
 /** Tensors on their way. @type {Map<number, Incoming>} */
@@ -220,11 +224,13 @@ const methods = {
 
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options }, report, request) {
-    const sources = [model, ...externalData.map(({ data }) => data)];
-    const [buffer, ...files] = await timed(report, 'model', () => (
-      Promise.all(sources.map((source) => bytes(source, report, request.signal)))));
-    const external = externalData.map(({ path }, index) => [path, files[index]]);
-    const info = await callCancellable(request, 'create', buffer, external, options, report);
+    const loading = new Loading(report, request.signal);
+    const info = await created(loading, async () => {
+      const [buffer, ...files] = await timed(report, 'model', () => (
+        Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
+      const external = externalData.map(({ path }, index) => [path, files[index]]);
+      return callCancellable(request, 'create', buffer, external, options, report, loading.beside(model));
+    });
     sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [] });
     return info;
   },

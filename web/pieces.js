@@ -97,7 +97,7 @@ export class Incoming {
 }
 
 /** Bytes of a Blob read at once. */
-const BLOCK = 16 << 20;
+const BLOCK = 8 << 20;
 
 /** Reads a Blob from front to back, a block ahead. */
 export class BlobReader {

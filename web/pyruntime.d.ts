@@ -146,7 +146,10 @@ export interface SessionOptions {
   graphOptimizationLevel?: 'disabled' | 'basic' | 'extended' | 'layout' | 'all';
   /** Sizes for symbolic dimensions. */
   freeDimensionOverrides?: Readonly<Record<string, number>>;
-  /** Files that the model names as external data; a URL alone is the name in the model, too. */
+  /**
+   * Files that the model names as external data; a URL alone is the name in the model, too. Those of a model at a URL that
+   * are not given are fetched from beside it, never from outside its folder.
+   */
   externalData?: readonly (string | { path: string; data: ModelSource })[];
   /**
    * Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. Names that

@@ -11,9 +11,11 @@ import { attend } from './waiting.js';
  * @typedef {object} Write
  * @property {GPUBuffer} buffer
  * @property {number} offset
- * @property {ArrayBuffer | Uint8Array | Blob | BlobReader | import('./pieces.js').Incoming | PythonBytes} data
+ * @property {ArrayBuffer | Uint8Array | Blob | BlobReader | ModelFile | import('./pieces.js').Incoming | PythonBytes} data
  * @property {number} dataOffset
  * @property {number} nbytes
+ *
+ * @typedef {import('./loading/file.js').ModelFile} ModelFile
  *
  * @typedef {{getBuffer: (type: 'u8') => {data: Uint8Array, release: () => void}}} PythonBytes A buffer of Python's, as a
  * proxy: where it is in memory changes when that grows.
@@ -320,23 +322,27 @@ export function inTurn(device, writes, scopes, next) {
 }
 
 /**
- * The writes in the order of what they take from Blobs, which are read from front to back.
+ * The writes in the order of what they take from files, which are read from front to back.
  * @param {Write[]} writes
  * @returns {Write[]}
  */
 function inOrder(writes) {
-  /** @type {Map<Blob, BlobReader>} */
+  /** @type {Map<unknown, Blob | ModelFile | BlobReader>} */
   const readers = new Map();
-  for (const { data } of writes) if (data instanceof Blob) readers.set(data, new BlobReader(data));
+  for (const { data } of writes) {
+    if (data instanceof Blob) readers.set(data, new BlobReader(data));
+    else if ('there' in data) readers.set(data, data);
+  }
   if (!readers.size) return writes;
   const from = [...readers.keys()];
-  const place = (/** @type {Write} */ { data }) => (data instanceof Blob ? from.indexOf(data) : -1);
+  const place = (/** @type {Write} */ { data }) => from.indexOf(data);
   return [...writes].sort((a, b) => place(a) - place(b) || a.dataOffset - b.dataOffset)
-    .map((write) => (write.data instanceof Blob ? { ...write, data: /** @type {BlobReader} */ (readers.get(write.data)) } : write));
+    .map((write) => ({ ...write, data: /** @type {Write['data']} */ (readers.get(write.data) ?? write.data) }));
 }
 
 /**
- * Write all of these, large ones through staging buffers; resolved when everything is queued.
+ * Write all of these, large ones through staging buffers; resolved when everything is queued. Who waits for bytes of a file
+ * has no turn meanwhile, so that nobody else waits for them.
  * @param {GPUDevice} device
  * @param {Write[]} writes
  */
@@ -345,7 +351,18 @@ export async function upload(device, writes) {
   const scopes = guarded(device, () => {
     for (const write of writes) if (!isLarge(write)) uploadNow(device, write);
   });
-  await inTurn(device, writes.filter(isLarge), scopes, () => {});
+  /** @type {Write[]} */
+  let ready = [];
+  const write = () => inTurn(device, ready.splice(0), scopes, () => {});
+  for (const one of writes.filter(isLarge)) {
+    const end = one.dataOffset + one.nbytes;
+    if ('there' in one.data && !(end <= one.data.arrived)) {
+      await write();
+      await one.data.there(end);
+    }
+    ready.push(one);
+  }
+  await write();
   await caught(scopes);
 }
 

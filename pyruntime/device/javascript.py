@@ -9,14 +9,17 @@ import js
 from pyodide.ffi import JsException, to_js
 
 from pyruntime.errors import Fail, NoSuchFile
-from pyruntime.onnx.source import ByteSource
+from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
-__all__ = ["JsBlob", "JsBytes", "JsException", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
+__all__ = ["JsBlob", "JsBytes", "JsException", "JsFile", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
 
 JsObject: TypeAlias = Any
 
 _BIG = 32 << 20
 """Bytes from which on a file stays a Blob where Python is in a worker."""
+
+_BLOCK = 8 << 20
+"""Bytes of a download that become a Blob together."""
 
 
 class JsBytes(ByteSource):
@@ -35,6 +38,8 @@ class JsBytes(ByteSource):
 class JsBlob(ByteSource):
     """Bytes of a Blob, which the browser keeps in memory or on disk: parts are read when they are needed."""
 
+    smallest_window = 1 << 15
+
     def __init__(self, blob: JsObject) -> None:
         super().__init__(int(blob.size))
         self.blob = blob
@@ -49,8 +54,53 @@ class JsBlob(ByteSource):
         return data
 
 
-def read_bytes(value: JsObject) -> JsBytes | JsBlob | None:
-    """A JavaScript ArrayBuffer, typed array or (in a worker) Blob as bytes; None for anything else."""
+class JsFile(ArrivingSource):
+    """Bytes of a `ModelFile` of web/loading/file.js, which may still arrive; what a graph's reader wants is at hand."""
+
+    smallest_window = 1 << 15
+
+    def __init__(self, file: JsObject) -> None:
+        super().__init__(int(file.size))
+        self.file = file
+
+    def fetch(self, offset: int, length: int) -> memoryview:
+        try:
+            part = self.file.partNow(offset, length)
+        except JsException as error:
+            raise Fail(f"the browser no longer gives the bytes of {self.file.url}: {error.message}") from None
+        if not part:
+            raise Awaited(self, offset + length)
+        data: memoryview = part.to_py()
+        return data
+
+    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
+        """See `ByteSource.window`. What the file has kept in memory comes as a whole."""
+        end = offset + min(minimum, self.size - offset)
+        if not (self._base <= offset and end <= self._base + len(self._window)):
+            kept = self.file.kept(offset)
+            if kept and end <= int(kept.at) + int(kept.bytes.length):
+                self._window, self._base = bytes(kept.bytes.to_py()), int(kept.at)
+        return super().window(offset, minimum)
+
+    async def there(self, end: int) -> None:
+        """See `ArrivingSource.there`."""
+        await self._wait(self.file.there(end))
+
+    async def complete(self) -> None:
+        """See `ArrivingSource.complete`."""
+        await self._wait(self.file.complete())
+
+    async def _wait(self, arrival: JsObject) -> None:
+        try:
+            await arrival
+        except JsException as error:
+            raise Fail(str(error.message)) from None
+        if self.file.isComplete:
+            self.size = int(self.file.size)
+
+
+def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
+    """A JavaScript ArrayBuffer, typed array, (in a worker) Blob or `ModelFile` as bytes; None for anything else."""
     if js.ArrayBuffer.isView(value):
         return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
     if str(js.Object.prototype.toString.call(value)) in ("[object ArrayBuffer]", "[object SharedArrayBuffer]"):
@@ -59,6 +109,8 @@ def read_bytes(value: JsObject) -> JsBytes | JsBlob | None:
         js, "FileReaderSync"
     ):
         return JsBlob(value)
+    if hasattr(value, "partNow"):
+        return JsFile(value)
     return None
 
 
@@ -79,13 +131,27 @@ async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes |
         raise NoSuchFile(f"Load model from {url!r} failed: {error.message}") from None
     if not response.ok:
         raise NoSuchFile(f"Load model from {url!r} failed: HTTP status {response.status} {response.statusText}")
-    total = int(response.headers.get("Content-Length") or 0)
-    reader, parts, loaded = response.body.getReader(), js.Array.new(), 0
-    while not (step := await reader.read()).done:
+    encoded = response.headers.get("Content-Encoding")
+    total = 0 if encoded else int(response.headers.get("Content-Length") or 0)
+    reader, parts, loaded, held = response.body.getReader(), js.Array.new(), 0, 0
+    while not (step := await _next(reader, url, loaded, total)).done:
         parts.push(step.value)
         loaded += int(step.value.byteLength)
+        held += int(step.value.byteLength)
+        if held >= _BLOCK:  # the browser keeps a Blob outside this process
+            parts, held = js.Array.of(js.Blob.new(parts)), 0
         report(loaded, total)
     blob = js.Blob.new(parts)
     if loaded >= _BIG and hasattr(js, "FileReaderSync"):
         return JsBlob(blob)
     return JsBytes(await blob.arrayBuffer())
+
+
+async def _next(reader: JsObject, url: str, loaded: int, total: int) -> JsObject:
+    try:
+        return await reader.read()
+    except JsException as error:
+        of = f"{total:,}" if total else "an unknown number of"
+        raise Fail(
+            f"{url}: the connection broke after {loaded:,} of {of} bytes ({error.message}); load it again"
+        ) from None

@@ -19,7 +19,7 @@ from pyruntime.device.advice import no_adapter, no_webgpu
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
-from pyruntime.device.javascript import JsBlob, JsBytes, JsObject, fetch_bytes, js_object, read_bytes
+from pyruntime.device.javascript import JsBlob, JsBytes, JsFile, JsObject, fetch_bytes, js_object, read_bytes
 from pyruntime.device.pipelines import Pipelines
 from pyruntime.device.timing import timed
 from pyruntime.device.unaided import play
@@ -284,6 +284,8 @@ class WebGpuDevice:
             data, offset = write.data.buffer, offset + write.data.offset
         elif isinstance(write.data, JsBlob) and proxies is not None and self._player is not None:
             data = write.data.blob
+        elif isinstance(write.data, JsFile) and proxies is not None and self._player is not None:
+            data = write.data.file
         else:
             if isinstance(write.data, bytes | memoryview):
                 raw = memoryview(write.data).cast("B")[offset : offset + target.nbytes]

@@ -59,6 +59,17 @@ def parse(wgsl: str) -> Fields:
     return tuple((name, " ".join(kind.split())) for name, kind in _MEMBER.findall(text))
 
 
+@lru_cache(maxsize=512)
+def _numbers(kind: str) -> tuple[str, int]:
+    """What a field of this type holds and how many of them; 0 of a type that has no place here."""
+    found = _TYPE.match(kind)
+    if not found:
+        return "", 0
+    if found["s"]:
+        return found["s"], 1
+    return found["v"] or found["a"], 4 * int(found["n"] or 1)
+
+
 def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]) -> bytes:
     """The struct's bytes: u32 fields take any int modulo 2^32, short vectors are filled with zeros.
 
@@ -73,18 +84,15 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
     data = bytearray()
     patches: list[Patch] = []
     for name, kind in fields:
-        found = _TYPE.match(kind)
-        if not found:
+        base, count = _numbers(kind)
+        if not count:
             raise ValueError(f"Params.{name}: unsupported type {kind}")
-        scalar = found["s"]
-        base = scalar or found["v"] or found["a"]
-        count = 1 if scalar else 4 * int(found["n"] or 1)
         value = values[name]
         items = list(value) if isinstance(value, Sequence) else [value]
         if len(items) > count:
             raise ValueError(f"Params.{name} holds {count} numbers, got {len(items)}")
         items += [0] * (count - len(items))
-        data += b"\0" * (-len(data) % (4 if scalar else 16))
+        data += b"\0" * (-len(data) % (4 if count == 1 else 16))
         for place, item in enumerate(items):
             if is_dim(item):
                 patches.append((len(data) + 4 * place, base, item))

@@ -2,7 +2,8 @@
 
 A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
 `ExternalDirectory`, where there is a file system, opens it beside the model and refuses every way out: absolute
-paths, `..`, URLs, symbolic links that leave the directory, hard links.
+paths, `..`, URLs, symbolic links that leave the directory, hard links. Where a model came from a URL, `extents` says
+what it needs and `relative_address` where that is.
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """
 
@@ -10,14 +11,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
-from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile
+from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile, OrtError
+from pyruntime.onnx.records import AttributeType, GraphRecord, ModelRecord, NodeRecord
 from pyruntime.onnx.source import ByteSource, MemorySource, Span, map_descriptor, open_descriptor
+from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 
-__all__ = ["ExternalData", "ExternalDirectory", "ExternalFiles", "locate"]
+__all__ = [
+    "ExternalData",
+    "ExternalDirectory",
+    "ExternalFiles",
+    "extents",
+    "locate",
+    "plain_location",
+    "relative_address",
+]
 
 
 class ExternalData(Protocol):
@@ -37,12 +50,12 @@ class ExternalFiles:
     """Files in memory, by the name the model gives them (a leading `./` does not count); else from `otherwise`."""
 
     def __init__(self, files: Mapping[str, Any], otherwise: ExternalData | None = None) -> None:
-        self._files = {_plain(name): data for name, data in files.items()}
+        self._files = {plain_location(name): data for name, data in files.items()}
         self._otherwise = otherwise
 
     def resolve(self, location: str) -> ByteSource:
         """See `ExternalData.resolve`. Raises also InvalidArgument: what was given is not bytes-like."""
-        data = self._files.get(_plain(location))
+        data = self._files.get(plain_location(location))
         if data is None and self._otherwise is not None:
             return self._otherwise.resolve(location)
         if data is None:
@@ -90,7 +103,8 @@ class ExternalDirectory:
         return self._open[path]
 
 
-def _plain(name: str) -> str:
+def plain_location(name: str) -> str:
+    """The name without a leading `./`, which does not count."""
     return name[2:] if name.startswith("./") else name
 
 
@@ -141,3 +155,65 @@ def locate(entries: Mapping[str, str], nbytes: int, external: ExternalData | Non
             "the file is incomplete or belongs to another model"
         )
     return Span(source, offset, length)
+
+
+def relative_address(location: str) -> str:
+    """The URL, relative to the model's, of the file the model calls `location`.
+
+    Raises:
+        Fail: it is no relative path inside the model's folder.
+    """
+    _refuse_escape(location)
+    return "/".join(quote(part, safe="") for part in location.split("/"))
+
+
+def extents(model: ModelRecord) -> dict[str, int]:
+    """The files that hold tensors of the model, each with the bytes that it must have at least."""
+    found: dict[str, int] = {}
+    for tensor in _tensors(model):
+        entries = dict(tensor.external)
+        location = plain_location(entries.get("location", ""))
+        if tensor.is_external and location:
+            with suppress(OrtError):  # who reads the tensor says what is wrong with it
+                offset = _count(entries, "offset", 0, str(tensor))
+                end = offset + _count(entries, "length", tensor.nbytes, str(tensor))
+                found[location] = max(found.get(location, 0), end)
+    return found
+
+
+_HOLDERS = frozenset(
+    {
+        AttributeType.TENSOR,
+        AttributeType.TENSORS,
+        AttributeType.GRAPH,
+        AttributeType.GRAPHS,
+        AttributeType.SPARSE_TENSOR,
+        AttributeType.SPARSE_TENSORS,
+    }
+)
+"""Types of attributes that have tensors in them."""
+
+
+def _tensors(model: ModelRecord) -> Iterator[TensorRecord]:
+    if model.graph is not None:
+        yield from _tensors_of_graph(model.graph)
+    for function in model.functions:
+        yield from _tensors_of_nodes(function.node)
+
+
+def _tensors_of_graph(graph: GraphRecord) -> Iterator[TensorRecord]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from filter(None, (sparse.values, sparse.indices))
+    yield from _tensors_of_nodes(graph.node)
+
+
+def _tensors_of_nodes(nodes: Iterable[NodeRecord]) -> Iterator[TensorRecord]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute if attribute.type in _HOLDERS):
+        for value in attribute.value if isinstance(attribute.value, tuple) else (attribute.value,):
+            if isinstance(value, TensorRecord):
+                yield value
+            elif isinstance(value, SparseTensorRecord):
+                yield from filter(None, (value.values, value.indices))
+            elif isinstance(value, GraphRecord):
+                yield from _tensors_of_graph(value)

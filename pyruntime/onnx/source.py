@@ -2,8 +2,8 @@
 
 A reader asks for windows, a consumer of weights for ranges; nobody needs the whole file. A source whose bytes lie
 outside this process's memory (a JavaScript ArrayBuffer, a file) implements `fetch` alone and inherits a cache of one
-window that grows while reading is sequential and shrinks after a jump: the skeleton of a model whose weights are
-raw_data costs a fraction of a percent of its bytes.
+window that grows while reading goes forward in small steps and shrinks after a jump: the skeleton of a model whose
+weights are raw_data costs a fraction of a percent of its bytes, and few fetches where what is passed over is small.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ from typing import Any, TypeAlias
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 
-__all__ = ["Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
+__all__ = ["ArrivingSource", "Awaited", "Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
 
 Buffer: TypeAlias = bytes | memoryview
 
-_SMALLEST_WINDOW = 512
 _LARGEST_WINDOW = 1 << 16
 
 
 class ByteSource(ABC):
     """`size` bytes, readable in any order.
 
-    A subclass implements `fetch` and calls `super().__init__(size)`.
+    A subclass implements `fetch` and calls `super().__init__(size)`. `smallest_window` is what a fetch after a jump
+    takes at least: as many bytes as cost no more than the call itself.
     """
+
+    smallest_window = 512
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._window = b""
         self._base = 0
-        self._ahead = _SMALLEST_WINDOW
+        self._ahead = self.smallest_window
 
     @abstractmethod
     def fetch(self, offset: int, length: int) -> Buffer:
@@ -68,11 +70,38 @@ class ByteSource(ABC):
         minimum = min(minimum, self.size - offset)
         end = self._base + len(self._window)
         if not (self._base <= offset and offset + minimum <= end):
-            sequential = self._base <= offset <= end
-            self._ahead = min(2 * self._ahead, _LARGEST_WINDOW) if sequential else _SMALLEST_WINDOW
+            near = self._base <= offset <= end + self._ahead
+            self._ahead = min(2 * self._ahead, _LARGEST_WINDOW) if near else self.smallest_window
             self._window = bytes(self.read(offset, min(max(minimum, self._ahead), self.size - offset)))
             self._base = offset
         return self._window, self._base
+
+
+class ArrivingSource(ByteSource):
+    """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over."""
+
+    @abstractmethod
+    async def there(self, end: int) -> None:
+        """Wait for the bytes before `end`, or for the end of the source. Raises Fail: they do not come."""
+
+    @abstractmethod
+    async def complete(self) -> None:
+        """Wait for all bytes. Raises Fail: they do not come."""
+
+
+class Awaited(BaseException):
+    """Somebody who cannot wait has read bytes that have not come: wait for them, and do it again.
+
+    No Exception, so that nobody on the way takes it for a failure of what was tried.
+    """
+
+    def __init__(self, source: ArrivingSource, end: int) -> None:
+        super().__init__(end)
+        self.source, self.end = source, end
+
+    async def over(self) -> None:
+        """Wait for the bytes. Raises Fail: they do not come."""
+        await self.source.there(self.end)
 
 
 class MemorySource(ByteSource):

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from random import Random
+from typing import TypeAlias
 
 __all__ = ["ALIGNMENT", "MemoryReport", "Storage", "pack"]
 
@@ -45,6 +47,10 @@ class Storage:
     last: int
     arena: int = 0
     offset: int = 0
+
+
+_Together: TypeAlias = dict[int, list[Storage]]
+_OFFSET = attrgetter("offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +95,10 @@ def pack(storages: Sequence[Storage], capacity: int) -> list[int]:
     Args:
         capacity: largest size of one arena; a storage alone may exceed it (the caller refuses that with numbers).
     """
-    bound = lower_bound(storages)
+    bound, together = lower_bound(storages), _together(storages)
     best: _Placement | None = None
     for ordered in _orders(storages):
-        placement = _Placement.of(ordered, capacity)
+        placement = _Placement.of(ordered, together, capacity)
         if best is None or placement.total < best.total:
             best = placement
         if best.total <= bound:
@@ -102,7 +108,7 @@ def pack(storages: Sequence[Storage], capacity: int) -> list[int]:
     for _ in range(min(CLIMBS, CLIMBED // len(storages))):
         if best.total <= bound * CLOSE:
             break
-        placement = _Placement.of(_neighbour(best, chance), capacity)
+        placement = _Placement.of(_neighbour(best, chance), together, capacity)
         if placement.height() <= best.height():
             best = placement
     best.assign()
@@ -138,8 +144,8 @@ class _Placement:
     places: list[tuple[int, int]]
 
     @staticmethod
-    def of(ordered: list[Storage], capacity: int) -> _Placement:
-        sizes = _place(ordered, capacity)
+    def of(ordered: list[Storage], together: _Together, capacity: int) -> _Placement:
+        sizes = _place(ordered, together, capacity)
         return _Placement(ordered, sizes, [(s.arena, s.offset) for s in ordered])
 
     @property
@@ -174,42 +180,48 @@ def _neighbour(placement: _Placement, chance: Random) -> list[Storage]:
     return changed
 
 
-def _place(ordered: Sequence[Storage], capacity: int) -> list[int]:
-    placed: list[list[Storage]] = []
+def _together(storages: Sequence[Storage]) -> _Together:
+    """The storages alive at a step of each one's, by the id of that one."""
+    found: _Together = {id(s): [] for s in storages}
+    alive: list[Storage] = []
+    for storage in sorted(storages, key=lambda s: s.first):
+        alive = [other for other in alive if other.last >= storage.first]
+        for other in alive:
+            found[id(other)].append(storage)
+        found[id(storage)] += alive
+        alive.append(storage)
+    return found
+
+
+def _place(ordered: Sequence[Storage], together: _Together, capacity: int) -> list[int]:
+    """Set `arena` and `offset` of each, in this order; returns the sizes of the arenas."""
+    placed: set[int] = set()
     sizes: list[int] = []
     for storage in ordered:
+        others = sorted((o for o in together[id(storage)] if id(o) in placed), key=_OFFSET)
         arena = 0
         while True:
-            if arena == len(placed):
-                placed.append([])
+            if arena == len(sizes):
                 sizes.append(0)
-            offset = _gap(placed[arena], storage)
-            if offset + storage.nbytes <= capacity or not placed[arena]:
+            offset = _gap(others, arena, storage.nbytes)
+            if offset + storage.nbytes <= capacity or not sizes[arena]:
                 break
             arena += 1
         storage.arena, storage.offset = arena, offset
-        _insert(placed[arena], storage)
+        placed.add(id(storage))
         sizes[arena] = max(sizes[arena], offset + storage.nbytes)
     return sizes
 
 
-def _insert(placed: list[Storage], storage: Storage) -> None:
-    """Keep `placed` sorted by offset."""
-    at = len(placed)
-    while at and placed[at - 1].offset > storage.offset:
-        at -= 1
-    placed.insert(at, storage)
-
-
-def _gap(placed: Sequence[Storage], storage: Storage) -> int:
-    """The offset of the smallest gap that fits among storages alive with this one, else the end."""
+def _gap(others: Sequence[Storage], arena: int, nbytes: int) -> int:
+    """The offset of the smallest gap that fits among `others` of this arena, which are in order; else the end."""
     end = 0
     best: tuple[int, int] | None = None
-    for other in placed:
-        if other.first > storage.last or other.last < storage.first:
+    for other in others:
+        if other.arena != arena:
             continue
         room = other.offset - end
-        if room >= storage.nbytes and (best is None or room < best[0]):
+        if room >= nbytes and (best is None or room < best[0]):
             best = room, end
         end = max(end, other.offset + other.nbytes)
     return best[1] if best else end

@@ -15,13 +15,16 @@ from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.onnx.source import ByteSource
+from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.insight import Insight
 from pyruntime.session.limits import deadline
-from pyruntime.session.loading import Phase, Progress, model_source, source_of
+from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 from pyruntime.session.ortvalue import OrtValue
@@ -110,12 +113,13 @@ class InferenceSession(BoundRuns, Insight):
         cancelled = self._options.check_load
         context = RunContext(self._limits.host, cancelled)
         with self._options.cancellable(), one_of_ours("loading the model"), running(context):
-            source, folder = await model_source(model, progress)
+            source, folder, beside = await model_source(model, progress)
             cancelled()
-            files = {name: source_of(data) for name, data in self._options.external_files.items()}
             with Phase("parse", progress, self._timings):
                 limits = self._limits.reader
-                self._model: ImportedModel = import_model(read_model(source, limits), files, folder, limits)
+                record = read_model(source, limits)
+                files = await external_files(record, self._options.external_files, beside)
+                self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()
             if WEBGPU in self._providers:
@@ -125,7 +129,9 @@ class InferenceSession(BoundRuns, Insight):
                 cancelled()
                 if self._live is not None:
                     with Phase("shaders", progress, self._timings):
-                        await self._live.use(self._prepare)
+                        live = self._live
+                        await when_there(lambda: live.use(self._prepare))
+                await arrived(files.values())
                 cancelled()
             except BaseException:
                 self.release()
@@ -367,6 +373,12 @@ class InferenceSession(BoundRuns, Insight):
         self._released = True
         if self._live is not None:
             self._live.release()
+
+
+async def _imported(
+    record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
+) -> ImportedModel:
+    return import_model(record, files, folder, limits)
 
 
 def _at_host(value: AnyValue) -> HostValue:

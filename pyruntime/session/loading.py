@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
-from pyruntime.errors import NoModel, NoSuchFile, WrongType
-from pyruntime.onnx.source import ByteSource, MemorySource, open_file
+from pyruntime.errors import NoModel, NoSuchFile, OrtError, WrongType
+from pyruntime.onnx.external import extents, plain_location, relative_address
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.onnx.source import ArrivingSource, Awaited, ByteSource, MemorySource, open_file
 from pyruntime.session.environment import in_browser
 from pyruntime.session.log import logger
 
-__all__ = ["Phase", "Progress", "model_source", "source_of"]
+__all__ = ["Fetched", "Phase", "Progress", "arrived", "external_files", "model_source", "source_of", "when_there"]
 
 Progress = Callable[[dict[str, Any]], None]
+Beside: TypeAlias = Callable[[str], Awaitable[Any]]
+"""Fetches the file at an address relative to the model's: anything that `source_of` takes."""
+
+T = TypeVar("T")
 
 
-async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None]:
-    """The model's bytes, and the path beside which its external data may be (None: nowhere).
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A model whose bytes came from an address.
+
+    Attributes:
+        data: anything that `source_of` takes.
+        beside: fetches what is beside it; None where nothing is.
+    """
+
+    data: Any
+    beside: Beside | None
+
+
+async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None, Beside | None]:
+    """The model's bytes, the path beside which its external data may be, and what fetches that (None: nowhere).
 
     Raises:
         NoSuchFile: the path or URL is not there. NoModel: nothing was given. WrongType: not a model.
@@ -28,11 +50,63 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
     if isinstance(model, str | os.PathLike):
         text = os.fspath(model)
         if isinstance(text, str) and not os.path.exists(text) and (in_browser or "://" in text):
-            return await _fetch(text, progress), None
+            return await _fetch(text, progress), None, _beside(text, progress)
         if not os.path.exists(text):
             raise NoSuchFile(f"Load model from {text!r} failed: the file does not exist")
-        return open_file(text), os.path.abspath(str(text))
-    return source_of(model), None
+        return open_file(text), os.path.abspath(str(text)), None
+    if isinstance(model, Fetched):
+        return source_of(model.data), None, model.beside
+    return source_of(model), None, None
+
+
+async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: Beside | None) -> dict[str, ByteSource]:
+    """The files in which the model keeps tensors, by name: those `given`, and from `beside` those that are not.
+
+    Each is as long as the model says, or complete.
+
+    Raises:
+        NoSuchFile: one is not there. Fail: it is named by a path that leaves the model's folder, or did not arrive.
+    """
+    files = {plain_location(name): source_of(data) for name, data in given.items()}
+    needed = extents(model)
+    if beside is not None:
+        missing = [name for name in needed if name not in files]
+        addresses = [relative_address(name) for name in missing]
+        fetched = await asyncio.gather(*(_fetch_beside(beside, *pair) for pair in zip(missing, addresses, strict=True)))
+        files |= zip(missing, fetched, strict=True)
+    for name, end in needed.items():
+        source = files.get(name)
+        if isinstance(source, ArrivingSource) and source.size < end:
+            await source.complete()
+    return files
+
+
+async def _fetch_beside(beside: Beside, name: str, address: str) -> ByteSource:
+    try:
+        return source_of(await beside(address))
+    except Exception as error:
+        if isinstance(error, OrtError) and not isinstance(error, NoSuchFile):
+            raise
+        text = getattr(error, "message", None) or str(error)
+        raise NoSuchFile(
+            f"the model keeps weights in {name!r}, which was not given and is not beside the model either: {text}"
+        ) from error
+
+
+async def when_there(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of `work`, done again where it looked at bytes that had not come."""
+    while True:
+        try:
+            return await work()
+        except Awaited as early:
+            await early.over()
+
+
+async def arrived(files: Iterable[ByteSource]) -> None:
+    """Wait until all bytes are there. Raises Fail: some do not come."""
+    for source in files:
+        if isinstance(source, ArrivingSource):
+            await source.complete()
 
 
 def source_of(model: Any) -> ByteSource:
@@ -66,6 +140,18 @@ async def _fetch(url: str, progress: Progress) -> ByteSource:
     return await fetch_bytes(
         url, lambda loaded, total: progress({"phase": "model", "status": "progress", "loaded": loaded, "total": total})
     )
+
+
+def _beside(url: str, progress: Progress) -> Beside | None:
+    """What fetches the files beside `url`; None where nothing can be."""
+    if re.match(r"(blob|data):", url):
+        return None
+    folder = re.split(r"[?#]", url)[0].rpartition("/")[:2]
+
+    async def fetch(address: str) -> ByteSource:
+        return await _fetch("".join(folder) + address, progress)
+
+    return fetch
 
 
 class Phase:

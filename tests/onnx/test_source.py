@@ -113,6 +113,20 @@ def test_read_model__skeleton_alone__fetches_every_byte_about_once() -> None:
     assert source.fetched < 1.1 * len(data) and source.calls < 20
 
 
+def test_read_model__long_notes_behind_every_node__takes_few_fetches() -> None:
+    """torch.onnx's exporter writes each node's stack trace into its metadata_props, which nobody reads."""
+    nodes = []
+    for i in range(2000):
+        node = helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"])
+        node.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="File 'model.py', in forward\n" * (10 + i % 40))
+        nodes.append(node)
+    source = CountingSource(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
+    record = read_model(source)
+    assert record.graph is not None and len(record.graph.node) == 2000
+    assert source.calls < 2 * source.size / (1 << 16) + 20
+    assert source.fetched < 1.1 * source.size
+
+
 def test_read_model__file_without_raw_data__fetches_no_tensor_values() -> None:
     floats = helper.make_tensor("f", 1, [1_000_000], np.ones(1_000_000, np.float32))
     ints = helper.make_tensor("i", 7, [1_000_000], np.full(1_000_000, 1 << 40))

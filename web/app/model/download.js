@@ -1,16 +1,17 @@
 // @ts-check
 /** Files from this site, kept for the next visit, with progress as they come. */
 
+import { Parts, noRoom } from '../../loading/parts.js';
+import { openStream } from '../../loading/stream.js';
 import * as store from './store.js';
 
 /** Speed is taken over this much of the past. */
 const WINDOW_MS = 4000;
 
-/** @typedef {{loaded: number, total: number, bytesPerSecond: number, secondsLeft: number | null}} Progress */
+/** Bytes that go to the browser together. */
+const BLOCK = 8 << 20;
 
-class NotThere extends Error {
-  name = 'NoSuchFile';
-}
+/** @typedef {{loaded: number, total: number, bytesPerSecond: number, secondsLeft: number | null}} Progress */
 
 /** How fast bytes come and how long the rest takes. */
 export class Pace {
@@ -56,28 +57,24 @@ async function ask(url, signal) {
 export async function download(url, { signal, onProgress, onChunk }) {
   const known = await store.find(url.href, await ask(url, signal));
   if (known) return { blob: known, kept: true };
-  const response = await fetch(url, { signal }).catch((error) => {
-    signal.throwIfAborted();
-    throw new NotThere(`${url.href} cannot be fetched: ${error.message}`);
-  });
-  if (!response.ok || !response.body) {
-    throw new NotThere(`${url.href} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
-  }
-  // A compressed response's Content-Length counts other bytes than those that arrive.
-  const total = response.headers.has('Content-Encoding') ? 0 : Number(response.headers.get('Content-Length') ?? 0);
-  const reader = response.body.getReader();
-  const [pace, parts] = [new Pace(), /** @type {Blob[]} */ ([])];
+  const { response, size: total = 0, chunks } = await openStream(url.href, signal);
+  const [pace, parts] = [new Pace(), new Parts()];
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  const pending = [];
   let loaded = 0;
-  for (let step = await reader.read(); !step.done; step = await reader.read()) {
-    parts.push(new Blob([step.value]));
-    loaded += step.value.length;
+  const handOver = () => parts.add(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); });
+  for await (const chunk of chunks) {
+    pending.push(chunk);
+    loaded += chunk.length;
+    if (loaded - parts.nbytes >= BLOCK) await handOver();
     onProgress?.(pace.mark(loaded, total));
     const before = performance.now();
-    await onChunk?.(step.value, loaded, total);
+    await onChunk?.(chunk, loaded, total);
     if (performance.now() - before > WINDOW_MS) Object.assign(pace, new Pace());
     signal.throwIfAborted();
   }
-  const blob = new Blob(parts);
+  await handOver();
+  const { blob } = parts;
   await store.add(url.href, store.stampOf(response), blob);
   return { blob, kept: false };
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Models kept on this computer, each under the hash of its bytes, with what its server said of it. Where the browser has no
+ * Models kept on this computer, each under a hash of its bytes, with what its server said of it. Where the browser has no
  * room or no storage, they are kept in memory for this visit.
  */
 
@@ -79,8 +79,7 @@ export async function add(url, stamp, blob) {
   const cache = await open();
   try {
     if (!cache || blob.size > LARGEST) throw new DOMException('no storage', 'QuotaExceededError');
-    const digest = await crypto.subtle.digest('SHA-256', await blob.arrayBuffer());
-    const sha256 = [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    const sha256 = await hashOf(blob);
     const headers = { 'Content-Length': String(blob.size) };
     await cache.put(key('sha256', sha256), new Response(blob, { headers }));
     await cache.put(key('url', url), Response.json({ sha256, stamp }));
@@ -90,6 +89,19 @@ export async function add(url, stamp, blob) {
     memory.set(url, { stamp, blob });
     return 'memory';
   }
+}
+
+/** Bytes that are hashed at once: a model is in memory block by block only. */
+const BLOCK = 8 << 20;
+
+/** SHA-256 of a file of one block; of several, that of their hashes one behind the other. @param {Blob} blob */
+async function hashOf(blob) {
+  const hashes = [];
+  for (let at = 0; at === 0 || at < blob.size; at += BLOCK) {
+    hashes.push(await crypto.subtle.digest('SHA-256', await blob.slice(at, at + BLOCK).arrayBuffer()));
+  }
+  const digest = hashes.length === 1 ? hashes[0] : await crypto.subtle.digest('SHA-256', await new Blob(hashes).arrayBuffer());
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 /** Bytes kept on this computer, and in memory for this visit. */

@@ -1,0 +1,125 @@
+"""A server of single files that holds them back, breaks connections, knows ranges or not, compresses; it notes all."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tools.devkit.server import Handler, Server
+
+__all__ = ["Delivery", "Served"]
+
+_PIECE = 1 << 18
+
+
+@dataclass
+class Served:
+    """A file and how it is sent.
+
+    Attributes:
+        ranges: whether the server answers range requests with 206.
+        etag: its ETag; None: neither that nor Last-Modified. `changed` is its ETag from the second request on.
+        compressed: sent with Content-Encoding: gzip. chunked: without Content-Length.
+        breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
+        gate: bytes after which sending waits until `opened` is set.
+        asked: the Range header ('' where there is none) of each request. sent: bytes of it that went out.
+    """
+
+    data: bytes
+    ranges: bool = True
+    etag: str | None = '"one"'
+    changed: str | None = None
+    compressed: bool = False
+    chunked: bool = False
+    breaks: list[int | None] = field(default_factory=list)
+    gate: int | None = None
+    status: int = 200
+    opened: threading.Event = field(default_factory=threading.Event)
+    asked: list[str] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+
+
+class _Handler(Handler):
+    def __init__(self, *args: object, served: Mapping[str, Served], **options: Any) -> None:
+        self.served = served
+        super().__init__(*args, **options)
+
+    def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
+        file = self.served.get(urlsplit(self.path).path)
+        if file is None:
+            super().do_GET()
+        else:
+            self._deliver(file)
+
+    def _deliver(self, file: Served) -> None:
+        number = len(file.asked)
+        file.asked.append(self.headers.get("Range", ""))
+        file.sent.append(0)
+        body = gzip.compress(file.data, 1) if file.compressed else file.data
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", file.asked[-1]) if file.ranges and not file.compressed else None
+        begin = int(wanted[1]) if wanted else 0
+        end = min(len(body), int(wanted[2]) + 1) if wanted and wanted[2] else len(body)
+        if wanted and begin >= len(body):
+            self.send_response(416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(file.status if file.status != 200 else 206 if wanted else 200)
+        self.send_header("Content-Type", "application/octet-stream")
+        etag = file.changed if file.changed and number else file.etag
+        if etag:
+            self.send_header("ETag", etag)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(body)}")
+        if file.compressed:
+            self.send_header("Content-Encoding", "gzip")
+        if file.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        stop = file.breaks[number] if number < len(file.breaks) else None
+        self._send(file, body[begin:end], begin, stop)
+
+    def _send(self, file: Served, body: bytes, begin: int, stop: int | None) -> None:
+        at = 0
+        while at < len(body):
+            size = min(_PIECE, len(body) - at)
+            if stop is not None:
+                size = min(size, stop - at)
+            if file.gate is not None and begin + at + size > file.gate and not file.opened.is_set():
+                size = max(0, file.gate - begin - at)
+            if stop is not None and at >= stop:
+                self.wfile.flush()
+                time.sleep(0.1)  # what was sent arrives before the end does
+                self.close_connection = True
+                self.connection.close()
+                return
+            if size == 0:
+                file.opened.wait(120)
+                continue
+            piece = body[at : at + size]
+            self.wfile.write(b"%x\r\n%s\r\n" % (size, piece) if file.chunked else piece)
+            file.sent[-1] += size
+            at += size
+        if file.chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+
+class Delivery(Server):
+    """The built site, and `served`: files by the path of their URL."""
+
+    def __init__(self, mounts: Mapping[str, Path]) -> None:
+        super().__init__(mounts)
+        self.served: dict[str, Served] = {}
+        old = self.http.RequestHandlerClass
+        assert isinstance(old, partial)
+        self.http.RequestHandlerClass = partial(_Handler, served=self.served, **old.keywords)

@@ -1,0 +1,239 @@
+// @ts-check
+/**
+ * A model's file while it arrives and afterwards. Its bytes go on to the browser, which keeps them outside this process (a
+ * Blob, on disk where it is large); here stay what a reader of the graph looks at, and for a moment what came last, for those
+ * who follow the download. Only where Blobs can be read synchronously, as Python does: in workers.
+ */
+
+import { BlobReader } from '../pieces.js';
+import { Parts, noRoom } from './parts.js';
+import { Scanner } from './scanner.js';
+
+/** Bytes that go to the browser together. */
+const BLOCK = 8 << 20;
+
+/** Bytes that stay here behind the last ones of the download. */
+const RECENT = 16 << 20;
+
+/** @typedef {import('./scanner.js').Segment} Segment */
+/** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
+
+/** Where in `segments` the one is that has the byte `at`; -1 where there is none. @param {Segment[]} segments @param {number} at */
+function indexOf(segments, at) {
+  let [low, high] = [0, segments.length - 1];
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const segment = segments[middle];
+    if (at < segment.at) high = middle - 1;
+    else if (at >= segment.at + segment.bytes.length) low = middle + 1;
+    else return middle;
+  }
+  return -1;
+}
+
+export class ModelFile {
+  /** Bytes that have come. */
+  arrived = 0;
+  /** Whether `size` is final and all bytes are there. */
+  isComplete = false;
+  /** What ended it early. @type {{error: unknown} | null} */
+  failure = null;
+  #parts = new Parts();
+  /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
+  #pending = [];
+  #pendingBytes = 0;
+  /** @type {Segment[]} */
+  #recent = [];
+  /** @type {Scanner | null} */
+  #scanner;
+  /** @type {Waiting[]} */
+  #waiting = [];
+  #reader = new BlobReader(new Blob());
+  /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
+  #handedOver = Promise.resolve();
+  #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
+
+  /**
+   * @param {string} url where it comes from
+   * @param {number | undefined} size as far as it is known before the end
+   * @param {boolean} isModel whether it is to be scanned
+   */
+  constructor(url, size, isModel) {
+    this.url = url;
+    this.size = size;
+    this.#scanner = isModel ? new Scanner() : null;
+  }
+
+  /**
+   * Take what arrives, to the end.
+   * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
+   * @param {(loaded: number, total: number | undefined) => void} onProgress
+   */
+  async take(chunks, onProgress) {
+    try {
+      for await (const chunk of chunks) {
+        this.#add(chunk);
+        onProgress(this.arrived, this.size);
+        if (this.#pendingBytes >= BLOCK) await this.#flush();
+      }
+      await this.#flush();
+      this.#scanner?.end();
+      await this.#handedOver;
+      this.size = this.arrived;
+      this.isComplete = true;
+    } catch (error) {
+      this.failure = { error };
+    }
+    this.#wake();
+  }
+
+  /** @param {Uint8Array<ArrayBuffer>} chunk */
+  #add(chunk) {
+    this.#recent.push({ at: this.arrived, bytes: chunk });
+    this.#pending.push(chunk);
+    this.#pendingBytes += chunk.length;
+    this.#scanner?.push(chunk);
+    this.arrived += chunk.length;
+    this.#wake();
+  }
+
+  /** Give the browser what has come, when it has taken what it was given before. */
+  async #flush() {
+    await this.#handedOver;
+    const chunks = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    this.#handedOver = this.#handOver(chunks);
+    this.#handedOver.catch(() => {}); // awaited before the next, and at the end
+  }
+
+  /** @param {Uint8Array<ArrayBuffer>[]} chunks */
+  async #handOver(chunks) {
+    try {
+      await this.#parts.add(chunks);
+    } catch (error) {
+      throw noRoom(this.url, this.arrived, error);
+    }
+    const done = Math.min(this.#parts.nbytes, this.arrived - RECENT);
+    const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
+    this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
+  }
+
+  #wake() {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const one of waiting) {
+      if (this.failure) one.reject(this.failure.error);
+      else if (this.isComplete || one.end <= this.arrived) one.resolve();
+      else this.#waiting.push(one);
+    }
+  }
+
+  /** Fulfilled when the bytes before `end` have come, or the file is at its end. @param {number} end @returns {Promise<void>} */
+  there(end) {
+    if (this.isComplete || end <= this.arrived) return Promise.resolve();
+    if (this.failure) return Promise.reject(this.failure.error);
+    return new Promise((resolve, reject) => { this.#waiting.push({ end, resolve, reject }); });
+  }
+
+  /** Fulfilled when everything has come. */
+  complete() {
+    return this.there(Infinity);
+  }
+
+  /**
+   * `length` bytes at `at`, once they are there.
+   * @param {number} at
+   * @param {number} length
+   * @returns {Promise<Uint8Array>}
+   */
+  async part(at, length) {
+    await this.there(at + length);
+    const here = this.#here(at, length);
+    if (here) return here;
+    if (Math.min(at + length, this.#parts.nbytes) > this.#reader.blob.size) this.#reader = new BlobReader(this.#parts.blob);
+    try {
+      return await this.#joined(at, length, (from, count) => this.#reader.part(from, count));
+    } catch (error) {
+      throw noRoom(this.url, this.arrived, error);
+    }
+  }
+
+  /**
+   * `length` bytes at `at` without waiting; null where they have not come.
+   * @param {number} at
+   * @param {number} length
+   * @returns {Uint8Array | null}
+   */
+  partNow(at, length) {
+    if (at + length > this.arrived) return null;
+    const here = this.#here(at, length);
+    if (here) return here;
+    const [fromBlob, after] = this.#split(at, length);
+    const bytes = new Uint8Array(length);
+    bytes.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + fromBlob))));
+    if (after) bytes.set(after, fromBlob);
+    return bytes;
+  }
+
+  /** The kept bytes around `at`, as far as they go; null where it is not among them. @param {number} at @returns {Segment | null} */
+  kept(at) {
+    const segments = this.#scanner?.segments ?? [];
+    return segments[indexOf(segments, at)] ?? null;
+  }
+
+  /** Everything in one buffer, once it is there. */
+  async whole() {
+    await this.complete();
+    return this.#parts.blob.arrayBuffer();
+  }
+
+  /** Nobody follows the download any more: keep no more than what is always kept. */
+  settle() {
+    this.#recent = [];
+    this.#reader = new BlobReader(this.#parts.blob);
+  }
+
+  /**
+   * The bytes, where they are in memory. @param {number} at @param {number} length @returns {Uint8Array | null}
+   */
+  #here(at, length) {
+    if (!length) return new Uint8Array();
+    const kept = this.kept(at);
+    if (kept && at + length <= kept.at + kept.bytes.length) return kept.bytes.subarray(at - kept.at, at - kept.at + length);
+    const first = indexOf(this.#recent, at);
+    return first < 0 ? null : this.#ofRecent(first, at - this.#recent[first].at, length);
+  }
+
+  /** @param {number} first @param {number} start @param {number} length */
+  #ofRecent(first, start, length) {
+    const bytes = new Uint8Array(length);
+    for (let index = first, to = 0; to < length; index++, start = 0) {
+      const part = this.#recent[index].bytes.subarray(start, start + length - to);
+      bytes.set(part, to);
+      to += part.length;
+    }
+    return bytes;
+  }
+
+  /**
+   * How many of these bytes are the Blob's, and those behind them.
+   * @param {number} at
+   * @param {number} length
+   * @returns {[number, Uint8Array | null]}
+   */
+  #split(at, length) {
+    const fromBlob = Math.min(length, this.#parts.nbytes - at);
+    return [fromBlob, fromBlob < length ? this.#here(at + fromBlob, length - fromBlob) : null];
+  }
+
+  /** @param {number} at @param {number} length @param {(at: number, length: number) => Promise<Uint8Array>} read */
+  async #joined(at, length, read) {
+    const [fromBlob, after] = this.#split(at, length);
+    if (!after) return read(at, length);
+    const bytes = new Uint8Array(length);
+    bytes.set(after, fromBlob);
+    bytes.set(await read(at, fromBlob));
+    return bytes;
+  }
+}

@@ -1,0 +1,45 @@
+// @ts-check
+/** Bytes that go to the browser as they come: it keeps Blobs outside this process, on disk where they are large. */
+
+/** Milliseconds before each further attempt to hand bytes over. */
+const PAUSES = [10, 100, 500, 1000, 2000, 4000];
+
+export class Parts {
+  /** Bytes that the browser has. */
+  nbytes = 0;
+  /** @type {Blob[]} */
+  #parts = [];
+  #joined = new Blob();
+
+  /**
+   * Give it these, and see that they can be read: what a browser has no room for it drops silently, and Chromium loses Blobs
+   * that are made while it begins to move others to the disk.
+   * @param {Uint8Array<ArrayBuffer>[]} chunks
+   */
+  async add(chunks) {
+    for (let attempt = 0; ; attempt++) {
+      const part = new Blob(chunks);
+      try {
+        await part.slice(-1).arrayBuffer();
+        this.#parts.push(part);
+        this.nbytes += part.size;
+        return;
+      } catch (error) {
+        if (attempt === PAUSES.length) throw error;
+        await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+      }
+    }
+  }
+
+  /** Everything so far, as one. */
+  get blob() {
+    if (this.#joined.size < this.nbytes) this.#joined = new Blob(this.#parts);
+    return this.#joined;
+  }
+}
+
+/** @param {string} url @param {number} nbytes @param {unknown} error */
+export function noRoom(url, nbytes, error) {
+  return new RangeError(`the browser has no room for ${url} (${nbytes.toLocaleString('en')} bytes): `
+    + `${/** @type {Error} */ (error).message}. Use a window that is not private, free disk space, or take a smaller model`);
+}

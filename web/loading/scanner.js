@@ -1,0 +1,168 @@
+// @ts-check
+/**
+ * Tells, while a model file passes, what a reader of its graph will look at: everything but the elements of large tensors.
+ * Nothing is judged: where a file makes no sense, no more of it is kept, and whoever reads it finds out.
+ * Source: protobuf.dev, "Encoding"; onnx.proto.
+ */
+
+/** Bytes from which on a tensor's elements are not kept. */
+const LARGE = 1 << 16;
+
+/** Bytes of a field that is not kept that are: a reader that looks for a field's header asks for so many. */
+const HEADER = 16;
+
+/** Bytes of the file's head, by which files of other kinds are told. */
+const HEAD = 512;
+
+/** Bytes of a tag and a length, or of a tag and a number, at most. */
+const LONGEST = 20;
+
+/** Most bytes that are kept. */
+const MOST = 64 << 20;
+
+/**
+ * Messages on the way to tensors: the fields that are messages, by number, and those that are not kept where they are large.
+ * @typedef {{messages: Record<number, string>, large: readonly number[]}} Kind
+ * @type {Record<string, Kind>}
+ */
+const KINDS = {
+  model: { messages: { 7: 'graph', 25: 'function' }, large: [20] },
+  graph: { messages: { 1: 'node', 5: 'tensor', 15: 'sparse' }, large: [] },
+  node: { messages: { 5: 'attribute' }, large: [] },
+  attribute: { messages: { 5: 'tensor', 6: 'graph', 10: 'tensor', 11: 'graph', 22: 'sparse', 23: 'sparse' }, large: [] },
+  sparse: { messages: { 1: 'tensor', 2: 'tensor' }, large: [] },
+  function: { messages: { 7: 'node', 11: 'attribute' }, large: [] },
+  tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
+};
+
+/** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
+
+export class Scanner {
+  /** What is kept, in the order of the file. @type {Segment[]} */
+  segments = [];
+  /** Bytes kept. */
+  nbytes = 0;
+  #at = 0;
+  /** Bytes to come that are kept, then bytes that are not, before the next field. */
+  #keep = 0;
+  #pass = 0;
+  /** The beginning of a field, cut off by the end of a chunk. */
+  #rest = new Uint8Array();
+  /** @type {{kind: Kind, end: number}[]} */
+  #within = [{ kind: KINDS.model, end: Infinity }];
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  #parts = [];
+  #begin = 0;
+  #broken = false;
+
+  /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
+  push(chunk) {
+    let from = 0;
+    let at = 0;
+    while (at < chunk.length && !this.#broken) {
+      if (this.#keep) {
+        const step = Math.min(this.#keep, chunk.length - at);
+        this.#keep -= step;
+        at += step;
+      } else if (this.#pass) {
+        this.#close(chunk.subarray(from, at), at);
+        const step = Math.min(this.#pass, chunk.length - at);
+        this.#pass -= step;
+        at += step;
+        from = at;
+        this.#begin = this.#at + at;
+      } else {
+        at += this.#field(chunk, at);
+      }
+    }
+    if (this.#broken) this.#close(new Uint8Array(), 0);
+    else if (at > from) this.#parts.push(chunk.slice(from, at));
+    this.#at += chunk.length;
+  }
+
+  /** The file is at its end. */
+  end() {
+    this.#close(new Uint8Array(), 0);
+  }
+
+  /**
+   * Look at the field that begins at `at` of the chunk, or in what was left of the last one.
+   * @param {Uint8Array} chunk
+   * @param {number} at
+   * @returns {number} how many bytes of the chunk its header takes
+   */
+  #field(chunk, at) {
+    const head = new Uint8Array([...this.#rest, ...chunk.subarray(at, at + LONGEST)]);
+    const found = headerOf(head);
+    const taken = found ? found.length - this.#rest.length : Math.min(LONGEST, chunk.length - at);
+    if (!found && head.length >= LONGEST) this.#broken = true;
+    this.#rest = found ? new Uint8Array() : head;
+    if (found) this.#enter(found, this.#at + at + taken);
+    return taken;
+  }
+
+  /**
+   * Decide about a field. @param {{field: number, wire: number, size: number}} header @param {number} begin of its content
+   */
+  #enter({ field, wire, size }, begin) {
+    const within = this.#within;
+    while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
+    const { kind, end } = within[within.length - 1];
+    if (begin + size > end || (wire !== 0 && wire !== 1 && wire !== 2 && wire !== 5)) {
+      this.#broken = true;
+      return;
+    }
+    const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
+    if (inner) {
+      within.push({ kind: KINDS[inner], end: begin + size });
+    } else if (wire === 2 && size > LARGE && kind.large.includes(field)) {
+      this.#keep = Math.max(HEADER, HEAD - begin);
+      this.#pass = size - this.#keep;
+    } else {
+      this.#keep = size;
+      if (this.nbytes + size > MOST) this.#broken = true;
+    }
+  }
+
+  /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
+  #close(last, at) {
+    const parts = [...this.#parts, last];
+    const nbytes = parts.reduce((sum, { length }) => sum + length, 0);
+    this.#parts = [];
+    if (!nbytes) return;
+    const bytes = new Uint8Array(nbytes);
+    let to = 0;
+    for (const part of parts) {
+      bytes.set(part, to);
+      to += part.length;
+    }
+    this.segments.push({ at: this.#begin, bytes });
+    this.nbytes += nbytes;
+    this.#begin = this.#at + at;
+  }
+}
+
+/** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
+function varint(data, at) {
+  let value = 0;
+  for (let scale = 1; at < data.length; scale *= 128) {
+    const byte = data[at++];
+    value += (byte & 0x7f) * scale;
+    if (byte < 0x80) return [value, at];
+  }
+  return null;
+}
+
+/**
+ * A field's number, wire type, the size of its content and the length of what is before that; null where it is not all there.
+ * @param {Uint8Array} data
+ */
+function headerOf(data) {
+  const tag = varint(data, 0);
+  if (!tag) return null;
+  const [field, wire] = [Math.floor(tag[0] / 8), tag[0] % 8];
+  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, length: tag[1] };
+  const number = varint(data, tag[1]);
+  if (!number) return null;
+  return { field, wire, size: wire === 2 ? number[0] : 0, length: number[1] };
+}
