@@ -146,11 +146,14 @@ def main() -> None:
     parser.add_argument("--source", choices=SOURCES, default="")
     parser.add_argument("--again", action="store_true", help="also what was exported, or tried, before")
     parser.add_argument("--failed", action="store_true", help="also what failed before")
+    parser.add_argument("--exporter", choices=("new", "old"), default="", help="those that are tried with it first")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warm()
     for definition in sorted(definitions(args.source, args.name), key=lambda d: zlib.crc32(d.name[::-1].encode())):
         told = definition.path.with_suffix(".json")
+        if args.exporter and definition.attempts()[0].exporter != args.exporter:
+            continue
         if told.is_file() and not args.again and not (args.failed and "error" in json.loads(told.read_text())):
             continue
         told.parent.mkdir(parents=True, exist_ok=True)
