@@ -68,7 +68,11 @@ def browser_python() -> Iterator[BrowserPython]:
 
 
 def compared(
-    in_browser: BrowserPython, model: bytes, runs: Sequence[Feeds], wanted: Sequence[Sequence[Any]], names: Sequence[str]
+    in_browser: BrowserPython,
+    model: bytes,
+    runs: Sequence[Feeds],
+    wanted: Sequence[Sequence[Any]],
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """What a model does in the browser: what is wrong, or nothing; host steps, dispatches."""
     outputs, same, host, dispatches, plans = in_browser(RUN, model=model, fed=list(runs), gpu=False)

@@ -16,7 +16,7 @@ __all__ = ["Flat", "build", "feeds", "prepare_torchvision", "randomize"]
 SMALL: Mapping[str, int] = {
     **dict.fromkeys(("vocab_size", "decoder_vocab_size", "text_vocab_size"), 96),
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "decoder_hidden_size", "dec_hidden_size"), 32),
-    **dict.fromkeys(("projection_dim", "logit_projection_dim", "d_inner", "embed_dim", "rotary_dim_unused"), 32),
+    **dict.fromkeys(("projection_dim", "logit_projection_dim", "d_inner", "embed_dim"), 32),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner"), 64),
     **dict.fromkeys(("hidden_dim", "ffn_hidden_size", "decoder_intermediate_size"), 64),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2),
@@ -30,7 +30,9 @@ SMALL: Mapping[str, int] = {
     **dict.fromkeys(("num_experts_per_tok", "moe_k"), 2),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_dim"), 32),
     **dict.fromkeys(("embedding_size",), 16),
-    **dict.fromkeys(("num_labels_unused", "num_conv_pos_embeddings"), 16),
+    **dict.fromkeys(("num_conv_pos_embeddings"), 16),
+    **dict.fromkeys(("emb_dim",), 32),
+    "n_words": 96,
     "num_conv_pos_embedding_groups": 4,
     "pad_token_id": 0,
     "bos_token_id": 1,
@@ -169,7 +171,11 @@ def randomize(model: Any) -> None:
             if statistic in ("running_mean", "running_var"):
                 noise = torch.rand(value.shape, generator=random)
                 value.copy_(0.2 * noise - 0.1 if statistic == "running_mean" else 0.8 + 0.4 * noise)
-            elif isinstance(value, torch.nn.Parameter) and value.numel() > 1 and bool((value == value.flatten()[0]).all()):
+            elif (
+                isinstance(value, torch.nn.Parameter)
+                and value.numel() > 1
+                and bool((value == value.flatten()[0]).all())
+            ):
                 size = float(value.flatten()[0].abs())
                 base = value if size > 1e-3 else torch.full_like(value, 0.1 if size else 0.0)
                 value.copy_(base + 0.1 * torch.randn(value.shape, generator=random).to(value.dtype))

@@ -51,7 +51,7 @@ def export(definition: Definition, attempt: Attempt) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         if attempt.exporter == "new":
             auto = torch.export.Dim.AUTO
-            shapes = tuple({i: auto for i in axes.get(n, {})} for n in names)
+            shapes = tuple(dict.fromkeys(axes.get(n, {}), auto) for n in names)
             torch.onnx.export(
                 flat,
                 args,

@@ -137,7 +137,9 @@ def counted(table: Sequence[Row]) -> str:
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     """The file's text."""
     parts = [HEADER]
-    parts.append("| source | defined | exported | onnxruntime runs | agree | | with host steps |\n|---|---|---|---|---|---|---|")
+    parts.append(
+        "| source | defined | exported | onnxruntime runs | agree | | with host steps |\n|---|---|---|---|---|---|---|"
+    )
     groups = [(s, [r for r in table if r.definition.source == s]) for s in SOURCES]
     parts += [f"| {source} {counted(group)}" for source, group in groups if group]
     parts.append(f"| all {counted(table)}")
