@@ -24,7 +24,7 @@ from tools.devkit.shell import ROOT, python
 from tools.devkit.site import build_site
 from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
-from tools.zoo.definitions import SOURCES, Definition, definitions
+from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 
 __all__ = ["RUN", "compared", "run_in_browser"]
 
@@ -56,7 +56,12 @@ host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement
 @contextmanager
 def browser_python() -> Iterator[BrowserPython]:
     """Python in headless Chromium, with the site as it is built now."""
-    mounts = {"/": build_site(python()), "/e2e/": ROOT / "e2e" / "pages", "/harness/": ROOT / "e2e" / "harness"}
+    mounts = {
+        "/zoo/": CACHE,
+        "/": build_site(python()),
+        "/e2e/": ROOT / "e2e" / "pages",
+        "/harness/": ROOT / "e2e" / "harness",
+    }
     with (
         Server(mounts) as server,
         sync_playwright() as playwright,
@@ -69,12 +74,12 @@ def browser_python() -> Iterator[BrowserPython]:
 
 def compared(
     in_browser: BrowserPython,
-    model: bytes,
+    model: bytes | str,
     runs: Sequence[Feeds],
     wanted: Sequence[Sequence[Any]],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a model does in the browser: what is wrong, or nothing; host steps, dispatches."""
+    """What a model (its bytes or URL) does in the browser: what is wrong, or nothing; host steps, dispatches."""
     outputs, same, host, dispatches, plans = in_browser(RUN, model=model, fed=list(runs), gpu=False)
     wrong = "" if all(same) else "a second run gives other bits"
     for feeds, mine, theirs in zip(runs, outputs, wanted, strict=True):
@@ -94,7 +99,8 @@ def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[st
         wanted = [[arrays[f"{i}/{n}"] for n in names] for i in range(count)]
     runs = inputs_of(definition.path.with_suffix(".npz"))[:count]
     try:
-        return compared(in_browser, definition.path.read_bytes(), runs, wanted, names)
+        url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{definition.source}/{definition.path.name}"
+        return compared(in_browser, url, runs, wanted, names)
     except Exception as error:
         return {"browser": str(error).strip().splitlines()[-1][:800] if str(error).strip() else repr(error)}
 

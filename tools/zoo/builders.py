@@ -171,14 +171,14 @@ def randomize(model: Any) -> None:
             if statistic in ("running_mean", "running_var"):
                 noise = torch.rand(value.shape, generator=random)
                 value.copy_(0.2 * noise - 0.1 if statistic == "running_mean" else 0.8 + 0.4 * noise)
-            elif (
-                isinstance(value, torch.nn.Parameter)
-                and value.numel() > 1
-                and bool((value == value.flatten()[0]).all())
-            ):
+            elif isinstance(value, torch.nn.Parameter) and value.numel() > 1 and _constant(value):
                 size = float(value.flatten()[0].abs())
                 base = value if size > 1e-3 else torch.full_like(value, 0.1 if size else 0.0)
                 value.copy_(base + 0.1 * torch.randn(value.shape, generator=random).to(value.dtype))
+
+
+def _constant(value: Any) -> bool:
+    return bool((value == value.flatten()[0]).all())
 
 
 def feeds(definition: Definition, run: int, vocabulary: int) -> dict[str, Any]:

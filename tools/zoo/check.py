@@ -1,8 +1,8 @@
 """Check exported models natively: python -m tools.zoo.check [--source S] [NAME].
 
 For the inputs of the export and, where axes are open, for those of a second size: onnxruntime's CPU provider gives the
-reference; the NumPy interpreter is compared with it; plans are made for a GPU and proved by the verifier. What comes out is
-NAME.result.json and NAME.wanted.npz beside the model.
+reference; the NumPy interpreter is compared with it; plans are made for a GPU and proved by the verifier. What comes
+out is NAME.result.json and NAME.wanted.npz beside the model.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Guided(Program):
 
 
 def planned(model: bytes, runs: Sequence[Feeds], target: Target = GPU) -> dict[str, Any]:
-    """What plans for `target` are like: dispatches and host steps of the first, whether the second leaves sizes open."""
+    """What plans for `target` are like: dispatches and host steps of the first, whether later ones are open."""
     graph = import_model(read_model(model)).graph
     program = Guided(graph, NullDevice(target))
     every = [n for node in graph.nodes for n in node.outputs if n]

@@ -1,7 +1,7 @@
 """Export the zoo: python -m tools.zoo.export [--source S] [--again] [NAME]. Runs where torch is.
 
 Each model is built and exported in a process of its own; what was exported is kept. For each there are then NAME.onnx,
-NAME.npz (inputs '0/name' of the export's sizes, '1/name' of others) and NAME.json: exporter, opset, open axes, or why not.
+NAME.npz (inputs '0/name' of the export's sizes, '1/name' of others) and NAME.json: exporter, opset, or why not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import io
 import json
 import os
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -111,7 +110,7 @@ def apart(definition: Definition, attempt: Attempt) -> dict[str, Any]:
 
 def one(definition: Definition) -> dict[str, Any]:
     """Try the ways to export until one works."""
-    failures = {}
+    failures: dict[str, Any] = {}
     for attempt in definition.attempts():
         told = apart(definition, attempt)
         if "error" not in told:
@@ -164,4 +163,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

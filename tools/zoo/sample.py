@@ -1,7 +1,7 @@
 """The committed part of the zoo, which needs no torch: python -m tools.zoo.sample writes tests/zoo/sample/.
 
-NAME.stripped is as bench/refill.py says, with a key more in its header: "feeds", for each run the inputs, integers as they
-are, the others by shape and seed. So a graph is what an exporter wrote, and its weights are random numbers of their size.
+NAME.stripped is as bench/refill.py says, with a key more in its header: "feeds", for each run the inputs, integers as
+they are, the others by shape and seed. So a graph is what an exporter wrote, and its weights are random numbers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def load(name: str) -> tuple[bytes, list[Feeds]]:
 def _made(told: dict[str, Any]) -> np.ndarray[Any, Any]:
     if "values" in told:
         return np.array(told["values"], told["dtype"]).reshape(told["shape"])
-    return np.random.default_rng(told["seed"]).standard_normal(told["shape"]).astype(told["dtype"])
+    made: np.ndarray[Any, Any] = (
+        np.random.default_rng(told["seed"]).standard_normal(told["shape"]).astype(told["dtype"])
+    )
+    return made
 
 
 def plain(model: onnx.ModelProto) -> onnx.ModelProto:

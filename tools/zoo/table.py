@@ -1,7 +1,7 @@
-"""docs/MODELS.md, and whether the zoo is as its strict list says: python -m tools.zoo.table [--check].
+"""docs/MODELS.md, and whether the zoo is as its strict list says: python -m tools.zoo.table.
 
-failures.toml lists, with a reason each, what does not export, what onnxruntime does not run, and what differs here. What
-fails and is not listed fails the command, and so does what is listed and works.
+failures.toml lists, with a reason each, what does not export, what onnxruntime does not run, and what differs here.
+What fails and is not listed fails the command, and so does what is listed and works.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ HEADER = """# Models
 
 Written by `python3 dev.py zoo`; do not edit.
 
-Architectures with random weights in small sizes, exported by torch.onnx.export, with the new exporter (torch.export) or the
-old one (TorchScript), and run on NumPy and in Chromium on SwiftShader. The reference is onnxruntime's CPU provider. Where
-axes are open, a second size (batch and length, or picture) runs in the same session; each run is made twice and compared
-bit for bit. Plans for a desktop GPU are made too and proved by the plan verifier.
+Architectures with random weights in small sizes, exported by torch.onnx.export, with the new exporter (torch.export) or
+the old one (TorchScript), and run on NumPy and in Chromium on SwiftShader. The reference is onnxruntime's CPU provider.
+Where axes are open, a second size (batch and length, or picture) runs in the same session; each run is made twice and
+compared bit for bit. Plans for a desktop GPU are made too and proved by the plan verifier.
 
 - **Open**: axes that were left open in the export, and whether one plan serves all sizes.
 - **Host**: nodes that run on the host, after how many stages planning waits for values; none where it is empty.
