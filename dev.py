@@ -54,7 +54,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     fuzz.add_argument("--seed", type=int, default=0, help="of --minutes: the same number gives the same samples")
 
     zoo_ = subparsers.add_parser("zoo", help="export real architectures and compare; writes docs/MODELS.md")
-    zoo_.add_argument("name", nargs="?", default="", help="only this model")
+    zoo_.add_argument("names", nargs="*", default=(), help="only these models")
     zoo_.add_argument("--source", default="", choices=zoo.SOURCES, help="only models of this library")
     zoo_.add_argument("--again", action="store_true", help="export also what is in the cache")
 
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
             case "fuzz" if args.minutes:
                 return endurance.differential(minutes=args.minutes, seed=args.seed)
             case "zoo":
-                return zoo.zoo(source=args.source, name=args.name, again=args.again)
+                return zoo.zoo(source=args.source, names=args.names, again=args.again)
             case "notebook":
                 return notebook.notebook(once=args.once, write=args.write, port=args.port)
             case "fuzz":

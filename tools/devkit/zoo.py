@@ -16,10 +16,10 @@ REQUIREMENTS = ROOT / "requirements-zoo.txt"
 VENV = CACHE / "venv-zoo"
 
 
-def zoo(*, source: str, name: str, again: bool) -> int:
+def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
     """Export what is not in the cache, check all natively and in the browser, and write docs/MODELS.md."""
     ensure_venv()
-    chosen: list[str | Path] = [*(["--source", source] if source else []), *([name] if name else [])]
+    chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
     more: Sequence[str] = ["--again"] if again else []
     check([exporter(), "-m", "tools.zoo.export", *chosen, *more])
     status = run([python(), "-m", "tools.zoo.check", "--again", *chosen])

@@ -1,4 +1,4 @@
-"""Run checked models in headless Chromium, one browser for all: python -m tools.zoo.browser [--source S] [NAME].
+"""Run checked models in headless Chromium, one browser for all: python -m tools.zoo.browser [--source S] [NAME ...].
 
 Each run of a model is made twice in one session and compared bit for bit, and with onnxruntime's outputs. What is found
 joins NAME.result.json.
@@ -108,7 +108,7 @@ def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[st
 def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
     """Models that agree natively and were not run in the browser yet."""
     found = []
-    for definition in definitions(args.source, args.name):
+    for definition in definitions(args.source, args.names):
         path = result_path(definition)
         if not path.is_file():
             continue
@@ -120,7 +120,7 @@ def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", default="")
+    parser.add_argument("names", nargs="*", default=())
     parser.add_argument("--source", choices=SOURCES, default="")
     parser.add_argument("--again", action="store_true", help="also what was run before")
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Check exported models natively: python -m tools.zoo.check [--source S] [NAME].
+"""Check exported models natively: python -m tools.zoo.check [--source S] [NAME ...].
 
 For the inputs of the export and, where axes are open, for those of a second size: onnxruntime's CPU provider gives the
 reference; the NumPy interpreter is compared with it; plans are made for a GPU and proved by the verifier. What comes
@@ -203,13 +203,13 @@ def check(definition: Definition) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", default="")
+    parser.add_argument("names", nargs="*", default=())
     parser.add_argument("--source", choices=SOURCES, default="")
     parser.add_argument("--again", action="store_true", help="also what was checked before")
     args = parser.parse_args()
     os.environ["PYRUNTIME_VERIFY"] = "1"
     warnings.simplefilter("ignore")
-    for definition in definitions(args.source, args.name):
+    for definition in definitions(args.source, args.names):
         done = result_path(definition)
         if not definition.path.with_suffix(".npz").is_file() or not definition.path.is_file():
             continue

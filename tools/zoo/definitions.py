@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,14 @@ class Definition:
         return {i: d for i, d in enumerate(self.inputs[name].split()[1:]) if not d.isdigit()}
 
 
-def definitions(source: str = "", name: str = "") -> Iterator[Definition]:
-    """All of them, or those of a source, or of a name."""
+def definitions(source: str = "", names: Collection[str] = ()) -> Iterator[Definition]:
+    """All of them, or those of a source, or of these names."""
     for each in SOURCES:
         if source and each != source:
             continue
         data = tomllib.loads((HERE / "definitions" / f"{each}.toml").read_text())
         for key, entry in data["models"].items():
-            if name and key != name:
+            if names and key not in names:
                 continue
             given = entry if isinstance(entry, dict) else {"kind": entry}
             kind = data["kinds"].get(given.get("kind", ""), {})

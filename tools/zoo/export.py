@@ -1,4 +1,4 @@
-"""Export the zoo: python -m tools.zoo.export [--source S] [--again] [NAME]. Runs where torch is.
+"""Export the zoo: python -m tools.zoo.export [--source S] [--again] [NAME ...]. Runs where torch is.
 
 Each model is built and exported in a process of its own; what was exported is kept. For each there are then NAME.onnx,
 NAME.npz (inputs '0/name' of the export's sizes, '1/name' of others) and NAME.json: exporter, opset, or why not.
@@ -141,7 +141,7 @@ def warm() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", default="")
+    parser.add_argument("names", nargs="*", default=())
     parser.add_argument("--source", choices=SOURCES, default="")
     parser.add_argument("--again", action="store_true", help="also what was exported, or tried, before")
     parser.add_argument("--failed", action="store_true", help="also what failed before")
@@ -149,7 +149,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     warm()
-    for definition in sorted(definitions(args.source, args.name), key=lambda d: zlib.crc32(d.name[::-1].encode())):
+    for definition in sorted(definitions(args.source, args.names), key=lambda d: zlib.crc32(d.name[::-1].encode())):
         told = definition.path.with_suffix(".json")
         if args.exporter and definition.attempts()[0].exporter != args.exporter:
             continue

@@ -11,7 +11,7 @@ import json
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,9 @@ class Row:
         return " ".join(str(text).split())
 
 
-def rows(source: str = "", name: str = "") -> Iterator[Row]:
+def rows(source: str = "", names: Collection[str] = ()) -> Iterator[Row]:
     """What is known of each definition."""
-    for definition in definitions(source, name):
+    for definition in definitions(source, names):
         told, found = definition.path.with_suffix(".json"), definition.path.with_suffix(".result.json")
         yield Row(
             definition,
@@ -187,11 +187,11 @@ def _host(found: Mapping[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", default="")
+    parser.add_argument("names", nargs="*", default=())
     parser.add_argument("--source", choices=SOURCES, default="")
     args = parser.parse_args()
-    table, listed = list(rows(args.source, args.name)), failures()
-    if not args.source and not args.name:
+    table, listed = list(rows(args.source, args.names)), failures()
+    if not args.source and not args.names:
         PATH.write_text(render(table, listed))
         print(f"wrote {PATH.relative_to(HERE.parents[1])}")
     wrong = verdict(table, listed)
