@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 
 from tools.zoo.builders import Flat, build, feeds, prepare_torchvision
@@ -72,6 +73,7 @@ def export(definition: Definition, attempt: Attempt) -> dict[str, Any]:
                 input_names=names,
                 dynamic_axes=axes or None,
             )
+    accepted(definition, {n: v.numpy() for n, v in runs[0].items()})
     arrays = {f"{run}/{n}": v.numpy() for run, given in enumerate(runs) for n, v in given.items()}
     np.savez(definition.path.with_suffix(".npz"), **arrays)
     return {
@@ -81,6 +83,22 @@ def export(definition: Definition, attempt: Attempt) -> dict[str, Any]:
         "bytes": definition.path.stat().st_size,
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def accepted(definition: Definition, given: dict[str, Any]) -> None:
+    """Run the file in onnxruntime: the old exporter writes some that are no models.
+
+    Raises:
+        ValueError: it does not run.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(str(definition.path), options, providers=["CPUExecutionProvider"])
+        session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
+    except Exception as error:
+        raise ValueError(f"onnxruntime does not run it: {error}") from error
 
 
 def apart(definition: Definition, attempt: Attempt) -> dict[str, Any]:

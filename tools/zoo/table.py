@@ -173,7 +173,7 @@ def _line(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
 def _open(row: Row) -> str:
     if not row.export.get("dynamic") or row.result.get("runs", 1) < 2:
         return ""
-    return "one plan" if row.result.get("open") else "a plan for each size"
+    return "one plan" if row.result.get("open") and not row.result.get("closed") else "a plan for each size"
 
 
 def _host(found: Mapping[str, Any]) -> str:
