@@ -240,6 +240,12 @@ def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
         inner, (x, y, _) = opened(values)
         m, n = values[0], values[1]
         got = [x // 5 // 4, (x // 7 - y) // 3, (y - 5 * x // 3) // 2, (x // 2 + y // 3) // 4, (2 * (x // 3) + 1) // 4]
-        wanted = [m // 5 // 4, (m // 7 - n) // 3, (n - 5 * m // 3) // 2, (m // 2 + n // 3) // 4, (2 * (m // 3) + 1) // 4]
+        wanted = [
+            m // 5 // 4,
+            (m // 7 - n) // 3,
+            (n - 5 * m // 3) // 2,
+            (m // 2 + n // 3) // 4,
+            (2 * (m // 3) + 1) // 4,
+        ]
         assert [hint(g) for g in got] == wanted
         assert not inner.guards

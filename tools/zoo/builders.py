@@ -85,6 +85,7 @@ def _transformers(definition: Definition, eager: bool) -> Any:
     kind, _, head = definition.make.partition(":")
     config = _small_config(transformers.CONFIG_MAPPING[kind], dict(definition.config))
     config._attn_implementation = "eager" if eager else "sdpa"
+    config._experts_implementation = "batched_mm"  # the others count tokens by an operator that does not export
     cls = getattr(transformers, head or "AutoModel")
     try:
         return cls.from_config(config) if hasattr(cls, "from_config") else cls(config)

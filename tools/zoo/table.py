@@ -129,17 +129,16 @@ def counted(table: Sequence[Row]) -> str:
     share = f"{100 * stages[''] / runs:.1f} %" if runs else "-"
     hosts = sum(1 for row in table if row.stage == "" and row.result.get("host"))
     return (
-        f"| {len(table)} | {len(table) - stages['export'] - stages['unknown']} | {runs} | {stages['']} | {share} "
-        f"| {hosts} |"
+        f"| {len(table)} | {stages['unknown']} | {len(table) - stages['export'] - stages['unknown']} | {runs} "
+        f"| {stages['']} | {share} | {hosts} |"
     )
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     """The file's text."""
     parts = [HEADER]
-    parts.append(
-        "| source | defined | exported | onnxruntime runs | agree | | with host steps |\n|---|---|---|---|---|---|---|"
-    )
+    parts.append("| source | defined | not run yet | exported | onnxruntime runs | agree | | with host steps |")
+    parts.append("|---|---|---|---|---|---|---|---|")
     groups = [(s, [r for r in table if r.definition.source == s]) for s in SOURCES]
     parts += [f"| {source} {counted(group)}" for source, group in groups if group]
     parts.append(f"| all {counted(table)}")
@@ -148,7 +147,9 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
             continue
         parts.append(f"\n## {source}\n\n| model | exporter | opset | result | open | host | dispatches |")
         parts.append("|---|---|---|---|---|---|---|")
-        parts += [_line(row, listed) for row in group]
+        parts += [_line(row, listed) for row in group if row.stage != "unknown"]
+        if waiting := ", ".join(row.definition.name for row in group if row.stage == "unknown"):
+            parts.append(f"\nNot run yet: {waiting}.")
     return "\n".join(parts) + "\n"
 
 
@@ -163,8 +164,6 @@ def _line(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
     head = f"| {name} | {told.get('exporter', '')} | {told.get('opset', '')} "
     if row.stage == "onnxruntime":
         return f"{head}| onnxruntime does not run it: {reason} | | | |"
-    if row.stage == "unknown":
-        return f"{head}| not run | | | |"
     result = f"differs: {reason}" if row.stage else "agrees"
     both = [str(n) for n in (found.get("dispatches"), found.get("browser_dispatches")) if n is not None]
     return f"{head}| {result} | {_open(row)} | {_host(found)} | {' / '.join(both)} |"
