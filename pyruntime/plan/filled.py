@@ -45,5 +45,6 @@ def coordinates(node: Node, shape: str, rank: int) -> tuple[list[Node], dict[str
             along = given(f"along{i}", *(-1 if axis == i else 1 for axis in range(rank)))
             every = add("Expand", f"all{i}", add("Reshape", f"line{i}", every, along), shape)
         rows.append(add("Reshape", f"row{i}", every, row))
-    nodes.append(Node(op_class("Concat", "", LATEST)(axis=0), tuple(rows), node.outputs, node.name))
+    joined: Any = op_class("Concat", "", LATEST)
+    nodes.append(Node(joined(axis=0), tuple(rows), node.outputs, node.name))
     return nodes, constants

@@ -32,7 +32,7 @@ def row(**found: str) -> Row:
 def test_complaint__floats__differ_beyond_a_part_of_the_largest(
     got: list[float], wanted: list[float], agree: bool
 ) -> None:
-    assert (complaint([np.float32(got)], [np.float32(wanted)], ["y"]) == "") == agree
+    assert (complaint([np.array(got, np.float32)], [np.array(wanted, np.float32)], ["y"]) == "") == agree
 
 
 def test_complaint__other_type_or_shape_or_integer__is_told() -> None:
