@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`,
-`notebook`, `fuzz`, `soak`.
+`notebook`, `fuzz`, `soak`, `zoo`.
 
 Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
 `.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
 
-from tools.devkit import commands, endurance, notebook
+from tools.devkit import commands, endurance, notebook, zoo
 from tools.devkit.shell import SetupError
 
 
@@ -53,6 +53,11 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     fuzz.add_argument("--minutes", type=float, help="random operators and graphs, NumPy and GPU, against onnxruntime")
     fuzz.add_argument("--seed", type=int, default=0, help="of --minutes: the same number gives the same samples")
 
+    zoo_ = subparsers.add_parser("zoo", help="export real architectures and compare; writes docs/MODELS.md")
+    zoo_.add_argument("names", nargs="*", default=(), help="only these models")
+    zoo_.add_argument("--source", default="", choices=zoo.SOURCES, help="only models of this library")
+    zoo_.add_argument("--again", action="store_true", help="export also what is in the cache")
+
     soak = subparsers.add_parser("soak", help="the long forms of the reliability tests; prints a table")
     soak.add_argument("--minutes", type=int, default=30, help="about how long (default 30)")
 
@@ -78,6 +83,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.bench(rest)
             case "fuzz" if args.minutes:
                 return endurance.differential(minutes=args.minutes, seed=args.seed)
+            case "zoo":
+                return zoo.zoo(source=args.source, names=args.names, again=args.again)
             case "notebook":
                 return notebook.notebook(once=args.once, write=args.write, port=args.port)
             case "fuzz":

@@ -31,8 +31,8 @@ Hole = tuple[int, int, int, float]
 """Offset and length in the file, seed, scale."""
 
 
-def holes(data: memoryview) -> list[Hole]:
-    """What `refill` will fill, ascending."""
+def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
+    """What `refill` will fill, ascending: weights of at least `smallest` elements."""
     graph = read_model(data).graph
     assert graph is not None
     found: list[Hole] = []
@@ -40,7 +40,7 @@ def holes(data: memoryview) -> list[Hole]:
         if record.raw is None or record.is_external or record.dtype is not DType.FLOAT or len(record.dims) < 2:
             continue
         offset, length = record.raw
-        if math.prod(record.dims) < SMALLEST:
+        if math.prod(record.dims) < smallest:
             continue
         values = np.frombuffer(data[offset : offset + length], "<f4")
         if np.isfinite(values).all() and values.min() != values.max():

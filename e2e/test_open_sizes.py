@@ -46,6 +46,33 @@ def x(*shape: int) -> Feeds:
     return {"x": np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)}
 
 
+def coordinates() -> bytes:
+    """x: [n, k] -> y = x at all its coordinates, counted by NonZero of a filled tensor, plus those of its rows."""
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["f"], value=one),
+        helper.make_node("NonZero", ["f"], ["i"]),
+        helper.make_node("Transpose", ["i"], ["t"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "t"], ["g"]),
+        helper.make_node("Reshape", ["g", "s"], ["h"]),
+        helper.make_node("Shape", ["x"], ["rows"], start=0, end=1),
+        helper.make_node("ConstantOfShape", ["rows"], ["fr"], value=one),
+        helper.make_node("NonZero", ["fr"], ["ir"]),
+        helper.make_node("Transpose", ["ir"], ["tr"], perm=[1, 0]),
+        helper.make_node("Cast", ["tr"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["h", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "coordinates",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "k"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
 CASES: dict[str, tuple[bytes, list[Feeds]]] = {
     "encoder": (
         open_models.encoder(),
@@ -85,6 +112,7 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         [{"x": np.resize(CALIBRATION[0], (b, 3, 32, 32))} for b in (1, 2, 3, 1, 5)],
     ),
     "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
+    "coordinates": (coordinates(), [x(n, k) for n, k in ((3, 4), (8, 5), (1, 7), (33, 2), (6, 64))]),
     "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),
     **{
         f"unet_{mode}{'_sizes' if by_sizes else ''}": (

@@ -248,6 +248,23 @@ class Sizes:
             self._atoms[name] = _Atom(value, *ends, operation, (a, b))
         return (((name,), 1),)
 
+    def joined(self, a: Terms, b: Terms) -> tuple[Terms, Terms] | None:
+        """The division that (t // m + r) // n is, (t + m r) // (m n), for numbers m, n > 0; None for other a // b.
+
+        So one size has one form, however many strides it was divided by on its way.
+        """
+        if len(b) != 1 or b[0][0] or b[0][1] < 0:
+            return None
+        for term in a:
+            atom = self._atoms[term[0][0]] if len(term[0]) == 1 and term[1] == 1 else None
+            if atom is None or atom.operation != "//":
+                continue
+            inner, m = atom.parts
+            if len(m) == 1 and not m[0][0] and m[0][1] > 0:
+                others = tuple(t for t in a if t is not term)
+                return _sum(inner, _product(others, m)), _product(m, b)
+        return None
+
     def data(self, terms: Terms) -> Expression:
         """A polynomial as data."""
         return [[factor, [self._atom_data(a) for a in atoms]] for atoms, factor in terms]
@@ -387,6 +404,9 @@ class Dim:
         if exact is not None:
             return self._made(exact)
         whole, rest = self._split(a, b)
+        nested = self.sizes.joined(rest, b)
+        if nested is not None:
+            return self._made(whole) + self._divided(*nested)
         return self._made(_sum(whole, self.sizes.operate("//", rest, b)))
 
     @staticmethod

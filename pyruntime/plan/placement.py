@@ -135,7 +135,11 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
 
 
 def _settle_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:
-    """A view whose source only the host has and whose value only the host wants is taken on the host, at no cost."""
+    """A view whose source only the host has and whose value only the host wants is taken on the host, at no cost.
+
+    Not where the host lacks another of its inputs, which a view on the GPU does not read.
+    """
+    on_host = {*graph.inputs, *graph.constants, *graph.static} - set(graph.resident)
     on_gpu = {n for p in running if p.where == "gpu" for n in p.node.outputs}
     gpu_reads = {n for p in running if p.where == "gpu" for n in p.reads}
     for placed in reversed(running):
@@ -143,11 +147,14 @@ def _settle_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:
             gpu_reads.add(placed.reads[0])
     for placed in running:
         if placed.alias is None:
+            on_host.update(placed.node.outputs if placed.where == "host" else ())
             continue
         source, result = placed.reads[0], placed.node.outputs[0]
-        if source in on_gpu or source in graph.resident or result in gpu_reads:
+        others = {n for n in placed.node.inputs if n} - {source}
+        if source in on_gpu or source in graph.resident or result in gpu_reads or others - on_host:
             on_gpu.add(result)
         else:
+            on_host.add(result)
             placed.where, placed.alias = "forward", None
             placed.reads = tuple(n for n in placed.node.inputs if n)
     return running

@@ -32,6 +32,7 @@ from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.decomposed import Decomposed
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
+from pyruntime.plan.filled import coordinates
 
 __all__ = ["Boundary", "Guards", "Typing", "infer_node"]
 
@@ -115,6 +116,7 @@ class Typing:
         self.guards = guards
         self.done: list[Node] = []
         self.constants: dict[str, Constant] = {}
+        self._filled: dict[str, str] = {}
 
     def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
         """Infer `nodes` in order; If is replaced by the branch its condition takes, `Decomposed` by its nodes.
@@ -132,6 +134,9 @@ class Typing:
                 if isinstance(node.op, Decomposed):
                     pending.extend(reversed(self._decomposed(node, node.op)))
                     continue
+                if self.sizes is not None and node.op.op_type == "NonZero" and node.inputs[0] in self._filled:
+                    pending.extend(reversed(self._coordinates(node)))
+                    continue
                 boundary = self._node(node)
             except ValueNeeded as needed:
                 boundary = Boundary((needed.name,))
@@ -139,6 +144,8 @@ class Typing:
                 rest = pending[::-1]
                 return (rest if boundary.node else [node, *rest]), boundary
             self.done.append(node)
+            if node.op.op_type == "ConstantOfShape" and node.outputs[0] not in self.static:
+                self._note_fill(node, node.op)
         return [], None
 
     def _node(self, node: Node) -> Boundary | None:
@@ -217,6 +224,19 @@ class Typing:
             if any(node.outputs[outputs:]):
                 raise InvalidGraph(f"{op.op_type} has {outputs} outputs; the node names {len(node.outputs)}")
             nodes, constants = op.in_place_of(node, inputs)
+        self._add_constants(constants)
+        return nodes
+
+    def _note_fill(self, node: Node, op: Any) -> None:
+        kind = self.types[node.outputs[0]]
+        if isinstance(kind, TensorType) and kind.rank and bool(op.element()[1] != 0):
+            self._filled[node.outputs[0]] = node.inputs[0]
+
+    def _coordinates(self, node: Node) -> list[Node]:
+        """What NonZero is of a tensor that is filled with one value other than 0."""
+        kind = self.types[node.inputs[0]]
+        assert isinstance(kind, TensorType)
+        nodes, constants = coordinates(node, self._filled[node.inputs[0]], kind.rank)
         self._add_constants(constants)
         return nodes
 

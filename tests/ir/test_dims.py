@@ -226,3 +226,26 @@ def test_ranges__of_a_size_seen_at_their_ends__are_kept() -> None:
     n = sizes.add("n", 64, 2, 64)
     assert (lower(n // 3), upper(n // 3), upper(n % 7), lower(-n), upper((n + 1) * (n - 1))) == (0, 21, 6, -64, 65 * 63)
     assert upper(100 // n) == 50 and lower(100 // n) == 1
+
+
+def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
+    """As a stack of strided convolutions divides a length: what cancels must be seen to."""
+    sizes, (a, b, _) = opened((6, 8, 9))
+    assert a // 5 // 4 == a // 20 and ((a // 2 - 3) // 2 + 7) // 3 == (a + 22) // 12
+    length = (a // 5 // 4 + 2) // 4 + 1
+    assert (32 * length * b) // (8 * ((a // 20 + 2) // 4 + 1) * b) == 4
+    assert (b + a // 3) // 4 == (3 * b + a) // 12
+    assert not sizes.guards
+    for values in ((2, 2, 2), (7, 64, 5), (64, 33, 12)):
+        inner, (x, y, _) = opened(values)
+        m, n = values[0], values[1]
+        got = [x // 5 // 4, (x // 7 - y) // 3, (y - 5 * x // 3) // 2, (x // 2 + y // 3) // 4, (2 * (x // 3) + 1) // 4]
+        expected = [
+            m // 5 // 4,
+            (m // 7 - n) // 3,
+            (n - 5 * m // 3) // 2,
+            (m // 2 + n // 3) // 4,
+            (2 * (m // 3) + 1) // 4,
+        ]
+        assert [hint(g) for g in got] == wanted
+        assert not inner.guards

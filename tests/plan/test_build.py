@@ -159,3 +159,12 @@ def test_plan__equal_weights_of_two_names__are_bound_once() -> None:
     assert len(plan.constants) == 1
     for command in plan.commands:
         assert len({(r.space, r.index, r.offset) for r in command.regions}) == len(command.regions)
+
+
+def test_plan__view_whose_other_inputs_only_the_gpu_could_make__is_no_host_step() -> None:
+    """ScatterND of no index is its data; nothing makes the indices and updates that it does not read."""
+    given = {"x": TensorType(F, (2, 3)), "i": TensorType(DType.INT64, (0, 2))}
+    nodes = [node("GatherND", ["x", "i"], ["g"]), node("ScatterND", ["x", "i", "g"], ["y"])]
+    graph = typed_graph(nodes, given, ["y"])
+    plan = build_plan(graph, Target())
+    assert not plan.host_steps

@@ -1,0 +1,139 @@
+"""Run checked models in headless Chromium, one browser for all: python -m tools.zoo.browser [--source S] [NAME ...].
+
+Each run of a model is made twice in one session and compared bit for bit, and with onnxruntime's outputs. What is found
+joins NAME.result.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+
+from e2e.harness.browser import guarded_page, launch
+from e2e.harness.python import BrowserPython
+from tools.devkit.chromium import ensure_chromium
+from tools.devkit.server import Server
+from tools.devkit.shell import ROOT, python
+from tools.devkit.site import build_site
+from tools.zoo.check import Feeds, inputs_of, result_path
+from tools.zoo.compare import complaint
+from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
+
+__all__ = ["RUN", "compared", "run_in_browser"]
+
+RUN = """
+import os
+os.environ["PYRUNTIME_VERIFY"] = "1"
+import pyruntime as ort
+options = ort.SessionOptions()
+options.add_session_config_entry("pyruntime.disable", "software" if gpu else "")
+session = await ort.InferenceSession.create(model, options)
+names = [v.name for v in session.get_inputs()]
+outputs, same, told = [], [], None
+try:
+    for feeds in fed:
+        feeds = {n: feeds[n] for n in names}
+        first = await session.run_async(None, feeds)
+        again = await session.run_async(None, feeds)
+        same.append(all(a.tobytes() == b.tobytes() for a, b in zip(first, again)))
+        outputs.append(first)
+        told = told or session.explain().to_dict()
+    plans = [bool(stage.sizes) for stage in session._program.roots]
+finally:
+    session.release()
+host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
+[outputs, same, host, told["dispatches"], plans]
+"""
+
+
+@contextmanager
+def browser_python() -> Iterator[BrowserPython]:
+    """Python in headless Chromium, with the site as it is built now."""
+    mounts = {
+        "/zoo/": CACHE,
+        "/": build_site(python()),
+        "/e2e/": ROOT / "e2e" / "pages",
+        "/harness/": ROOT / "e2e" / "harness",
+    }
+    with (
+        Server(mounts) as server,
+        sync_playwright() as playwright,
+        launch(playwright, ensure_chromium(python())) as browser,
+        guarded_page(browser, server.url) as (page, guard),
+    ):
+        page.set_default_timeout(180_000)
+        yield BrowserPython(page, guard, server.url)
+
+
+def compared(
+    in_browser: BrowserPython,
+    model: bytes | str,
+    runs: Sequence[Feeds],
+    wanted: Sequence[Sequence[Any]],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """What a model (its bytes or URL) does in the browser: what is wrong, or nothing; host steps, dispatches."""
+    outputs, same, host, dispatches, plans = in_browser(RUN, model=model, fed=list(runs), gpu=False)
+    wrong = "" if all(same) else "a second run gives other bits"
+    for feeds, mine, theirs in zip(runs, outputs, wanted, strict=True):
+        shapes = ", ".join(f"{n}{list(x.shape)}" for n, x in feeds.items())
+        if not wrong and (told := complaint(mine, theirs, names)):
+            wrong = f"{shapes}: {told}"
+    return {"browser": wrong, "browser_host": host, "browser_dispatches": dispatches, "browser_open": plans}
+
+
+def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[str, Any]:
+    """`compared` for a model that was checked."""
+    runs: list[Feeds] = []
+    wanted: list[list[Any]] = []
+    with np.load(definition.path.with_suffix(".wanted.npz")) as arrays:
+        names = list(dict.fromkeys(key.split("/", 1)[1] for key in arrays.files))
+        count = 1 + max(int(key.split("/", 1)[0]) for key in arrays.files)
+        wanted = [[arrays[f"{i}/{n}"] for n in names] for i in range(count)]
+    runs = inputs_of(definition.path.with_suffix(".npz"))[:count]
+    try:
+        url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{definition.source}/{definition.path.name}"
+        return compared(in_browser, url, runs, wanted, names)
+    except Exception as error:
+        return {"browser": str(error).strip().splitlines()[-1][:800] if str(error).strip() else repr(error)}
+
+
+def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
+    """Models that agree natively and were not run in the browser yet."""
+    found = []
+    for definition in definitions(args.source, args.names):
+        path = result_path(definition)
+        if not path.is_file():
+            continue
+        result = json.loads(path.read_text())
+        if not result["onnxruntime"] and (args.again or result.get("browser") is None):
+            found.append((definition, path))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=())
+    parser.add_argument("--source", choices=SOURCES, default="")
+    parser.add_argument("--again", action="store_true", help="also what was run before")
+    args = parser.parse_args()
+    todo = pending(args)
+    if not todo:
+        return
+    with browser_python() as in_browser:
+        for definition, path in todo:
+            found = run_in_browser(in_browser, definition)
+            path.write_text(json.dumps({**json.loads(path.read_text()), **found}))
+            state = found["browser"] or f"agrees, {found['browser_dispatches']} dispatches, {found['browser_open']}"
+            print(f"{definition.source} {definition.name}: {state}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

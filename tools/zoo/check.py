@@ -1,0 +1,235 @@
+"""Check exported models natively: python -m tools.zoo.check [--source S] [NAME ...].
+
+For the inputs of the export and, where axes are open, for those of a second size: onnxruntime's CPU provider gives the
+reference; the NumPy interpreter is compared with it; plans are made for a GPU and proved by the verifier. What comes
+out is NAME.result.json and NAME.wanted.npz beside the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnxruntime
+
+from pyruntime.device.null import NullDevice
+from pyruntime.ir import DType, HostTensor, TensorType, ValueType
+from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.ops.interpreter import interpret
+from pyruntime.session.program import Program, Run
+from pyruntime.session.stages import Stage
+from tools.zoo.compare import complaint
+from tools.zoo.definitions import SOURCES, Definition, definitions
+
+__all__ = ["GPU", "check", "inputs_of", "planned", "reference", "result_path"]
+
+Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
+
+GPU = Target(
+    Limits(
+        storage_buffers=10,
+        binding_bytes=1 << 30,
+        buffer_bytes=1 << 30,
+        invocations=1024,
+        workgroup_x=1024,
+        workgroup_bytes=32768,
+    ),
+    frozenset({"subgroups", "shader-f16"}),
+    "nvidia",
+)
+"""A desktop GPU."""
+
+
+def result_path(definition: Definition) -> Path:
+    """Where what was found of the model is."""
+    return definition.path.with_suffix(".result.json")
+
+
+def inputs_of(npz: Path) -> list[Feeds]:
+    """The feeds of each run."""
+    runs: dict[str, Feeds] = {}
+    with np.load(npz) as arrays:
+        for key in arrays.files:
+            run, name = key.split("/", 1)
+            runs.setdefault(run, {})[name] = arrays[key]
+    return [runs[key] for key in sorted(runs)]
+
+
+def fits(session: Any, feeds: Feeds) -> bool:
+    """Whether the model's declared inputs take these shapes."""
+    for given in session.get_inputs():
+        shape = feeds[given.name].shape
+        if any(isinstance(d, int) and d != n for d, n in zip(given.shape, shape, strict=True)):
+            return False
+    return True
+
+
+def reference(model: bytes, runs: Sequence[Feeds]) -> tuple[list[Feeds], list[list[Any]], list[str]]:
+    """onnxruntime's outputs: the feeds it takes, the outputs for each, their names.
+
+    Raises:
+        Exception: it does not run the model for the inputs of the export.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    declared = [i.name for i in session.get_inputs()]
+    taken: list[Feeds] = []
+    wanted: list[list[Any]] = []
+    for number, run in enumerate(runs):
+        feeds = {n: run[n] for n in declared}
+        if number and not fits(session, feeds):
+            continue
+        try:
+            outputs = session.run(None, feeds)
+        except Exception:
+            if number:  # exported as open, and not: a Reshape to a constant, say
+                continue
+            raise
+        taken.append(feeds)
+        wanted.append(outputs)
+    return taken, wanted, [o.name for o in session.get_outputs()]
+
+
+def host(array: np.ndarray[Any, Any]) -> HostTensor:
+    """The tensor of an array of a type that NumPy has."""
+    return HostTensor.of(array, DType.from_numpy(array.dtype))
+
+
+def native(model: bytes, runs: Sequence[Feeds], wanted: Sequence[list[Any]], names: Sequence[str]) -> str:
+    """What is wrong with the interpreter's outputs, or nothing."""
+    graph = import_model(read_model(model)).graph
+    for feeds, theirs in zip(runs, wanted, strict=True):
+        made = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
+        if wrong := complaint([made[n].value() for n in names], theirs, names):
+            return f"{_shapes(feeds)}: {wrong}"
+    return ""
+
+
+class Guided(Program):
+    """A program on the null device whose stages begin with what NumPy says: the device's answers are zeros."""
+
+    truth: Mapping[str, ValueType]
+
+    async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
+        await super()._run_stage(stage, run, sizes)
+        for name in [n for n in run.values if n in self.truth]:
+            kind = self.truth[name]
+            if isinstance(kind, TensorType) and isinstance(run.values[name], HostTensor):
+                run.values[name] = HostTensor.of(kind.value(), kind.dtype)
+
+
+def planned(model: bytes, runs: Sequence[Feeds], target: Target = GPU) -> dict[str, Any]:
+    """What plans for `target` are like: dispatches and host steps of the first, whether later ones are open."""
+    graph = import_model(read_model(model)).graph
+    program = Guided(graph, NullDevice(target))
+    every = [n for node in graph.nodes for n in node.outputs if n]
+    names = [v.name for v in program.graph.outputs]
+    told: dict[str, Any] = {}
+    for number, feeds in enumerate(runs):
+        values = {n: host(x) for n, x in feeds.items()}
+        program.truth = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()}, every)
+        asyncio.run(program.run(dict(values), names))
+        stages = _chain(program.roots[-1])
+        if number == 0:
+            told = _told(stages)
+        else:
+            told["open"] = stages[0].sizes is not None
+            told["closed"] = {k: str(v)[:200] for k, v in program.openings.closed.items()}
+    return told
+
+
+def _chain(root: Stage) -> list[Stage]:
+    chain = [root]
+    while chain[-1].next:
+        chain.append(chain[-1].next[-1])
+    return chain
+
+
+def _told(stages: Sequence[Stage]) -> dict[str, Any]:
+    waits = [stage.boundary.node for stage in stages if stage.boundary is not None and stage.boundary.node]
+    host = [a for stage in stages for a in stage.executable.plan.assignments if a.placement == "host"]
+    return {
+        "dispatches": sum(len(stage.executable.plan.commands) for stage in stages),
+        "stages": len(stages),
+        "host": dict(Counter(a.op_type for a in host)),
+        "waits": dict(Counter(type(n.op).__name__ for n in waits)),
+        "reasons": {a.op_type: a.reason for a in host},
+    }
+
+
+def _shapes(feeds: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    return ", ".join(f"{n}{list(x.shape)}" for n, x in feeds.items())
+
+
+def check(definition: Definition) -> dict[str, Any]:
+    """All that is found of a model that was exported."""
+    model = definition.path.read_bytes()
+    result: dict[str, Any] = {"onnxruntime": "", "native": "", "plan": "", "nodes": 0}
+    try:
+        runs, wanted, names = reference(model, inputs_of(definition.path.with_suffix(".npz")))
+    except Exception as error:
+        return {**result, "onnxruntime": f"{type(error).__name__}: {error}"[:500]}
+    arrays = {f"{i}/{n}": y for i, outputs in enumerate(wanted) for n, y in zip(names, outputs, strict=True)}
+    np.savez(definition.path.with_suffix(".wanted.npz"), **arrays)
+    result["runs"] = len(runs)
+    result["constant"] = [n for n, y in zip(names, wanted[0], strict=True) if y.size > 1 and np.ptp(y * 1.0) == 0]
+    began = time.monotonic()
+    try:
+        result["native"] = native(model, runs, wanted, names)
+    except Exception as error:
+        result["native"] = f"{type(error).__name__}: {error}"[:800]
+    result["native_seconds"] = round(time.monotonic() - began, 1)
+    began = time.monotonic()
+    try:
+        result |= planned(model, runs)
+    except Exception as error:
+        result["plan"] = f"{type(error).__name__}: {error}"[:800]
+    result["plan_seconds"] = round(time.monotonic() - began, 1)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=())
+    parser.add_argument("--source", choices=SOURCES, default="")
+    parser.add_argument("--again", action="store_true", help="also what was checked before")
+    args = parser.parse_args()
+    os.environ["PYRUNTIME_VERIFY"] = "1"
+    warnings.simplefilter("ignore")
+    for definition in definitions(args.source, args.names):
+        done = result_path(definition)
+        if not definition.path.with_suffix(".npz").is_file() or not definition.path.is_file():
+            continue
+        if done.is_file() and not args.again and done.stat().st_mtime > definition.path.stat().st_mtime:
+            continue
+        found = check(definition)
+        done.write_text(json.dumps(found))
+        print(f"{definition.source} {definition.name}: {line(found)}", flush=True)
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """One line about a result."""
+    wrong = [f"{key}: {found[key]}" for key in ("onnxruntime", "native", "plan") if found[key]]
+    if wrong:
+        return "; ".join(wrong)
+    state = f"{found.get('dispatches')} dispatches, {found['native_seconds']} + {found['plan_seconds']} s"
+    for key in ("host", "waits", "constant"):
+        state += f", {key} {found[key]}" if found.get(key) else ""
+    return state + ("" if found.get("open") or found["runs"] == 1 else f", closed {found.get('closed')}")
+
+
+if __name__ == "__main__":
+    main()
