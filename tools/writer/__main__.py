@@ -4,9 +4,9 @@
     apt-get download r-cran-janeaustenr && dpkg -x r-cran-janeaustenr_*.deb novels
     .venv-train/bin/python -m tools.writer novels    # forty minutes on one core with AMX
 
-A decoder of Llama's kind with 4.7 million weights, of 4 bits in the layers (block 32) and 8 bits in the table, trained on
-the six novels of Jane Austen, a twelfth of the chapters held out. Seeds are fixed: the same versions on the same processor
-give the same model.
+A decoder of Llama's kind with 4.7 million weights, of 4 bits in the layers (block 32) and 8 bits in the table, trained
+on the six novels of Jane Austen, a twelfth of the chapters held out. Seeds are fixed: the same versions on the same
+processor give the same model.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Graph:
         return name
 
     def blocks(self, layer: Quantized, name: str) -> tuple[str, str]:
-        """A quantised weight as MatMulNBits has it: `[N, K / block, bytes of a block]`, and the scales `[N, K / block]`."""
+        """A weight as MatMulNBits has it: `[N, K / block, bytes of a block]`, and the scales `[N, K / block]`."""
         integers, scales = quantize(layer.weight.detach().float(), layer.bits, layer.block)
         values = integers.numpy().astype(np.uint8)
         if layer.bits == 4:
@@ -128,7 +128,7 @@ def to_onnx(network: Writer) -> onnx.ModelProto:
     shape, graph = network.shape, nodes_of(network)
 
     def caches(name: str, length: str) -> list[onnx.ValueInfoProto]:
-        dims = ["batch_size", shape.num_key_value_heads, length, shape.head_dim]
+        dims: list[str | int | None] = ["batch_size", shape.num_key_value_heads, length, shape.head_dim]
         names = [f"{name}.{i}.{part}" for i in range(shape.num_hidden_layers) for part in ("key", "value")]
         return [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in names]
 

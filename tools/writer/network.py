@@ -29,7 +29,7 @@ class Shape:
 def quantize(weight: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor]:
     """`[N, K]` -> integers `[N, K]` in 0..2^bits - 1 and scales `[N, K / block]`.
 
-    A weight is (integer - 2^(bits - 1)) * scale; the value furthest from 0 of each block is the lowest integer, exactly.
+    A weight is (integer - 2^(bits - 1)) * scale; the value of a block furthest from 0 is the lowest integer, exactly.
     """
     blocks = weight.unflatten(1, (-1, block))
     furthest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
