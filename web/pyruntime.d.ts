@@ -330,8 +330,8 @@ export declare namespace InferenceSession {
   type ValueMetadata = import('./pyruntime.js').ValueMetadata;
 }
 
-export type * from './generate/generate.d.ts';
-export { TextGenerator } from './generate/generate.d.ts';
+export type * from './generate/generator.js';
+export { TextGenerator } from './generate/generator.js';
 
 export interface Env {
   /**
@@ -402,7 +402,7 @@ export declare function adapterInfo(): Promise<AdapterInfo | null>;
 declare const api: {
   readonly InferenceSession: typeof InferenceSession;
   readonly Tensor: typeof Tensor;
-  readonly TextGenerator: typeof import('./generate/generate.d.ts').TextGenerator;
+  readonly TextGenerator: typeof import('./generate/generator.js').TextGenerator;
   readonly env: typeof env;
   readonly operators: typeof operators;
   readonly preload: typeof preload;
