@@ -2,7 +2,7 @@
 
     python -m venv .venv-train && .venv-train/bin/pip install torch==2.13.0 tokenizers==0.23.3 onnx onnxruntime
     apt-get download r-cran-janeaustenr && dpkg -x r-cran-janeaustenr_*.deb novels
-    .venv-train/bin/python -m tools.writer novels    # forty minutes on one core with AMX
+    .venv-train/bin/python -m tools.writer novels    # twenty-five minutes on one core with AMX
 
 A decoder of Llama's kind with 4.7 million weights, of 4 bits in the layers (block 32) and 8 bits in the table, trained
 on the six novels of Jane Austen, a twelfth of the chapters held out. Seeds are fixed: the same versions on the same
@@ -23,7 +23,6 @@ from tools.writer.text import read
 from tools.writer.train import Course, held_out_loss, new_network, split, tokens, train, train_tokenizer
 
 OUTPUT = Path(__file__).resolve().parents[2] / "models" / "austen"
-STEPS = 2000
 SIZE_LIMIT = 4_000_000
 
 
@@ -32,7 +31,7 @@ def main() -> None:
     parser.add_argument("novels", type=Path, help="the unpacked package r-cran-janeaustenr")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--checkpoint", type=Path, help="weights: written after training; if there, not trained again")
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--steps", type=int, default=Course.steps, help="fewer, to try it")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

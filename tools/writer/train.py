@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
@@ -15,19 +16,25 @@ from tools.writer.network import Quantized, Shape, Writer
 END_OF_TEXT = "<|endoftext|>"
 HELD_OUT = 12  # each twelfth chapter is not trained on
 
+# A short rise, a level, and a fall in stretches.
+RATES = (
+    (0, 0.0), (40, 1.0), (696, 1.0), (697, 0.7931), (760, 0.7123), (761, 0.5336), (816, 0.4503),
+    (817, 0.325), (905, 0.1783), (906, 0.1138), (960, 0.02),
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Course:
     """How long, how fast."""
 
-    steps: int
+    steps: int = 960
     batch: int = 16
     window: int = 256
     muon: float = 0.01
     adam: float = 2e-3
     dropout: float = 0.1
     decay: float = 0.1
-    coarse_from: float = 0.7  # of the steps
+    coarse_from: int = 770
 
 
 def train_tokenizer(chapters: list[str], vocabulary: int) -> Tokenizer:
@@ -79,9 +86,10 @@ def optimizers(network: Writer, course: Course) -> list[torch.optim.Optimizer]:
     ]
 
 
-def rate(done: float) -> float:
-    """Factor of the learning rates: a short rise, a level, and a fall to nothing over the last 60%."""
-    return min(1.0, done / 0.02) * min(1.0, 0.02 + (1 - done) / 0.6)
+def rate(step: int) -> float:
+    """Factor of the learning rates at a step, counted from 1: straight lines between the points of RATES."""
+    points = np.array(RATES)
+    return float(np.interp(step, points[:, 0], points[:, 1]))
 
 
 def train(network: Writer, ids: Tensor, held_out: Tensor, course: Course) -> None:
@@ -91,11 +99,11 @@ def train(network: Writer, ids: Tensor, held_out: Tensor, course: Course) -> Non
     rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in both]
     began, total = time.perf_counter(), 0.0
     for step in range(course.steps):
-        if step == int(course.steps * course.coarse_from):
+        if step == course.coarse_from:
             network.coarsen()
         for optimizer, initial in zip(both, rates, strict=True):
             for group, lr in zip(optimizer.param_groups, initial, strict=True):
-                group["lr"] = lr * rate((step + 1) / course.steps)
+                group["lr"] = lr * rate(step + 1)
         starts = torch.randint(len(ids) - course.window - 1, (course.batch,), generator=generator)
         rows = torch.stack([ids[start : start + course.window + 1] for start in starts.tolist()])
         with torch.autocast("cpu", torch.bfloat16):

@@ -170,7 +170,8 @@ export class Decoder {
     const [, , vocabulary] = shape;
     if (shape.length !== 3 || typeof vocabulary !== 'number') return null;
     const rows = typeof shape[1] === 'number' ? shape[1] : KEPT_LOGITS.some((name) => name in feeds) ? 1 : count;
-    return new Tensor(type, Array(rows * vocabulary).fill(0), [1, rows, vocabulary]);
+    const elements = rows * vocabulary;
+    return new Tensor(type, type === 'float32' ? new Float32Array(elements) : Array(elements).fill(0), [1, rows, vocabulary]);
   }
 
   /** @param {Turn} turn @param {readonly number[]} ids */

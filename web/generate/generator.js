@@ -4,7 +4,7 @@
 import { Decoder, Turn } from './decoder.js';
 import { openFolder } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
-import { draw, largest, logSumExp, penalize, rulesOf, uniform } from './sampling.js';
+import { draw, largest, logSumExp, penalize, penalizes, rulesOf, uniform } from './sampling.js';
 import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
@@ -133,10 +133,10 @@ export class TextGenerator {
       begin = performance.now();
       const whole = logSumExp(logits);
       const top = topLogProbabilities > 0 ? this.#top(logits, whole, topLogProbabilities) : undefined;
-      const own = logits.slice();
-      penalize(logits, rules, all, ids.length);
-      processLogits?.(logits, all);
-      const id = draw(logits, rules, () => uniform(seed, count));
+      const changed = processLogits || penalizes(rules) ? logits.slice() : logits;
+      penalize(changed, rules, all, ids.length);
+      processLogits?.(changed, all);
+      const id = draw(changed, rules, () => uniform(seed, count));
       const sampling = since(begin);
       begin = performance.now();
       const isEnd = ends.has(id);
@@ -144,7 +144,7 @@ export class TextGenerator {
       const finishReason = stops.found ? 'stop' : isEnd ? 'end' : count === most ? 'length' : undefined;
       if (finishReason && !stops.found) text += stops.add(isEnd ? '' : stream.end()) + stops.end();
       const times = { model, sampling, text: since(begin) };
-      yield { text, id, logProbability: own[id] - whole, top, times, promptTokens: next.length, finishReason };
+      yield { text, id, logProbability: logits[id] - whole, top, times, promptTokens: next.length, finishReason };
       if (finishReason) return;
       begin = performance.now();
       all.push(id);

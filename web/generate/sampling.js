@@ -53,6 +53,11 @@ export function uniform(seed, draw) {
   return (mix(seed, 2 * draw) * 2 ** 21 + (mix(seed ^ 0x5bd1e995, 2 * draw + 1) >>> 11)) / 2 ** 53;
 }
 
+/** Whether rules change logits. @param {Rules} rules */
+export function penalizes({ repetitionPenalty, presencePenalty, frequencyPenalty }) {
+  return repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+}
+
 /**
  * Penalties: those of repetition for all tokens so far, the others for the generated ones.
  * @param {Float32Array} logits changed
