@@ -7,6 +7,8 @@
 A decoder of Llama's kind with 4.7 million weights, of 4 bits in the layers (block 32) and 8 bits in the table, trained
 on the six novels of Jane Austen, a twelfth of the chapters held out. Seeds are fixed: the same versions on the same
 processor give the same model.
+
+Reached by models/austen/ (torch 2.13): 3.86 nats a token on the chapters held out, 3.5 on those trained on.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import { WrittenText } from './text.js';
 /** @typedef {import('./source.js').Source} Source */
 
 const OWN = new URL('../../../models/austen/', import.meta.url);
-const PROMPTS = ['It is a truth universally acknowledged', 'The next morning, Emma', '“I cannot believe,” said Elizabeth'];
+const PROMPTS = ['It is a truth universally acknowledged', 'The next morning, Emma', '"I cannot believe it," said Elizabeth'];
 const CANDIDATES = 6;
 
 /** @param {string} id @returns {number} */
