@@ -142,7 +142,7 @@ function chat(context) {
     add('user', content);
     const words = add('assistant', '');
     const answer = await run.start([...messages], (sofar) => {
-      words.textContent = sofar;
+      words.textContent = sofar.trimStart();
       log.scrollTop = log.scrollHeight;
     });
     messages.push({ role: 'assistant', content: answer });

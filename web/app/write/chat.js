@@ -76,7 +76,7 @@ export class Chat {
     try {
       for await (const piece of this.pieces(messages, { signal: control.signal })) {
         answer += piece.text;
-        words.textContent = answer;
+        words.textContent = answer.trimStart();
         this.log.scrollTop = this.log.scrollHeight;
         pace.add(piece);
         this.facts.textContent = pace.words;

@@ -126,7 +126,9 @@ export class Write {
    */
   async* #pieces(input, options) {
     const generator = await this.#load();
-    yield* generator.generate(input, { ...this.#options, ...options });
+    // The page's own model ends chapters, the text goes on; others know when they have answered.
+    const endTokens = this.#source ? undefined : [];
+    yield* generator.generate(input, { endTokens, ...this.#options, ...options });
   }
 
   /** Continue the prompt. */
