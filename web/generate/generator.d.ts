@@ -57,7 +57,7 @@ export interface GenerateOptions extends SamplingOptions {
   maxNewTokens?: number;
   /** The same seed gives the same text on the same device; without one each text is another. */
   seed?: number;
-  /** The text ends before the first of these. */
+  /** The text ends as soon as one of these is there, and before it; of several the one that begins first. */
   stop?: string | readonly string[];
   /** Tokens that end the text; default: those of the folder. */
   endTokens?: readonly number[];
