@@ -139,7 +139,7 @@ def test_files__one_at_a_time__the_model_waits_for_its_data(ready_page: Page, tm
 
 
 SKELETON = """async ([bytes, step]) => {
-    const { Skeleton } = await import('./web/app/model/skeleton.js');
+    const { Skeleton } = await import('./web/skeleton.js');
     const skeleton = new Skeleton();
     const data = new Uint8Array(bytes);
     let complete = -1;
@@ -189,7 +189,7 @@ def test_skeleton__of_garbage__is_broken_and_nothing_else(ready_page: Page) -> N
 def test_operators__of_this_runtime__cover_the_models_it_ships(ready_page: Page) -> None:
     script = """async () => {
         const { operators } = await import('./web/pyruntime.js');
-        const { skeletonOf } = await import('./web/app/model/skeleton.js');
+        const { skeletonOf } = await import('./web/skeleton.js');
         const blob = await (await fetch('models/enlarge3.onnx')).blob();
         const skeleton = await skeletonOf(blob);
         return [Object.fromEntries([...skeleton.operators].map(([name, { count }]) => [name, count])),

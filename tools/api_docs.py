@@ -45,6 +45,8 @@ def page() -> str:
         "\n# JavaScript\n\nHow to use it: [javascript.md](javascript.md). Its declarations, `web/pyruntime.d.ts`:\n"
     )
     parts.append(_code((ROOT / "web" / "pyruntime.d.ts").read_text(), "ts"))
+    parts.append("\n## Text\n\nHow to use it: [generate.md](generate.md). Exported by `web/pyruntime.js`, too:\n")
+    parts.append(_code((ROOT / "web" / "generate" / "generator.d.ts").read_text(), "ts"))
     parts.append("\n# Widget\n\nHow to use it: [widget.md](widget.md). Its declarations, `web/widget.d.ts`:\n")
     parts.append(_code((ROOT / "web" / "widget.d.ts").read_text(), "ts"))
     return "".join(parts)

@@ -129,6 +129,8 @@ export type ModelSource = string | URL | Blob | ArrayBufferLike | ArrayBufferVie
 export interface ProgressEvent {
   phase: string;
   status: 'begin' | 'progress' | 'end';
+  /** Of a folder (phase 'file'): its path there. */
+  file?: string;
   /** At the end: how long the phase took. */
   ms?: number;
   /** While data arrive: bytes so far, and of how many when that is known. */
@@ -331,6 +333,9 @@ export declare namespace InferenceSession {
   type ValueMetadata = import('./pyruntime.js').ValueMetadata;
 }
 
+export type * from './generate/generator.js';
+export { TextGenerator } from './generate/generator.js';
+
 export interface Env {
   /**
    * Whether Python is in a worker. Default: yes where web/ is of the page's own origin (a browser makes no worker of another
@@ -400,6 +405,7 @@ export declare function adapterInfo(): Promise<AdapterInfo | null>;
 declare const api: {
   readonly InferenceSession: typeof InferenceSession;
   readonly Tensor: typeof Tensor;
+  readonly TextGenerator: typeof import('./generate/generator.js').TextGenerator;
   readonly env: typeof env;
   readonly operators: typeof operators;
   readonly preload: typeof preload;

@@ -9,10 +9,11 @@
 
 import { client } from './client.js';
 import { env } from './env.js';
+import { TextGenerator } from './generate/generator.js';
 import { InferenceSession } from './session.js';
 import { Tensor } from './tensor.js';
 
-export { InferenceSession, Tensor, env };
+export { InferenceSession, Tensor, TextGenerator, env };
 
 /**
  * Start Python before the first session asks for it.
@@ -32,4 +33,4 @@ export async function operators() {
   return client().call('call', { function: 'operators', arguments: [] });
 }
 
-export default { InferenceSession, Tensor, adapterInfo, env, operators, preload };
+export default { InferenceSession, Tensor, TextGenerator, adapterInfo, env, operators, preload };

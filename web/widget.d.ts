@@ -1,5 +1,7 @@
 /** <pyruntime-model>: a model that runs on the visitor's GPU, in any page. */
-import type { InferenceSession, ProgressEvent, SessionOptions, Tensor } from './pyruntime.js';
+import type {
+  GenerateOptions, InferenceSession, Piece, ProgressEvent, SessionOptions, Tensor, TextGenerator,
+} from './pyruntime.js';
 
 /** `error`'s detail is `{ error }`. None of the events bubbles. */
 export interface PyruntimeModelEventMap {
@@ -8,19 +10,30 @@ export interface PyruntimeModelEventMap {
   load: CustomEvent<{ session: InferenceSession }>;
   /** After every run. `ms`: how long it took. */
   result: CustomEvent<{ outputs: Record<string, Tensor>; inputs: Record<string, Tensor>; ms: number }>;
+  /** A token, with `input="text"` and `input="chat"`. */
+  piece: CustomEvent<{ piece: Piece }>;
+  /** A text is at its end, or was stopped. */
+  text: CustomEvent<{ text: string; tokens: number; ms: number; stopped: boolean }>;
   /** Loading or a run has failed; the widget says so, too. */
   error: CustomEvent<{ error: Error }>;
 }
 
 export declare class PyruntimeModel extends HTMLElement {
-  /** Where the model is; another value loads another model. */
+  /** Where the model is, or a language model's folder; another value loads another model. */
   src: string;
   /** An image that stands for the model until it is asked for. */
   poster: string;
   /** What the widget is, for those who do not see it. */
   alt: string;
-  /** 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. */
+  /**
+   * 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. Of a language model's folder 'text': it continues
+   * what is typed; 'chat': a conversation, for models with a chat template.
+   */
   input: string;
+  /** What the field of a language model holds at first. */
+  prompt: string;
+  /** Which of a language model's files: 'q4', 'q4f16', 'fp16', ...; read when the model is loaded. */
+  dtype: string;
   /** Names of the classes with commas between, or the URL of a .txt or .json file of them. */
   labels: string;
   /** Mean of each channel, of values from 0 to 1; default 0. */
@@ -34,6 +47,10 @@ export declare class PyruntimeModel extends HTMLElement {
   loading: string;
   /** Options of the session, read when the model is loaded. */
   options: SessionOptions;
+  /** How a language model writes: temperature, seed, maxNewTokens, stop, ... */
+  generateOptions: GenerateOptions;
+  /** The language model, once it is loaded. */
+  readonly generator: TextGenerator | null;
   readonly loaded: boolean;
   readonly session: InferenceSession | null;
   /** Load the model now, whatever `loading` says. */

@@ -8,13 +8,14 @@
  * All of a page share one Python. docs/widget.md has attributes, events, parts and variables.
  */
 
-import { InferenceSession } from './pyruntime.js';
+import { InferenceSession, TextGenerator } from './pyruntime.js';
 import { h } from './dom.js';
 import { INPUTS } from './widget/inputs.js';
 import { show } from './widget/outputs.js';
 import { Progress } from './widget/progress.js';
 import { styleSheet } from './widget/style.js';
 import { numbersTensor } from './widget/tensors.js';
+import { WRITING } from './widget/writing.js';
 
 /** @typedef {import('./pyruntime.js').Feeds} Feeds */
 
@@ -22,7 +23,7 @@ import { numbersTensor } from './widget/tensors.js';
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
 const LOADS = ['src'];
-const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading'];
+const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt'];
 
 /** How long a person must rest before the answer is read out. */
 const REST_MS = 700;
@@ -39,8 +40,15 @@ export class PyruntimeModel extends Base {
   /** Options of the session, read when the model is loaded. @type {import('./pyruntime.js').SessionOptions} */
   options = {};
 
+  /** How text is written, for `input="text"` and `input="chat"`. @type {import('./pyruntime.js').GenerateOptions} */
+  generateOptions = {};
+
   /** @type {InferenceSession | null} */
   #session = null;
+  /** @type {TextGenerator | null} */
+  #generator = null;
+  /** Ends what is being written. */
+  #stopWriting = () => {};
   /** @type {Promise<InferenceSession> | null} */
   #loading = null;
   /** @type {AbortController | null} */
@@ -74,6 +82,7 @@ export class PyruntimeModel extends Base {
     if (before === now || !this.#parts) return;
     if (name === 'alt') this.#name();
     else if (LOADS.includes(name)) this.#reload();
+    else if (name === 'input' && this.#session && Boolean(this.#generator) !== this.#writes) this.#reload();
     else if (this.#session) this.#ready(this.#session);
     else if (!this.#loading) this.#await();
   }
@@ -86,6 +95,16 @@ export class PyruntimeModel extends Base {
   /** The session, once the model is loaded. */
   get session() {
     return this.#session;
+  }
+
+  /** The language model, once it is loaded. */
+  get generator() {
+    return this.#generator;
+  }
+
+  /** Whether the model is a language model's folder. */
+  get #writes() {
+    return (this.getAttribute('input') ?? '') in WRITING;
   }
 
   /** Load the model now, whatever `loading` says. @returns {Promise<InferenceSession>} */
@@ -161,9 +180,10 @@ export class PyruntimeModel extends Base {
     try {
       if (!src) throw new TypeError('<pyruntime-model> needs the attribute src: where the model is');
       const report = this.#reporter();
+      const url = new URL(src, this.ownerDocument.baseURI);
+      const options = { signal: control.signal, onProgress: report };
       const [session, labels] = await Promise.all([
-        InferenceSession.create(new URL(src, this.ownerDocument.baseURI), {
-          ...this.options, signal: control.signal, onProgress: report }),
+        this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, { ...this.options, ...options }),
         this.#readLabels(),
       ]);
       this.#labels = labels;
@@ -175,6 +195,18 @@ export class PyruntimeModel extends Base {
       if (!control.signal.aborted) this.#fail(error, true);
       throw error;
     }
+  }
+
+  /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
+  async #createGenerator(url, options) {
+    const sessionOptions = /** @type {any} */ (this.options);
+    const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype: this.getAttribute('dtype') ?? undefined });
+    if (options.signal.aborted) {
+      await generator.release();
+      options.signal.throwIfAborted();
+    }
+    this.#generator = generator;
+    return generator.session;
   }
 
   /** What shows and tells how loading goes on. */
@@ -215,9 +247,14 @@ export class PyruntimeModel extends Base {
     const { output } = this.#parts;
     output.replaceChildren();
     this.#say('');
+    this.#stopWriting();
+    if (this.#generator && this.#writes) {
+      this.#showWriting(WRITING[way], this.#generator);
+      return;
+    }
     try {
       const makeControls = INPUTS[way];
-      if (!makeControls) throw new TypeError(`input is one of ${Object.keys(INPUTS).join(', ')}, not "${way}"`);
+      if (!makeControls) throw new TypeError(`input is one of ${[...Object.keys(INPUTS), ...Object.keys(WRITING)].join(', ')}, not "${way}"`);
       const controls = makeControls({
         inputs: session.inputMetadata,
         scale: { mean: perChannel(this.getAttribute('mean'), 0), std: perChannel(this.getAttribute('std'), 1) },
@@ -235,6 +272,21 @@ export class PyruntimeModel extends Base {
     } catch (error) {
       this.#fail(error, false);
     }
+  }
+
+  /** @param {typeof WRITING[string]} makeControls @param {TextGenerator} generator */
+  #showWriting(makeControls, generator) {
+    const { elements, stop } = makeControls({
+      generator,
+      prompt: this.getAttribute('prompt') ?? '',
+      options: () => this.generateOptions,
+      tell: (piece) => this.#tell('piece', { piece }),
+      done: (result) => this.#tell('text', result),
+      read: (words) => this.#read(words, true),
+      fail: (error) => this.#fail(error, false),
+    });
+    this.#stopWriting = stop;
+    this.#show(h('div', { class: 'ready' }, h('div', { part: 'input' }, ...elements)));
   }
 
   /**
@@ -325,7 +377,10 @@ export class PyruntimeModel extends Base {
   #unload() {
     this.#observer?.disconnect();
     this.#control?.abort();
-    this.#session?.release().catch(() => {}); // nothing is left to release where its worker has ended
+    this.#stopWriting();
+    const held = this.#generator ?? this.#session;
+    held?.release().catch(() => {}); // nothing is left to release where its worker has ended
+    this.#generator = null;
     this.#session = null;
     this.#loading = null;
     this.#next = null;
@@ -345,7 +400,7 @@ export class PyruntimeModel extends Base {
   }
 }
 
-for (const name of ['src', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading']) {
+for (const name of ['src', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt', 'dtype']) {
   Object.defineProperty(PyruntimeModel.prototype, name, {
     configurable: true,
     enumerable: true,

@@ -63,6 +63,20 @@ WEBGPU_TYPES = NpmPackage(
     members=("package.json", "dist/*.d.ts"),
 )
 
+# Text to tokens and chat templates to prompts, for web/generate/: part of the site and of the npm package.
+TOKENIZERS_JS = NpmPackage(
+    name="@huggingface/tokenizers",
+    version="0.2.0",
+    integrity="sha512-LidMHe1FpcSYH4vcSjXooda34pC0M8m1gmDOv7SQi6Iv+ib1zX7J3sHBCC9/3FPCkn2k1b55FneVqMRxrr99pg==",
+    members=("LICENSE", "dist/tokenizers.min.mjs"),
+)
+JINJA_JS = NpmPackage(
+    name="@huggingface/jinja",
+    version="0.5.11",
+    integrity="sha512-YzEzwM5oQf4r0vs7ifWQ+yuVR1YkAHrjERQ+a8WRsStHHp4NRBg+NesjiFc+X2AFUpRvvrIeHDS1xFy9jY/IjQ==",
+    members=("LICENSE", "dist/index.js"),
+)
+
 # Looks for what keeps people with a keyboard or a screen reader out (e2e/test_page_access.py).
 AXE = NpmPackage(
     name="axe-core",

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tools.devkit import pins
+from tools.devkit.fetch import npm_package
 from tools.devkit.integrity import write_integrity
 from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
@@ -51,6 +52,18 @@ def test_images(python: Path) -> Path:
     return folder
 
 
+def vendored(folder: Path) -> None:
+    """Fill `folder`, web/vendor/ of the site, with the libraries of others that web/ imports, and their licences."""
+    folder.mkdir()
+    for package, module, name in (
+        (pins.TOKENIZERS_JS, "dist/tokenizers.min.mjs", "tokenizers"),
+        (pins.JINJA_JS, "dist/index.js", "jinja"),
+    ):
+        source = npm_package(package)
+        shutil.copyfile(source / module, folder / f"{name}.js")
+        shutil.copyfile(source / "LICENSE", folder / f"{name}.LICENSE")
+
+
 def build_site(python: Path) -> Path:
     """`dist/`, built anew where anything it is made of has changed; one build at a time."""
     CACHE.mkdir(exist_ok=True)
@@ -64,8 +77,9 @@ def build_site_alone(python: Path) -> Path:
     startup = ensure_snapshot(python, runtime, wheel)
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
-        *(str(path) for path in present), *present, startup, (runtime / ".stamp").read_text(), Path(__file__)
-    )
+        *(str(path) for path in present), *present, startup, (runtime / ".stamp").read_text(), Path(__file__),
+        pins.TOKENIZERS_JS.integrity, pins.JINJA_JS.integrity,
+    )  # fmt: skip
     if DIST.is_dir() and stamped(STAMP, value):
         return DIST
     if not (ROOT / "web").is_dir():
@@ -78,6 +92,7 @@ def build_site_alone(python: Path) -> Path:
             shutil.copytree(path, staging / path.name)
         else:
             shutil.copyfile(path, staging / path.name)
+    vendored(staging / "web" / "vendor")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)

@@ -11,6 +11,7 @@ import { PhaseList } from './phases.js';
 import { PictureDemo } from './picture/picture.js';
 import { showSnippets } from './snippets.js';
 import { Storage } from './storage.js';
+import { startWriting } from './write/start.js';
 
 /**
  * Sets one of the readings.
@@ -68,7 +69,7 @@ function startInspector(picture) {
   const storage = new Storage();
   const inspector = new Inspector({ onKept: () => storage.show() });
   byId('try-digits').addEventListener('click', () => inspector.open({ name: 'digits.onnx', data: DIGITS_MODEL }));
-  listen(inspector, (file) => picture.open(file, file.name));
+  listen(inspector, (file) => picture.open(file, file.name), startWriting(() => storage.show()));
   return storage;
 }
 

@@ -20,6 +20,7 @@ export class Progress {
    * @returns {{totalProgress: number, words: string}} `totalProgress` from 0 to 1, never less than before
    */
   add({ phase, status, loaded = 0, total }) {
+    if (phase === 'file') return this.add({ phase: 'model', status: 'progress', loaded, total });
     const part = status === 'end' ? 1 : status === 'progress' ? Math.min(0.95, loaded / (total || PYODIDE_BYTES)) : 0;
     this.#done.set(phase, Math.max(part, this.#done.get(phase) ?? 0));
     // Python may have been there before: what was not heard of until the model came is over.

@@ -150,6 +150,19 @@ textarea {
   font: 0.875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace;
   resize: vertical;
 }
+[part="text"], [part="log"] p { white-space: pre-wrap; overflow-wrap: anywhere; }
+[part="prompt"] { min-height: 4rem; font: inherit; }
+[part="begun"] { color: var(--soft); }
+[part="log"] {
+  display: grid;
+  gap: 0.75rem;
+  max-height: 24rem;
+  padding: 0.75rem 0.9rem;
+  overflow-y: auto;
+  border: 1px solid var(--rule);
+  border-radius: 6px;
+}
+[part~="user"] p { color: var(--accent); }
 [part="bars"] {
   display: grid;
   grid-template-columns: minmax(1.5ch, auto) minmax(2rem, 1fr) 7ch;

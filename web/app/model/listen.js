@@ -16,8 +16,12 @@ export function toSource(files) {
   return model ? { name: model.name, data: model, files: files.filter((file) => file !== model) } : null;
 }
 
-/** @param {Inspector} inspector @param {(picture: File) => void} openPicture */
-export function listen(inspector, openPicture) {
+/**
+ * @param {Inspector} inspector
+ * @param {(picture: File) => void} openPicture
+ * @param {(files: Map<string, File>) => boolean} openFolder whether files by path are a language model's
+ */
+export function listen(inspector, openPicture, openFolder) {
   const take = (/** @type {readonly File[]} */ files) => {
     const isModel = files.some(({ name }) => name.toLowerCase().endsWith('.onnx'));
     if (!isModel && files.length === 1 && files[0].type.startsWith('image/')) {
@@ -30,7 +34,7 @@ export function listen(inspector, openPicture) {
     const source = toSource(files);
     if (source) inspector.open(source);
   };
-  listenForDrops(take);
+  listenForDrops(take, openFolder);
   const input = /** @type {HTMLInputElement} */ (byId('file'));
   input.addEventListener('change', () => {
     take([...input.files ?? []]);
@@ -40,8 +44,33 @@ export function listen(inspector, openPicture) {
   openNamed(inspector);
 }
 
-/** @param {(files: File[]) => void} take */
-function listenForDrops(take) {
+/**
+ * The files of the folders that were dropped, by path; empty where none was.
+ * @param {DataTransfer} dropped
+ * @returns {Promise<Map<string, File>>}
+ */
+async function filesOfFolders(dropped) {
+  /** @type {Map<string, File>} */
+  const files = new Map();
+  const walk = async (/** @type {any} */ entry) => {
+    if (entry?.isFile) {
+      files.set(entry.fullPath.slice(1), await new Promise((resolve, reject) => entry.file(resolve, reject)));
+    } else if (entry?.isDirectory) {
+      const reader = entry.createReader();
+      for (;;) { // a reader gives a part of a large folder at a time
+        const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+        if (!some.length) break;
+        for (const inner of some) await walk(inner);
+      }
+    }
+  };
+  const entries = [...dropped.items].map((item) => item.webkitGetAsEntry?.());
+  if (entries.some((entry) => entry?.isDirectory)) for (const entry of entries) await walk(entry);
+  return files;
+}
+
+/** @param {(files: File[]) => void} take @param {(files: Map<string, File>) => boolean} openFolder */
+function listenForDrops(take, openFolder) {
   let depth = 0;
   const holdsFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes('Files') ?? false;
   const highlight = (/** @type {number} */ change) => {
@@ -55,7 +84,14 @@ function listenForDrops(take) {
     if (!holdsFiles(event)) return;
     event.preventDefault();
     highlight(-depth);
-    take([...event.dataTransfer?.files ?? []]);
+    const { dataTransfer } = event;
+    const files = [...dataTransfer?.files ?? []];
+    if (openFolder(new Map(files.map((file) => [file.name, file])))) return;
+    if (dataTransfer && [...dataTransfer.items].some((item) => item.webkitGetAsEntry?.()?.isDirectory)) {
+      filesOfFolders(dataTransfer).then((inside) => openFolder(inside) || take([...inside.values()]));
+      return;
+    }
+    take(files);
   });
 }
 

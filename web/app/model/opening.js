@@ -5,7 +5,7 @@ import { operators } from '../../pyruntime.js';
 import { h } from '../../dom.js';
 import { formatBytes, formatCount, formatDuration } from '../format.js';
 import { download } from './download.js';
-import { Skeleton, skeletonOf } from './skeleton.js';
+import { Skeleton, skeletonOf } from '../../skeleton.js';
 
 /** @typedef {import('./download.js').Progress} Progress */
 /** @typedef {{path: string, data: Blob}} External */

@@ -1,0 +1,62 @@
+// @ts-check
+/** The ways by which a visitor names a language model: a folder dropped or chosen, `#repo=` of the address. */
+
+import { byId } from '../../dom.js';
+import { explain } from '../errors.js';
+import { lookInto } from './source.js';
+import { Write } from './write.js';
+
+/** Whether files by path are a language model's. @param {Map<string, File>} files */
+function isLanguageModel(files) {
+  const names = new Set([...files.keys()].map((path) => path.split('/').pop()));
+  return names.has('tokenizer.json') && (names.has('config.json') || names.has('genai_config.json'));
+}
+
+/**
+ * @param {() => void} onKept something more is kept on this computer
+ * @returns {(files: Map<string, File>) => boolean} takes files that are a language model's
+ */
+export function startWriting(onKept) {
+  const write = new Write();
+  const open = async (/** @type {URL | Map<string, File>} */ named) => {
+    byId('write').scrollIntoView({ block: 'start' });
+    byId('write-error').replaceChildren();
+    try {
+      const source = await lookInto(named, byId('write-source'));
+      if (source) await write.open({ ...source, done: onKept });
+    } catch (error) {
+      byId('write-error').replaceChildren(explain(error, { title: 'This folder cannot be read.' }));
+    }
+  };
+  const take = (/** @type {Map<string, File>} */ files) => {
+    if (!isLanguageModel(files)) return false;
+    open(files);
+    return true;
+  };
+  const input = /** @type {HTMLInputElement} */ (byId('write-folder'));
+  input.addEventListener('change', () => {
+    const files = new Map([...input.files ?? []].map((file) => [file.webkitRelativePath || file.name, file]));
+    if (files.size && !take(files)) {
+      byId('write-error').replaceChildren(explain(new RangeError([...files.keys()][0].split('/')[0]), {
+        title: 'This folder is not one of a language model.', next: 'It must hold tokenizer.json, and config.json or genai_config.json.' }));
+    }
+    input.value = '';
+  });
+  const openNamed = () => {
+    const named = /^#repo=(.+)$/.exec(window.location.hash)?.[1];
+    if (!named) return;
+    const address = decodeURIComponent(named).replace(/\/?$/, '/');
+    const url = URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI) : null;
+    if (url?.origin === window.location.origin) {
+      open(url);
+      return;
+    }
+    byId('write').scrollIntoView();
+    byId('write-error').replaceChildren(explain(new RangeError(address), {
+      title: 'This page fetches models only from its own site.',
+      next: 'Download the folder and drop it here, or name one of this site, such as #repo=models/austen.' }));
+  };
+  window.addEventListener('hashchange', openNamed);
+  openNamed();
+  return take;
+}

@@ -1,0 +1,210 @@
+// @ts-check
+/** A decoder with its caches: tokens go in, logits of the last one come out; what came before stays on the GPU. */
+
+import { InferenceSession } from '../session.js';
+import { Tensor } from '../tensor.js';
+import { Rewinder } from './rewind.js';
+
+/** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
+/** @typedef {import('./repository.js').Names} Names */
+/** @typedef {{input: ValueMetadata, output: string}} Cache */
+
+/** Tokens of a prompt that are computed together. */
+const CHUNK = 256;
+
+/** Inputs that say how many positions have logits. */
+const KEPT_LOGITS = ['num_logits_to_keep', 'logits_to_keep'];
+
+class NotDecoder extends Error {
+  name = 'InvalidGraph';
+}
+
+/** The name of an input's output. @param {string} name @param {Names} names @param {readonly string[]} outputs */
+function presentOf(name, { caches }, outputs) {
+  for (const [past, present] of caches) {
+    const [before, after = ''] = past.split('%d');
+    if (!name.startsWith(before) || !name.endsWith(after)) continue;
+    const middle = name.slice(before.length, name.length - after.length);
+    const found = past.includes('%d') ? present.replace('%d', middle) : present + middle;
+    if (outputs.includes(found)) return found;
+  }
+  return null;
+}
+
+/** Elements of float16 where the browser has no array for them. @param {number} bits */
+function fromHalf(bits) {
+  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
+}
+
+/** @param {Tensor} tensor @param {number} count of elements, the last ones @returns {Float32Array} of its own memory */
+function floats({ type, data }, count) {
+  const part = /** @type {any} */ (data).slice(-count);
+  if (type === 'float32' || part.constructor.name === 'Float16Array') return Float32Array.from(part);
+  if (type === 'float16') return Float32Array.from(part, fromHalf);
+  if (type === 'bfloat16') return new Float32Array(Uint32Array.from(part, (bits) => bits << 16).buffer);
+  throw new NotDecoder(`logits are floating point numbers, not ${type}`);
+}
+
+/** What one text has on the GPU. */
+export class Turn {
+  /** @type {Map<string, Tensor>} */
+  caches = new Map();
+  /** The tokens that it is of. @type {number[]} */
+  ids = [];
+  /** The step under way. @type {Promise<unknown>} */
+  busy = Promise.resolve();
+
+  dispose() {
+    for (const tensor of this.caches.values()) tensor.dispose();
+    this.caches.clear();
+    this.ids = [];
+  }
+}
+
+export class Decoder {
+  #rewinder = new Rewinder();
+
+  /** @param {InferenceSession} session @param {Names} names @param {Cache[]} caches */
+  constructor(session, names, caches) {
+    this.session = session;
+    this.names = names;
+    this.caches = caches;
+    this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
+    const known = [names.ids, names.mask, names.positions, 'use_cache_branch', ...KEPT_LOGITS];
+    const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
+    if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
+      const what = strange.length ? `has an input ${strange.join(', ')}` : `has no ${names.ids} or no ${names.logits}`;
+      throw new NotDecoder(`the model is no decoder of text alone: it ${what}`);
+    }
+  }
+
+  /**
+   * @param {Blob} model
+   * @param {{path: string, data: Blob}[]} externalData
+   * @param {Names} names
+   * @param {import('../pyruntime.js').SessionOptions} options
+   */
+  static async create(model, externalData, names, options) {
+    const session = await InferenceSession.create(model, { ...options, externalData, preferredOutputLocation: 'gpu-buffer' });
+    try {
+      const caches = session.inputMetadata.flatMap((input) => {
+        const output = presentOf(input.name, names, session.outputNames);
+        return output ? [{ input, output }] : [];
+      });
+      return new Decoder(session, names, caches);
+    } catch (error) {
+      await session.release();
+      throw error;
+    }
+  }
+
+  /**
+   * Logits of the token after `ids`.
+   * @param {Turn} turn that has what was before them
+   * @param {readonly number[]} ids at least one
+   * @param {AbortSignal} [signal] looked at between parts of a long prompt
+   * @returns {Promise<Float32Array>}
+   */
+  async step(turn, ids, signal) {
+    const last = ids.length - 1;
+    if (!this.caches.length) return this.#run(turn, [...turn.ids.splice(0), ...ids], true);
+    for (let at = 0; at < last; at += CHUNK) {
+      await this.#run(turn, ids.slice(at, Math.min(last, at + CHUNK)), false);
+      signal?.throwIfAborted();
+    }
+    return this.#run(turn, ids.slice(last), true);
+  }
+
+  /**
+   * What a turn has of `ids`, as far as they begin like its own; at least the last one is left to be computed.
+   * @param {Turn} turn
+   * @param {readonly number[]} ids
+   */
+  async rewind(turn, ids) {
+    let same = 0;
+    while (same < turn.ids.length && same < ids.length - 1 && turn.ids[same] === ids[same]) same += 1;
+    if (same === turn.ids.length) return;
+    const cuts = this.caches.every(({ input: { shape } }) => shape.length === 4 && typeof shape[2] === 'string');
+    if (!same || !cuts) {
+      turn.dispose();
+      return;
+    }
+    for (const [name, cache] of turn.caches) {
+      turn.caches.set(name, await this.#rewinder.cut(cache, same));
+      cache.dispose();
+    }
+    turn.ids.length = same;
+  }
+
+  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
+  #run(turn, ids, wanted) {
+    const run = this.#runAlone(turn, ids, wanted);
+    turn.busy = run.catch(() => {});
+    return run;
+  }
+
+  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted @returns {Promise<Float32Array>} */
+  async #runAlone(turn, ids, wanted) {
+    const { logits } = this.names;
+    /** @type {Record<string, Tensor | null>} */
+    const fetches = Object.fromEntries(this.caches.map(({ output }) => [output, null]));
+    const feeds = this.#feeds(turn, ids);
+    if (wanted) fetches[logits] = this.#target(feeds, ids.length);
+    const outputs = await this.session.run(feeds, fetches);
+    for (const { input, output } of this.caches) {
+      turn.caches.get(input.name)?.dispose();
+      turn.caches.set(input.name, outputs[output]);
+    }
+    turn.ids.push(...ids);
+    if (!wanted) return new Float32Array();
+    const scores = outputs[logits];
+    await scores.getData(true);
+    return floats(scores, scores.dims[scores.dims.length - 1]);
+  }
+
+  /** Memory for the logits, so that they come with the answer; null where their size is not known before. @param {Record<string, Tensor>} feeds @param {number} count */
+  #target(feeds, count) {
+    const { type, shape } = /** @type {ValueMetadata} */ (this.session.outputMetadata.find(({ name }) => name === this.names.logits));
+    const [, , vocabulary] = shape;
+    if (shape.length !== 3 || typeof vocabulary !== 'number') return null;
+    const rows = typeof shape[1] === 'number' ? shape[1] : KEPT_LOGITS.some((name) => name in feeds) ? 1 : count;
+    const elements = rows * vocabulary;
+    return new Tensor(type, type === 'float32' ? new Float32Array(elements) : Array(elements).fill(0), [1, rows, vocabulary]);
+  }
+
+  /** @param {Turn} turn @param {readonly number[]} ids */
+  #feeds(turn, ids) {
+    const { names } = this;
+    const past = turn.ids.length;
+    /** @type {Record<string, Tensor>} */
+    const feeds = {};
+    const give = (/** @type {string} */ name, /** @type {readonly number[]} */ values, /** @type {number[]} */ dims) => {
+      const input = this.inputs.get(name);
+      if (!input) return;
+      const data = input.type === 'int64' ? BigInt64Array.from(values, BigInt) : input.type === 'int32' ? Int32Array.from(values) : [...values];
+      feeds[name] = new Tensor(input.type, data, input.shape.length ? dims : []);
+    };
+    give(names.ids, ids, [1, ids.length]);
+    give(names.mask, Array(past + ids.length).fill(1), [1, past + ids.length]);
+    give(names.positions, ids.map((_, index) => past + index), [1, ids.length]);
+    for (const name of KEPT_LOGITS) give(name, [1], [1]);
+    if (this.inputs.has('use_cache_branch')) {
+      feeds.use_cache_branch = new Tensor('bool', [past > 0], [1]);
+    }
+    for (const { input } of this.caches) feeds[input.name] = turn.caches.get(input.name) ?? empty(input);
+    return feeds;
+  }
+
+  async release() {
+    await Promise.all([this.#rewinder.release(), this.session.release()]);
+  }
+}
+
+/** The cache of no token: a dimension without a size has none, the batch is one text. @param {ValueMetadata} input */
+function empty({ type, shape }) {
+  const dims = shape.map((dim) => (typeof dim === 'number' ? dim : Number(/batch/i.test(dim))));
+  const size = dims.reduce((product, dim) => product * dim, 1);
+  return new Tensor(type, Array(size).fill(0), dims);
+}

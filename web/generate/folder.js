@@ -1,0 +1,122 @@
+// @ts-check
+/** The files of a model by their paths: from a URL, from files that somebody chose, or from a reader of the caller's. */
+
+/**
+ * @callback Report how far a file is
+ * @param {number} loaded
+ * @param {number | undefined} total
+ *
+ * @typedef {object} Folder
+ * @property {string} name for messages
+ * @property {(path: string, signal?: AbortSignal) => Promise<boolean>} has
+ * @property {(path: string, options?: {signal?: AbortSignal, onProgress?: Report}) => Promise<Blob | null>} read null: there is none
+ */
+
+class NotThere extends Error {
+  name = 'NoSuchFile';
+}
+
+/** @param {string} path */
+function encoded(path) {
+  return path.split('/').map(encodeURIComponent).join('/');
+}
+
+/** @implements {Folder} */
+class RemoteFolder {
+  /** @param {string} url */
+  constructor(url) {
+    const base = new URL(url, globalThis.document?.baseURI ?? globalThis.location.href);
+    if (!base.pathname.endsWith('/')) base.pathname += '/';
+    this.base = base;
+    this.name = base.href;
+  }
+
+  /** @param {string} path @param {AbortSignal} [signal] */
+  async has(path, signal) {
+    return (await fetch(new URL(encoded(path), this.base), { method: 'HEAD', signal })).ok;
+  }
+
+  /** @param {string} path @param {{signal?: AbortSignal, onProgress?: Report}} [options] */
+  async read(path, { signal, onProgress } = {}) {
+    const url = new URL(encoded(path), this.base).href;
+    const response = await fetch(url, { signal }).catch((error) => {
+      signal?.throwIfAborted();
+      throw new NotThere(`${url} cannot be fetched: ${error.message}`);
+    });
+    if (response.status === 404) return null;
+    if (!response.ok || !response.body) throw new NotThere(`${url} cannot be fetched: HTTP status ${response.status}`);
+    // A compressed response's Content-Length counts other bytes than those that arrive.
+    const length = response.headers.has('Content-Encoding') ? null : response.headers.get('Content-Length');
+    let loaded = 0;
+    const counted = response.body.pipeThrough(new TransformStream({
+      transform(chunk, controller) {
+        loaded += chunk.byteLength;
+        onProgress?.(loaded, length ? Number(length) : undefined);
+        controller.enqueue(chunk);
+      },
+    }));
+    return new Response(counted).blob();
+  }
+}
+
+/** @implements {Folder} */
+class ChosenFolder {
+  /** @param {ReadonlyMap<string, Blob>} files by path, all with the folder's own name before it, or none */
+  constructor(files) {
+    const paths = [...files.keys()];
+    const first = paths[0]?.split('/')[0] ?? '';
+    const within = paths.every((path) => path.startsWith(`${first}/`)) && !['onnx', ''].includes(first);
+    this.name = within ? first : 'the chosen files';
+    this.files = new Map([...files].map(([path, file]) => [within ? path.slice(first.length + 1) : path, file]));
+  }
+
+  /** A file by its path, or by its name alone where it came without one. @param {string} path */
+  find(path) {
+    return this.files.get(path) ?? this.files.get(/** @type {string} */ (path.split('/').pop())) ?? null;
+  }
+
+  /** @param {string} path */
+  async has(path) {
+    return this.find(path) !== null;
+  }
+
+  /** @param {string} path @param {{onProgress?: Report}} [options] */
+  async read(path, { onProgress } = {}) {
+    const file = this.find(path);
+    if (file) onProgress?.(file.size, file.size);
+    return file;
+  }
+}
+
+/**
+ * @param {import('../pyruntime.js').FolderSource} source
+ * @returns {Folder}
+ */
+export function openFolder(source) {
+  if (typeof source === 'string' || source instanceof URL) return new RemoteFolder(String(source));
+  if (source instanceof Map) return new ChosenFolder(source);
+  if (Symbol.iterator in Object(source)) {
+    const files = [.../** @type {Iterable<File>} */ (source)];
+    return new ChosenFolder(new Map(files.map((file) => [file.webkitRelativePath || file.name, file])));
+  }
+  if (typeof (/** @type {any} */ (source))?.read === 'function') return /** @type {Folder} */ (source);
+  throw new TypeError('the folder must be a URL, files, a Map of Blobs by path, or an object with has(path) and read(path)');
+}
+
+/** A file that must be there. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
+export async function required(folder, path, signal) {
+  const blob = await folder.read(path, { signal });
+  if (!blob) throw new NotThere(`${folder.name} has no ${path}`);
+  return blob;
+}
+
+/** What a JSON file says; null where there is none. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
+export async function json(folder, path, signal) {
+  const blob = await folder.read(path, { signal });
+  if (!blob) return null;
+  try {
+    return JSON.parse(await blob.text());
+  } catch (error) {
+    throw new SyntaxError(`${folder.name}: ${path} is no JSON: ${/** @type {Error} */ (error).message}`);
+  }
+}

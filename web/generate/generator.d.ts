@@ -1,0 +1,118 @@
+/** Text from language models: what pyruntime.d.ts exports of it. */
+import type { InferenceSession, ProgressEvent, SessionOptions } from '../pyruntime.js';
+
+/** A turn of a conversation, as chat templates take it. */
+export interface ChatMessage {
+  role: string;
+  content: unknown;
+  readonly [name: string]: unknown;
+}
+
+/**
+ * The URL of a folder; files that were dropped or chosen together; Blobs by path; or what reads the folder: `has` says whether
+ * there is a file, `read` resolves to it, or to null.
+ */
+export type FolderSource = string | URL | Iterable<File> | ReadonlyMap<string, Blob> | {
+  readonly name: string;
+  has(path: string, signal?: AbortSignal): Promise<boolean>;
+  read(path: string, options?: {
+    signal?: AbortSignal;
+    onProgress?: (loaded: number, total: number | undefined) => void;
+  }): Promise<Blob | null>;
+};
+
+export interface GeneratorOptions {
+  /**
+   * Which of a transformers.js folder's files: 'q4f16', 'q4', 'fp16', 'fp32', 'q8', ... Default: what its config.json says, else
+   * the first of these that is there.
+   */
+  dtype?: string;
+  /** Phase 'file' is a file of the folder, `file` its path; the others are those of a session. */
+  onProgress?: (event: ProgressEvent) => void;
+  /** Ends the loading, downloads included; nothing of it stays, and `create` rejects with the signal's reason. */
+  signal?: AbortSignal;
+  sessionOptions?: Omit<SessionOptions, 'externalData' | 'preferredOutputLocation' | 'onProgress' | 'signal'>;
+}
+
+/** In the order in which they are applied. What is not given is as the folder's generation_config.json advises. */
+export interface SamplingOptions {
+  /** Logits above 0 of tokens that are there already are divided by it, those below multiplied; default 1. */
+  repetitionPenalty?: number;
+  /** Taken off the logits of tokens that have been generated; default 0. */
+  presencePenalty?: number;
+  /** Taken off the logit of a token for each time that it has been generated; default 0. */
+  frequencyPenalty?: number;
+  /** Divides the logits; 0 takes the likeliest token. */
+  temperature?: number;
+  /** The likeliest tokens, this many; 0 for all. */
+  topK?: number;
+  /** The fewest likeliest tokens whose probabilities sum up to it. */
+  topP?: number;
+  /** Tokens whose probability is at least this part of the likeliest one's. */
+  minP?: number;
+}
+
+export interface GenerateOptions extends SamplingOptions {
+  /** Default 512. */
+  maxNewTokens?: number;
+  /** The same seed gives the same text on the same device; without one each text is another. */
+  seed?: number;
+  /** The text ends as soon as one of these is there, and before it; of several the one that begins first. */
+  stop?: string | readonly string[];
+  /** Tokens that end the text; default: those of the folder. */
+  endTokens?: readonly number[];
+  /** Ends it at the next token; the iterator rejects with the signal's reason, and nothing of the text stays on the GPU. */
+  signal?: AbortSignal;
+  /** How many of the likeliest tokens each piece names; default 0. */
+  topLogProbabilities?: number;
+  /** Changes the logits before a token is drawn from them. `ids` are those of prompt and text so far. */
+  processLogits?: (logits: Float32Array, ids: readonly number[]) => void;
+  /**
+   * Whether what was computed of this text stays on the GPU, so that a next one that begins like it (the next turn of a
+   * conversation) computes only what is new; default true. `forget` gives it back.
+   */
+  keepPrompt?: boolean;
+  /** Variables of the chat template: { tools, enable_thinking: false, ... }. */
+  templateValues?: Readonly<Record<string, unknown>>;
+}
+
+export interface TokenProbability {
+  readonly id: number;
+  readonly text: string;
+  /** ln of the probability that the model gives it, before penalties and temperature. */
+  readonly logProbability: number;
+}
+
+/** A token, and the text that is sure with it: whole characters, nothing that may become a stop string. */
+export interface Piece extends TokenProbability {
+  /** The likeliest tokens, if `topLogProbabilities` asks for them. */
+  readonly top?: readonly TokenProbability[];
+  /** Milliseconds: the model with the way of its logits to JavaScript, choosing the token, making text of it. */
+  readonly times: { readonly model: number; readonly sampling: number; readonly text: number };
+  /** How many tokens the model was given for this one: the new ones of the prompt at first, then 1. */
+  readonly promptTokens: number;
+  /** Of the last piece: an end token, a stop string, or `maxNewTokens` or the model's context are used up. */
+  readonly finishReason?: 'end' | 'stop' | 'length';
+}
+
+/**
+ * A language model out of a folder as transformers.js or onnxruntime-genai have it.
+ *
+ *   const generator = await TextGenerator.create('models/austen/');
+ *   for await (const { text } of generator.generate('It is a truth', { seed: 1 })) console.log(text);
+ */
+export declare class TextGenerator {
+  private constructor();
+  static create(folder: FolderSource, options?: GeneratorOptions): Promise<TextGenerator>;
+  readonly session: InferenceSession;
+  /** Tokens of prompt and text together that the model was made for; Infinity where the folder does not say. */
+  readonly contextLength: number;
+  encode(text: string): number[];
+  decode(ids: readonly number[]): string;
+  /** Writes on: a text, or the next turn of a conversation. Leaving the loop ends it. Several may be under way. */
+  generate(input: string | readonly ChatMessage[], options?: GenerateOptions): AsyncGenerator<Piece, void, void>;
+  /** Gives back what is kept on the GPU for a next text that begins like the last one. */
+  forget(): void;
+  /** Frees the model and everything of its texts. A second call does nothing. */
+  release(): Promise<void>;
+}
