@@ -16,7 +16,7 @@ from pyruntime.ir import Array
 def processed(x: Array, counts: Array, v: dict[str, Any]) -> Array:
     """Logits after penalties, in float64."""
     x = np.where(counts != 0, np.where(x < 0, x * v["repetition"], x / v["repetition"]), x.astype(np.float64))
-    return x - v["frequency"] * np.maximum(counts, 0) - v["presence"] * (counts > 0)
+    return np.asarray(x - v["frequency"] * np.maximum(counts, 0) - v["presence"] * (counts > 0))
 
 
 def kept(x: Array, v: dict[str, Any]) -> Array:
@@ -31,7 +31,7 @@ def kept(x: Array, v: dict[str, Any]) -> Array:
     drop[-1] = False
     p[ascending[drop]] = 0
     p[p < v["min_p"] * p.max()] = 0
-    return p / p.sum()
+    return np.asarray(p / p.sum())
 
 
 VALUES = {
