@@ -35,7 +35,7 @@ class Chooser:
 
     def __init__(self, model: DecoderModel, options: GenerationOptions, batch: int) -> None:
         self._model = model
-        self._options = options
+        self.options = options
         seeds = np.random.SeedSequence(options.seed).spawn(batch)
         self._draws = [np.random.Generator(np.random.Philox(s)) for s in seeds]
         self._counts: OrtValue | Array | None = None
@@ -44,7 +44,7 @@ class Chooser:
     @property
     def needs_tokens(self) -> bool:
         """Whether a step depends on the tokens before it on the host."""
-        o = self._options
+        o = self.options
         return bool(self.constraints or o.processors or o.no_repeat_ngram_size)
 
     async def choose(
@@ -58,7 +58,7 @@ class Chooser:
             prompt: how many ids of each sequence are its prompt.
             new: how many tokens were generated.
         """
-        o = self._options
+        o = self.options
         batch, _, words = logits.shape()
         dtype = self._model.logits_dtype
         value: Any = logits
@@ -96,19 +96,19 @@ class Chooser:
         x = every[:, -1] if rows is None else every[np.arange(len(every)), rows]
         width = min(map(len, sequences))
         ids = np.array([s[len(s) - width :] for s in sequences], np.int64)
-        if self._options.no_repeat_ngram_size:
+        if self.options.no_repeat_ngram_size:
             x = np.concatenate(
                 [
-                    no_repeated_ngrams(np.array([s]), x[i : i + 1], self._options.no_repeat_ngram_size)
+                    no_repeated_ngrams(np.array([s]), x[i : i + 1], self.options.no_repeat_ngram_size)
                     for i, s in enumerate(sequences)
                 ]
             )
-        for processor in self._options.processors:
+        for processor in self.options.processors:
             x = np.asarray(processor(ids, x), np.float32)
         return np.expand_dims(x, 1)
 
     def _mask(self, batch: int, words: int, new: int) -> Array | None:
-        o = self._options
+        o = self.options
         barred = bool(o.end_tokens) and new < o.min_new_tokens
         if not self.constraints and not barred:
             return None

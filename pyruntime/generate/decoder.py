@@ -40,7 +40,7 @@ class DecoderModel:
     Args:
         session: of a decoder with ids in and logits out.
         names: roles ('input_ids', 'attention_mask', 'position_ids', 'logits') to the model's names, where they differ.
-        caches: the model's past inputs to its present outputs; found by their names where not given.
+        caches: the model's past inputs to its present outputs; others are found by their names.
         sizes: of axes of the caches that the model leaves open beside batch and rows: by their symbols. 'head_size' and
             'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
             called.
@@ -61,7 +61,7 @@ class DecoderModel:
         self._inputs = {i.name: i for i in session.get_inputs()}
         self._outputs = {o.name: o for o in session.get_outputs()}
         self._names = {r: r for r in ("input_ids", "attention_mask", "position_ids", "logits")} | dict(names or {})
-        self.caches = dict(caches) if caches is not None else self._found_caches()
+        self.caches = self._found_caches() | dict(caches or {})
         self._check()
         kinds = {node.op.op_type for node in session._model.graph.nodes}
         self.right_padded = "GroupQueryAttention" in kinds
@@ -97,6 +97,11 @@ class DecoderModel:
         ]
         if lost:
             raise InvalidArgument(f"the model has no caches named {lost}")
+
+    @property
+    def logits_name(self) -> str:
+        """The output that is the logits."""
+        return self._names["logits"]
 
     @property
     def on_gpu(self) -> bool:
