@@ -120,7 +120,7 @@ class Decoding:
         """Ids [batch, 1] and log-probabilities for the logits at hand; they are not yet part of the sequences."""
         if self.logits is None:
             raise InvalidArgument("there are no logits yet: append tokens first")
-        made = await self.chooser.choose(self.logits, self.sequences, self.rows, self._prompt, self._new)
+        made = await self.chooser.choose(self.logits, self.sequences, self.rows, self._prompt, self._new, self.room)
         self._new += 1
         return made
 

@@ -25,8 +25,8 @@ class Constraint(Protocol):
         """An independent constraint in the same state."""
         ...
 
-    def mask(self) -> Array:
-        """bool [vocab]: what may come next; at least one token."""
+    def mask(self, room: int) -> Array:
+        """bool [vocab]: what may come next, with `room` tokens left; at least one token."""
         ...
 
     def accept(self, token: int) -> None:
