@@ -64,7 +64,7 @@ TREE = {
 
 def sample(constraint: GrammarConstraint, rng: np.random.Generator, room: int) -> str:
     """Text of tokens drawn by random logits from what the constraint allows, until it ends."""
-    own, made = constraint.copy(), []
+    own, made = constraint.copy(), list[str]()
     for left in range(room, 0, -1):
         allowed = np.flatnonzero(own.mask(left))
         token = int(rng.choice(allowed))
@@ -77,7 +77,7 @@ def sample(constraint: GrammarConstraint, rng: np.random.Generator, room: int) -
 
 def is_person(value: Any) -> bool:
     return (
-        list(value) == [k for k in PERSON["properties"] if k in value]  # type: ignore[attr-defined]
+        list(value) == [k for k in PERSON["properties"] if k in value]
         and 1 <= len(value["name"]) <= 8
         and isinstance(value.get("age", 0), int)
         and re.fullmatch(r"[a-z]{1,5}@[a-z]+\.(com|org)", value.get("mail", "a@b.com")) is not None
