@@ -7,8 +7,6 @@ Source: onnx.proto3 (ModelProto, GraphProto, NodeProto, AttributeProto, ValueInf
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import TensorType
 from pyruntime.onnx.attributes import signature
-from pyruntime.onnx.records import AttributeType
+from pyruntime.onnx.writer import attribute, field, joined, number, text
 from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.custom import CustomOp, input_names
 from pyruntime.session.feeds import array_of
@@ -49,15 +47,15 @@ def model_of(op: Op, *examples: Any) -> bytes:
     types = op.infer(*inputs.values())
     made = list(op.outputs)[: len(types)] if len(types) <= len(op.outputs) else [f"y{i}" for i in range(len(types))]
     outputs = dict(zip((f"{n}_out" if n in inputs else n for n in made), types, strict=True))
-    node = _joined(1, [_text(n) for n in inputs]) + _joined(2, [_text(n) for n in outputs])
-    node += _field(3, _text(op.op_type.lower())) + _field(4, _text(op.op_type)) + _field(7, _text(op.domain))
+    node = joined(1, [text(n) for n in inputs]) + joined(2, [text(n) for n in outputs])
+    node += field(3, text(op.op_type.lower())) + field(4, text(op.op_type)) + field(7, text(op.domain))
     values = {name: getattr(op, name) for name in signature(type(op)).annotations}
-    node += _joined(5, [_attribute(n, v) for n, v in values.items() if v is not None])
-    graph = _field(1, node) + _field(2, _text(op.op_type))
-    graph += _joined(11, [_value(n, t) for n, t in inputs.items()])
-    graph += _joined(12, [_value(n, t) for n, t in outputs.items()])
-    opsets = [_number(2, LATEST), _field(1, _text(op.domain)) + _number(2, 1)]
-    return _number(1, _IR_VERSION) + _field(2, b"pyruntime") + _joined(8, opsets) + _field(7, graph)
+    node += joined(5, [attribute(n, v) for n, v in values.items() if v is not None])
+    graph = field(1, node) + field(2, text(op.op_type))
+    graph += joined(11, [_value(n, t) for n, t in inputs.items()])
+    graph += joined(12, [_value(n, t) for n, t in outputs.items()])
+    opsets = [number(2, LATEST), field(1, text(op.domain)) + number(2, 1)]
+    return number(1, _IR_VERSION) + field(2, b"pyruntime") + joined(8, opsets) + field(7, graph)
 
 
 def _type_of(name: str, example: Any) -> TensorType:
@@ -73,55 +71,5 @@ def _type_of(name: str, example: Any) -> TensorType:
 def _value(name: str, kind: Any) -> bytes:
     if not isinstance(kind, TensorType):
         raise InvalidArgument(f"model_of: '{name}' is {kind}; only tensors are supported")
-    shape = _joined(1, [_number(1, d) for d in kind.shape])
-    return _field(1, _text(name)) + _field(2, _field(1, _number(1, kind.dtype.code) + _field(2, shape)))
-
-
-def _attribute(name: str, value: Any) -> bytes:
-    """AttributeProto: name 1, f 2, i 3, s 4, floats 7, ints 8, strings 9, type 20."""
-    if isinstance(value, int):
-        kind, content = AttributeType.INT, _number(3, value)
-    elif isinstance(value, float):
-        kind, content = AttributeType.FLOAT, _float(2, value)
-    elif isinstance(value, str):
-        kind, content = AttributeType.STRING, _field(4, _text(value))
-    elif isinstance(value, Sequence) and value and all(isinstance(v, int) for v in value):
-        kind, content = AttributeType.INTS, b"".join(_number(8, v) for v in value)
-    elif isinstance(value, Sequence) and value and all(isinstance(v, int | float) for v in value):
-        kind, content = AttributeType.FLOATS, b"".join(_float(7, v) for v in value)
-    elif isinstance(value, Sequence) and value and all(isinstance(v, str) for v in value):
-        kind, content = AttributeType.STRINGS, _joined(9, [_text(v) for v in value])
-    else:
-        raise InvalidArgument(
-            f"model_of: the attribute '{name}' is {value!r}; expected an int, a float, a str or a tuple of one of them"
-        )
-    return _field(1, _text(name)) + content + _number(20, kind.value)
-
-
-def _text(text: str) -> bytes:
-    return text.encode()
-
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*made, value])
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
-
-
-def _field(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _joined(field: int, contents: Sequence[bytes]) -> bytes:
-    return b"".join(_field(field, content) for content in contents)
+    shape = joined(1, [number(1, d) for d in kind.shape])
+    return field(1, text(name)) + field(2, field(1, number(1, kind.dtype.code) + field(2, shape)))

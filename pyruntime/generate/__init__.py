@@ -1,0 +1,1 @@
+"""Text from decoder models: sampling, decoding loops with caches, constraints, tokenizers."""

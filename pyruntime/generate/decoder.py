@@ -1,0 +1,227 @@
+"""A decoder model's inputs and outputs by their roles, and runs with its caches where they are.
+
+Names are those of a genai_config.json, or the ones that transformers.js and Optimum know: input_ids, attention_mask,
+position_ids, num_logits_to_keep, use_cache_branch, past_key_values.* and past.* (also past_conv.*, past_recurrent.*,
+past_ssm.*) with present* as what they become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.generate.sampling import SamplerOptions, sampler_model
+from pyruntime.ir import Array, DType
+from pyruntime.onnx.writer import ModelWriter
+from pyruntime.session import InferenceSession, OrtValue
+from pyruntime.session.environment import CPU, WEBGPU
+
+__all__ = ["Cache", "DecoderModel"]
+
+_TYPES = {t.type_string: t for t in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT64, DType.INT32, DType.BOOL)}
+
+
+@dataclass
+class Cache:
+    """What a model keeps of the tokens it has seen: values by the names of the inputs, and how many tokens."""
+
+    values: dict[str, OrtValue]
+    length: int = 0
+    mask: Array = field(default_factory=lambda: np.zeros((1, 0), np.int64))
+
+
+class DecoderModel:
+    """A session that turns ids and a cache into logits and the next cache.
+
+    Args:
+        session: of a decoder with ids in and logits out.
+        names: roles ('input_ids', 'attention_mask', 'position_ids', 'logits') to the model's names, where they differ.
+        caches: the model's past inputs to its present outputs; others are found by their names.
+        sizes: of axes of the caches that the model leaves open beside batch and rows: by their symbols. 'head_size' and
+            'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
+            called.
+
+    Raises:
+        InvalidArgument: the model has no ids, no logits, or inputs whose role is not known.
+    """
+
+    def __init__(
+        self,
+        session: InferenceSession,
+        names: Mapping[str, str] | None = None,
+        caches: Mapping[str, str] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self.session = session
+        self._sizes = dict(sizes or {})
+        self._inputs = {i.name: i for i in session.get_inputs()}
+        self._outputs = {o.name: o for o in session.get_outputs()}
+        self._names = {r: r for r in ("input_ids", "attention_mask", "position_ids", "logits")} | dict(names or {})
+        self.caches = self._found_caches() | dict(caches or {})
+        self._check()
+        kinds = {node.op.op_type for node in session._model.graph.nodes}
+        self.right_padded = "GroupQueryAttention" in kinds
+        """Lengths are counts of the mask: shorter prompts of a batch have their padding behind them, else before."""
+        self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
+        self._samplers: dict[SamplerOptions, InferenceSession] = {}
+        self._slices: dict[DType, InferenceSession] = {}
+
+    def _found_caches(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in self._outputs:
+            if "present" in name:
+                tried = [name.replace("present", part) for part in ("past_key_values", "past")]
+                found |= {past: name for past in tried if past in self._inputs}
+        return found
+
+    def _check(self) -> None:
+        for role, among in (("input_ids", self._inputs), ("logits", self._outputs)):
+            if self._names[role] not in among:
+                raise InvalidArgument(
+                    f"expected a decoder with {role} named {self._names[role]!r}; the model has {list(among)}. "
+                    "Say its name in `names`"
+                )
+        roles = {*self._names.values(), "num_logits_to_keep", "use_cache_branch", *self.caches}
+        unknown = [n for n in self._inputs if n not in roles]
+        if unknown:
+            raise InvalidArgument(f"the decoder's inputs {unknown} have no role here; say them in `names` or `caches`")
+        lost = [
+            n
+            for past in self.caches.items()
+            for n, a in zip(past, (self._inputs, self._outputs), strict=True)
+            if n not in a
+        ]
+        if lost:
+            raise InvalidArgument(f"the model has no caches named {lost}")
+
+    @property
+    def logits_name(self) -> str:
+        """The output that is the logits."""
+        return self._names["logits"]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether tensors stay on the GPU between runs."""
+        return self.session.get_providers()[0] == WEBGPU
+
+    @property
+    def rewindable(self) -> bool:
+        """Whether all caches have a row for each token: recurrent states have not."""
+        return all(self._grows(name) for name in self.caches)
+
+    def _grows(self, name: str) -> bool:
+        shape = self._inputs[name].shape
+        return len(shape) == 4 and not isinstance(shape[2], int)
+
+    def cache(self, batch: int) -> Cache:
+        """An empty cache."""
+        values = {}
+        for name in self.caches:
+            info = self._inputs[name]
+            shape = [self._size(name, axis, batch) for axis in range(len(info.shape))]
+            dtype = _TYPES[info.type]
+            values[name] = OrtValue.ortvalue_from_shape_and_type(shape, dtype.code)
+        return Cache(values, 0, np.zeros((batch, 0), np.int64))
+
+    def _size(self, name: str, axis: int, batch: int) -> int:
+        """The size of an axis of an empty cache. Raises InvalidArgument: the model leaves it open."""
+        shape = self._inputs[name].shape
+        size = shape[axis]
+        if isinstance(size, int):
+            return size
+        if axis == 0:
+            return batch
+        if size in self._sizes:
+            return self._sizes[size]
+        if len(shape) == 4 and axis == 2:
+            return 0
+        role = {1: "kv_heads", 3: "head_size"}.get(axis) if len(shape) == 4 else None
+        if role in self._sizes:
+            return self._sizes[role]
+        raise InvalidArgument(f"the cache {name!r} is {list(shape)}: say in `sizes` what {size or role!r} is")
+
+    async def step(
+        self, ids: Array | OrtValue, cache: Cache, mask: Array | None = None, keep_logits: int = 1
+    ) -> tuple[OrtValue, Cache]:
+        """Logits [batch, rows, vocab] and the cache behind `ids`; the cache given stays as it is.
+
+        Args:
+            ids: int64 [batch, n]; on the GPU it stays there.
+            mask: int64 [batch, n], 0 where an id is padding.
+            keep_logits: how many rows of logits are wanted; a model may give more.
+        """
+        batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
+        mask = np.ones((batch, n), np.int64) if mask is None else mask
+        whole = np.concatenate((cache.mask, mask), axis=1)
+        binding = self.session.io_binding()
+        given = {self._names["input_ids"]: ids, **self._extras(cache, whole, n, keep_logits), **cache.values}
+        for name, value in given.items():
+            if isinstance(value, OrtValue):
+                binding.bind_ortvalue_input(name, value)
+            else:
+                kind = _TYPES.get(self._inputs[name].type, DType.INT64)
+                binding.bind_cpu_input(name, np.asarray(value, kind.numpy))
+        outputs = [self._names["logits"], *self.caches.values()]
+        for name in outputs:
+            binding.bind_output(name, "webgpu" if self.on_gpu else "cpu")
+        await self.session.run_with_iobinding_async(binding)
+        logits, *states = binding.get_outputs()
+        return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole)
+
+    def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
+        """What the model wants beside ids and caches."""
+        positions = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:]
+        made: dict[str, Any] = {
+            self._names["attention_mask"]: whole,
+            self._names["position_ids"]: positions,
+            "use_cache_branch": np.array([cache.length > 0]),
+            "num_logits_to_keep": np.asarray(keep_logits),
+        }
+        return {name: value for name, value in made.items() if name in self._inputs}
+
+    async def rewound(self, cache: Cache, length: int) -> Cache:
+        """The cache as it was after `length` tokens.
+
+        Raises:
+            InvalidArgument: recurrent states cannot go back.
+        """
+        if length == cache.length:
+            return cache
+        if length == 0:
+            return self.cache(len(cache.mask))
+        if not self.rewindable or not 0 <= length <= cache.length:
+            raise InvalidArgument(f"this cache of {cache.length} tokens cannot be rewound to {length}")
+        values = {name: await self._cut(value, length) for name, value in cache.values.items()}
+        return Cache(values, length, cache.mask[:, :length])
+
+    async def _cut(self, value: OrtValue, length: int) -> OrtValue:
+        dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
+        if dtype not in self._slices:
+            writer = ModelWriter("rewind")
+            writer.input("x", dtype, ("batch", "heads", "rows", "size"))
+            writer.input("end", DType.INT64, (1,))
+            begin, axes = writer.constant([0], np.int64), writer.constant([2], np.int64)
+            writer.node("Slice", "x", begin, "end", axes, name="y")
+            writer.output("y", dtype, ("batch", "heads", "kept", "size"))
+            self._slices[dtype] = await self._beside(writer.model())
+        end = OrtValue.ortvalue_from_numpy(np.array([length], np.int64))
+        (made,) = await self._slices[dtype].run_with_ort_values_async(None, {"x": value, "end": end})
+        return made
+
+    async def sampler(self, options: SamplerOptions) -> InferenceSession:
+        """The session of a sampler, where the model is."""
+        if options not in self._samplers:
+            self._samplers[options] = await self._beside(sampler_model(options))
+        return self._samplers[options]
+
+    async def _beside(self, model: bytes) -> InferenceSession:
+        return await InferenceSession.create(model, providers=[WEBGPU, CPU] if self.on_gpu else [CPU])
+
+    def release(self) -> None:
+        """Free the sessions, on the GPU too."""
+        for session in (self.session, *self._samplers.values(), *self._slices.values()):
+            session.release()

@@ -1,0 +1,199 @@
+"""Text generation as iterators: pieces of text with their ids, as the model writes them.
+
+    generator = TextGenerator(DecoderModel(session), tokenizer)
+    async for piece in generator.generate("Once", GenerationOptions(max_new_tokens=50)): print(piece.text, end="")
+
+A prompt that begins like the last one computes only what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.generate.decoder import Cache, DecoderModel
+from pyruntime.generate.decoding import Decoding
+from pyruntime.generate.options import GenerationOptions
+from pyruntime.generate.stopping import StopStrings
+from pyruntime.session.environment import wait_for
+
+__all__ = ["Piece", "TextGenerator", "TokenText"]
+
+
+class TokenText(Protocol):
+    """What a generator asks of a tokenizer."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids."""
+        ...
+
+    def stream(self) -> DecodeStream:
+        """A decoder that gets ids one by one."""
+        ...
+
+
+class DecodeStream(Protocol):
+    """Text of ids that come one by one."""
+
+    def step(self, token: int) -> str:
+        """What this id adds; empty while a character is not complete."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One step of one sequence.
+
+    Attributes:
+        text: what it adds; empty without tokenizer and where characters are not complete.
+        id, log_probability: the token, and log softmax of the model's logits there.
+        sequence: which one of the batch.
+        finish: '' while it goes on; then 'end' (an end token), 'stop' (a stop string) or 'length'.
+    """
+
+    text: str
+    id: int
+    log_probability: float
+    sequence: int = 0
+    finish: str = ""
+
+
+class TextGenerator:
+    """Generates with one model; keeps the cache of the last single prompt.
+
+    Args:
+        tokenizer: for texts; ids go without.
+        pad: the id that fills shorter sequences.
+    """
+
+    def __init__(self, model: DecoderModel, tokenizer: TokenText | None = None, pad: int = 0) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self._pad = pad
+        self._kept: tuple[list[int], Cache] | None = None
+        self.reused = 0
+        """How many tokens of the last prompt were in the cache."""
+
+    async def generate(
+        self,
+        prompt: str | Sequence[int] | Sequence[Sequence[int]],
+        options: GenerationOptions | None = None,
+        stop: Sequence[str] = (),
+    ) -> AsyncIterator[Piece]:
+        """Pieces as they come, those of one step in the order of the sequences; closing it ends at the next token.
+
+        Args:
+            prompt: a text, its ids, or ids of several sequences.
+            stop: texts that end a sequence; neither they nor what follows is in the pieces.
+        """
+        options = options or GenerationOptions(max_new_tokens=128)
+        prompts = [list(p) for p in self._prompts(prompt) for _ in range(options.num_sequences)]
+        decoding = await self._begin(prompts, options)
+        streams = [self.tokenizer.stream() if self.tokenizer else None for _ in prompts]
+        stops = [StopStrings(stop) for _ in prompts]
+        finished = [""] * len(prompts)
+        try:
+            async for ids, scores in _steps(decoding):
+                for b, token in enumerate(ids):
+                    if finished[b]:
+                        continue
+                    stream = streams[b]
+                    ended = decoding.ended[b]
+                    text = stops[b].feed(stream.step(token) if stream and not ended else "")
+                    finished[b] = "stop" if stops[b].met else "end" if ended else "length" if decoding.done else ""
+                    if finished[b] != "stop" and finished[b]:
+                        text += stops[b].rest()
+                    yield Piece(text, token, float(scores[b]), b, finished[b])
+                    decoding.ended[b] = bool(finished[b])
+                if all(finished):
+                    return
+        finally:
+            self._keep(decoding)
+
+    def generate_sync(
+        self,
+        prompt: str | Sequence[int] | Sequence[Sequence[int]],
+        options: GenerationOptions | None = None,
+        stop: Sequence[str] = (),
+    ) -> Iterator[Piece]:
+        """`generate` as a plain iterator; raises RuntimeException where this place cannot wait."""
+        pieces = self.generate(prompt, options, stop)
+        how = "async for piece in generator.generate(...)"
+        try:
+            while True:
+                try:
+                    yield wait_for(_following(pieces), how)
+                except StopAsyncIteration:
+                    return
+        finally:
+            wait_for(_closed(pieces), how)
+
+    def _prompts(self, prompt: str | Sequence[int] | Sequence[Sequence[int]]) -> list[list[int]]:
+        if isinstance(prompt, str):
+            if self.tokenizer is None:
+                raise InvalidArgument("a text needs a tokenizer: give one to TextGenerator, or ids to generate")
+            return [self.tokenizer.encode(prompt)]
+        if len(prompt) and not isinstance(prompt[0], Sequence):
+            return [[int(t) for t in prompt]]  # type: ignore[arg-type]
+        return [list(p) for p in prompt]  # type: ignore[arg-type]
+
+    async def _begin(self, prompts: list[list[int]], options: GenerationOptions) -> Decoding:
+        """A decoding with the prompts computed; from the kept cache, what it shares with a single one."""
+        self.reused = 0
+        if len(prompts) == 1 and self._kept is not None:
+            (prompt,), (ids, cache) = prompts, self._kept
+            shared = next(
+                (i for i, (a, b) in enumerate(zip(prompt, ids, strict=False)) if a != b), min(len(prompt), len(ids))
+            )
+            shared = min(shared, len(prompt) - 1, cache.length)
+            self._kept = None
+            if shared > 0 and (shared == cache.length or self.model.rewindable):
+                cache = await self.model.rewound(cache, shared)
+                decoding = Decoding(self.model, options, 1, self._pad, cache, [prompt[:shared]])
+                await decoding.append([prompt[shared:]])
+                self.reused = shared
+                return decoding
+        decoding = Decoding(self.model, options, len(prompts), self._pad)
+        await decoding.append(prompts)
+        return decoding
+
+    def _keep(self, decoding: Decoding) -> None:
+        if decoding.batch == 1:
+            self._kept = (decoding.sequences[0], decoding.cache)
+
+    def forget(self) -> None:
+        """Let go of the kept cache."""
+        self._kept = None
+
+
+async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[float]]]:
+    """Tokens of each step; on a GPU several are submitted before the first is read."""
+    ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
+    while not decoding.done:
+        left = decoding.room
+        pending = []
+        for i in range(min(ahead, left)):
+            ids, scores = await decoding.choose()
+            pending.append((ids, scores))
+            if i + 1 < left and ahead > 1:
+                await decoding.compute(ids)
+        for tokens, values in await decoding.read(pending):
+            yield decoding.accept(tokens), values.tolist()
+            if all(decoding.ended):
+                return
+        if ahead == 1 and not decoding.done:
+            await decoding.compute(ids)
+
+
+async def _following(pieces: AsyncIterator[Piece]) -> Piece:
+    return await anext(pieces)
+
+
+async def _closed(pieces: AsyncIterator[Piece]) -> None:
+    await pieces.aclose()  # type: ignore[attr-defined]

@@ -1,0 +1,108 @@
+"""What a generation is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.generate.sampling import EVERY
+from pyruntime.ir import Array
+
+__all__ = ["Constraint", "GenerationOptions", "Processor"]
+
+Processor = Callable[[Array, Array], Array]
+"""A logits processor: (ids int64 [batch, length], logits float32 [batch, vocab]) to logits of the same shape."""
+
+_LARGEST_SORT = 1024
+
+
+class Constraint(Protocol):
+    """Says which tokens may come next; one for each sequence."""
+
+    def copy(self) -> Constraint:
+        """An independent constraint in the same state."""
+        ...
+
+    def mask(self, room: int) -> Array:
+        """bool [vocab]: what may come next, with `room` tokens left; at least one token."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """The token that came."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions:
+    """Settings of one generation; the sampler's formula is in `pyruntime.generate.sampling`.
+
+    Attributes:
+        max_new_tokens, max_length: tokens to generate, tokens with the prompt; the lower limit counts.
+        min_new_tokens: end tokens are masked until so many were generated.
+        do_sample: draw; else greedy.
+        top_k, top_p: 0 and 1 switch them off.
+        seed: of the draws; None: another one each time.
+        end_tokens: ids that end a sequence; they are its last token.
+        num_sequences: sequences for each prompt.
+        no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
+        processors: of the user's own, on logits on the host, before the sampler's filters. Each step then reads logits.
+        constraint: of what may come. Each step then reads its token before the next is computed.
+        prefill_chunk: tokens of a prompt computed at once.
+        ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
+    """
+
+    max_new_tokens: int | None = None
+    max_length: int | None = None
+    min_new_tokens: int = 0
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    end_tokens: Sequence[int] = ()
+    num_sequences: int = 1
+    no_repeat_ngram_size: int = 0
+    processors: Sequence[Processor] = ()
+    constraint: Constraint | None = None
+    prefill_chunk: int = 512
+    ahead: int = 4
+
+    def __post_init__(self) -> None:
+        checks = {
+            "temperature": self.temperature >= 0,
+            "top_k": self.top_k >= 0,
+            "top_p": 0 <= self.top_p <= 1,
+            "min_p": 0 <= self.min_p <= 1,
+            "repetition_penalty": self.repetition_penalty > 0,
+            "num_sequences": self.num_sequences >= 1,
+            "prefill_chunk": self.prefill_chunk >= 1,
+            "ahead": self.ahead >= 1,
+        }
+        for name, holds in checks.items():
+            if not holds:
+                raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is drawn; a temperature of 0 and top_k = 1 mean that too."""
+        return not self.do_sample or self.temperature == 0 or self.top_k == 1
+
+    @property
+    def penalized(self) -> bool:
+        """Whether penalties change anything."""
+        return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
+
+    @property
+    def candidates(self) -> int:
+        """How many logits are sorted: no more than top_k and top_p need."""
+        if not self.top_k and self.top_p >= 1:
+            return 0
+        if not self.top_k or self.top_k > _LARGEST_SORT:
+            return EVERY
+        return int(max(64, 1 << (self.top_k - 1).bit_length()))

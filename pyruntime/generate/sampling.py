@@ -1,0 +1,210 @@
+"""The next token from logits, as an ONNX graph: it runs where the model runs, and its token id can stay there.
+
+With x the row of the logits that counts, in float32, and c the counts, for each sequence:
+
+    repetition    x ← x · r where x < 0 else x / r        where c ≠ 0
+    frequency     x ← x - f · max(c, 0)
+    presence      x ← x - q                               where c > 0
+    mask          x ← -∞                                  where not mask
+    greedy        id = argmax x, the first of equal ones; nothing of what follows
+    temperature   x ← x / t
+    top-k         keep x ≥ the k-th greatest x; k = 0 keeps all
+    top-p         p = softmax(x); keep i while the sum of what is more probable is < top_p; the first always stays
+    min-p         keep p ≥ min_p · max p
+    draw          C = running sum of the kept p; id = the first kept i with C_i > u · C_last
+
+`log_probability` is log softmax of the model's own logits at the id: before penalties, mask and temperature. The order
+of the filters and what they keep are those of transformers' logits processors and warpers, except that of equal
+probabilities at the border of top-p those with lower ids stay.
+
+Sorting is what costs: `SamplerOptions.candidates` says how many logits are sorted.
+
+Source: Holtzman et al. 2019 (top-p),
+Keskar et al. 2019 (repetition), transformers' generation/logits_process.py (order), OpenAI's API (presence, frequency).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import DType
+from pyruntime.onnx.writer import ModelWriter
+
+__all__ = ["EVERY", "SamplerOptions", "sampler_model"]
+
+EVERY = -1
+"""`candidates`: the whole vocabulary is sorted."""
+
+_LARGEST_DRAW = float(np.float32(1) - np.float32(2**-24))
+_SMALLEST_P = 1e-30
+
+
+@dataclass(frozen=True)
+class SamplerOptions:
+    """What a sampler's graph is built for; values of temperature and the like are inputs.
+
+    Attributes:
+        greedy: ArgMax, without draws and filters.
+        dtype: 'float32' or 'float16', of the logits.
+        candidates: how many of the greatest logits are sorted. 0: none, so no top_k and top_p inputs. n > 0: top-k
+            with 1 <= top_k <= n, and what follows it, exactly; top_k = 0 means n. EVERY: any top_k and top_p; the
+            sort of a large vocabulary takes some hundred dispatches.
+        penalties: with inputs repetition, presence, frequency and counts, and the output counts_out.
+        mask: with the input mask, for constraints.
+        rows: with the input row: which row of each sequence counts, instead of the last one.
+        log_probability: with that output.
+    """
+
+    greedy: bool = False
+    dtype: str = "float32"
+    candidates: int = 256
+    penalties: bool = False
+    mask: bool = False
+    rows: bool = False
+    log_probability: bool = True
+
+
+def sampler_model(options: SamplerOptions | None = None) -> bytes:
+    """A serialized ONNX model that chooses the next token; the formula is this module's.
+
+    Inputs, in order, those that the options ask for:
+        logits            float32 or float16 [batch, sequence, vocab]
+        row               int64 [batch]; with `rows`
+        uniform           float32 [batch], in [0, 1); not greedy, like the next four
+        temperature       float32 [], > 0
+        top_k             int64 []; with candidates
+        top_p             float32 [], in (0, 1]; with candidates
+        min_p             float32 [], in [0, 1]
+        repetition, presence, frequency    float32 []; 1, 0, 0 change nothing; with `penalties`
+        counts            int32 [batch, vocab]: how often each token was generated; -1: it is in the prompt only, where
+                          repetition counts and presence and frequency do not; with `penalties`
+        mask              bool [batch, vocab], true where a token may come, at least once a row; with `mask`
+
+    Outputs:
+        ids               int64 [batch, 1]
+        log_probability   float32 [batch, 1]; with `log_probability`
+        counts_out        int32 [batch, vocab]: counts with the new ids; with `penalties`
+
+    Raises:
+        InvalidArgument: another dtype, or a negative number of candidates that is not EVERY.
+    """
+    options = options or SamplerOptions()
+    if options.dtype not in ("float32", "float16"):
+        raise InvalidArgument(f"sampler_model: expected dtype 'float32' or 'float16', got {options.dtype!r}")
+    if options.candidates < EVERY:
+        raise InvalidArgument(f"sampler_model: expected candidates >= 0, or EVERY (-1), got {options.candidates}")
+    writer = ModelWriter("sampler")
+    dtype = DType.FLOAT if options.dtype == "float32" else DType.FLOAT16
+    writer.input("logits", dtype, ("batch", "sequence", "vocab"))
+    own = x = _row(writer, options)
+    if options.penalties:
+        x = _penalized(writer, x)
+    if options.mask:
+        writer.input("mask", DType.BOOL, ("batch", "vocab"))
+        x = writer.node("Where", "mask", x, writer.constant(-np.inf, np.float32))
+    if options.greedy:
+        writer.node("ArgMax", x, axis=1, keepdims=1, name="ids")
+    else:
+        _draw(writer, x, options.candidates)
+    writer.output("ids", DType.INT64, ("batch", 1))
+    if options.log_probability:
+        chosen = writer.node("GatherElements", own, "ids", axis=1)
+        total = writer.node("ReduceLogSumExp", own, writer.constant([1], np.int64), keepdims=1)
+        writer.node("Sub", chosen, total, name="log_probability")
+        writer.output("log_probability", DType.FLOAT, ("batch", 1))
+    if options.penalties:
+        _count(writer)
+    return writer.model()
+
+
+def _row(writer: ModelWriter, options: SamplerOptions) -> str:
+    """float32 [batch, vocab]: the row that counts."""
+    if options.rows:
+        writer.input("row", DType.INT64, ("batch",))
+        place = writer.node("Unsqueeze", "row", writer.constant([1], np.int64))
+        x = writer.node("GatherND", "logits", place, batch_dims=1)
+    else:
+        x = writer.node("Gather", "logits", writer.constant(-1, np.int64), axis=1)
+    return x if options.dtype == "float32" else writer.cast(x, DType.FLOAT)
+
+
+def _penalized(writer: ModelWriter, x: str) -> str:
+    for name in ("repetition", "presence", "frequency"):
+        writer.input(name, DType.FLOAT, ())
+    writer.input("counts", DType.INT32, ("batch", "vocab"))
+    zero, none = writer.constant(0, np.int32), writer.constant(0, np.float32)
+    seen = writer.node("Not", writer.node("Equal", "counts", zero))
+    less = writer.node(
+        "Where", writer.node("Less", x, none), writer.node("Mul", x, "repetition"), writer.node("Div", x, "repetition")
+    )
+    x = writer.node("Where", seen, less, x)
+    times = writer.cast(writer.node("Max", "counts", zero), DType.FLOAT)
+    x = writer.node("Sub", x, writer.node("Mul", times, "frequency"))
+    present = writer.node("Where", writer.node("Greater", "counts", zero), "presence", none)
+    return writer.node("Sub", x, present)
+
+
+def _draw(writer: ModelWriter, x: str, candidates: int) -> None:
+    """`ids` by one draw from what the filters keep of x [batch, vocab]."""
+    writer.input("uniform", DType.FLOAT, ("batch",))
+    writer.input("temperature", DType.FLOAT, ())
+    axis, ones = writer.constant(1, np.int64), writer.constant([1], np.int64)
+    zero = writer.constant(0, np.float32)
+    x = writer.node("Div", x, "temperature")
+    order = ""
+    if candidates:
+        writer.input("top_k", DType.INT64, ())
+        writer.input("top_p", DType.FLOAT, ())
+        x, order = _sorted(writer, x, candidates)
+    p = writer.node("Exp", writer.node("Sub", x, writer.node("ReduceMax", x, ones, keepdims=1)))
+    if candidates:
+        p = _top_k(writer, x, p)
+        total = writer.node("ReduceSum", p, ones, keepdims=1)
+        before = writer.node("CumSum", writer.node("Div", p, total), axis, exclusive=1)
+        least = writer.node("Max", "top_p", writer.constant(_SMALLEST_P, np.float32))
+        p = writer.node("Where", writer.node("Less", before, least), p, zero)
+    writer.input("min_p", DType.FLOAT, ())
+    p = writer.node("Where", writer.node("GreaterOrEqual", p, "min_p"), p, zero)
+    sums = writer.node("CumSum", p, axis)
+    last = writer.node("Gather", sums, writer.constant([-1], np.int64), axis=1)
+    draw = writer.node("Min", "uniform", writer.constant(_LARGEST_DRAW, np.float32))
+    threshold = writer.node("Mul", writer.node("Unsqueeze", draw, ones), last)
+    # Sums of parallel scans need not rise everywhere: a token that is not kept is never the answer.
+    beyond = writer.node(
+        "Where", writer.node("Greater", sums, threshold), writer.constant(2, np.float32), writer.constant(1, np.float32)
+    )
+    beyond = writer.node("Where", writer.node("Greater", p, zero), beyond, zero)
+    place = writer.node("ArgMax", beyond, axis=1, keepdims=1, name="" if candidates else "ids")
+    if candidates:
+        writer.node("GatherElements", order, place, axis=1, name="ids")
+
+
+def _sorted(writer: ModelWriter, x: str, candidates: int) -> tuple[str, str]:
+    """The greatest of x in falling order, and their ids."""
+    size = writer.node("Gather", writer.node("Shape", x), writer.constant([1], np.int64))
+    if candidates != EVERY:
+        size = writer.node("Min", size, writer.constant([candidates], np.int64))
+    return writer.pair("TopK", x, size, axis=1)
+
+
+def _top_k(writer: ModelWriter, x: str, p: str) -> str:
+    """p where x, in falling order, is not below its top_k-th; else 0."""
+    one, zero = writer.constant(1, np.int64), writer.constant(0, np.int64)
+    size = writer.node("Gather", writer.node("Shape", x), one)
+    k = writer.node("Where", writer.node("Greater", "top_k", zero), writer.node("Min", "top_k", size), size)
+    place = writer.node("Unsqueeze", writer.node("Sub", k, one), zero)
+    least = writer.node("Gather", x, place, axis=1)
+    return writer.node("Where", writer.node("GreaterOrEqual", x, least), p, writer.constant(0, np.float32))
+
+
+def _count(writer: ModelWriter) -> None:
+    """counts_out: counts, one more at the new ids."""
+    length = writer.node("Gather", writer.node("Shape", "counts"), writer.constant(1, np.int64))
+    every = writer.node("Range", writer.constant(0, np.int64), length, writer.constant(1, np.int64))
+    here = writer.node("Equal", every, "ids")
+    more = writer.node("Add", writer.node("Max", "counts", writer.constant(0, np.int32)), writer.constant(1, np.int32))
+    writer.node("Where", here, more, "counts", name="counts_out")
+    writer.output("counts_out", DType.INT32, ("batch", "vocab"))

@@ -1,0 +1,34 @@
+"""Stop strings in text that comes in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["StopStrings"]
+
+
+class StopStrings:
+    """Lets text through up to the first stop string, and holds back what may become the beginning of one."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._stop = [s for s in stop if s]
+        self._held = ""
+        self.met = False
+
+    def feed(self, text: str) -> str:
+        """What may be shown now."""
+        if self.met:
+            return ""
+        self._held += text
+        found = [at for at in map(self._held.find, self._stop) if at >= 0]
+        if found:
+            self.met, shown, self._held = True, self._held[: min(found)], ""
+            return shown
+        keep = max((n for s in self._stop for n in range(1, len(s)) if self._held.endswith(s[:n])), default=0)
+        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown
+
+    def rest(self) -> str:
+        """What was held back, at the end."""
+        shown, self._held = self._held, ""
+        return shown

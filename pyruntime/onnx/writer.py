@@ -1,0 +1,158 @@
+"""ONNX models written by this package: records as protobuf bytes, without the onnx package.
+
+Source: onnx.proto3 (ModelProto, GraphProto, NodeProto, AttributeProto, ValueInfoProto, TensorProto); protobuf's wire
+format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import DType
+from pyruntime.onnx.records import AttributeType
+
+__all__ = ["ModelWriter", "attribute", "field", "joined", "number", "text"]
+
+_IR_VERSION = 10
+
+
+class ModelWriter:
+    """A model's nodes, constants, inputs and outputs, added in order; `model()` serializes it.
+
+    Args:
+        name: the graph's name.
+        opset: the version of ai.onnx.
+    """
+
+    def __init__(self, name: str, opset: int = 21) -> None:
+        self._name = name
+        self._opset = opset
+        self._nodes: list[bytes] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._initializers: list[bytes] = []
+        self._inputs: list[bytes] = []
+        self._outputs: list[bytes] = []
+        self._names = 0
+
+    def input(self, name: str, dtype: DType, shape: Sequence[int | str]) -> str:
+        """Declare a graph input; strings are symbolic dimensions."""
+        self._inputs.append(_declared(name, dtype, shape))
+        return name
+
+    def output(self, name: str, dtype: DType, shape: Sequence[int | str]) -> str:
+        """Declare that the value `name` is a graph output."""
+        self._outputs.append(_declared(name, dtype, shape))
+        return name
+
+    def constant(self, value: Any, dtype: Any) -> str:
+        """An initializer with this value, NumPy dtype `dtype`; equal ones are stored once."""
+        array = np.ascontiguousarray(np.asarray(value, dtype))
+        shape = np.shape(value)
+        key = (array.dtype.str, shape, array.tobytes())
+        if key not in self._constants:
+            made = self._constants[key] = f"constant_{len(self._constants)}"
+            content = b"".join(number(1, d) for d in shape) + number(2, DType.from_numpy(array.dtype).code)
+            self._initializers.append(content + field(8, text(made)) + field(9, array.tobytes()))
+        return self._constants[key]
+
+    def node(self, op: str, *inputs: str, name: str = "", domain: str = "", **attributes: Any) -> str:
+        """Add a node of one output; returns the name of its output, `name` or a new one."""
+        if not name:
+            self._names += 1
+            name = f"{op.lower()}_{self._names}"
+        content = (
+            joined(1, [text(n) for n in inputs]) + field(2, text(name)) + field(3, text(name)) + field(4, text(op))
+        )
+        content += joined(5, [attribute(n, v) for n, v in attributes.items()]) + field(7, text(domain))
+        self._nodes.append(content)
+        return name
+
+    def cast(self, x: str, dtype: DType) -> str:
+        """Add a Cast node."""
+        return self.node("Cast", x, to=dtype.code)
+
+    def pair(self, op: str, *inputs: str, **attributes: Any) -> tuple[str, str]:
+        """Add a node of two outputs; returns their names."""
+        self._names += 1
+        made = (f"{op.lower()}_{self._names}", f"{op.lower()}_{self._names}_1")
+        content = joined(1, [text(n) for n in inputs]) + joined(2, [text(n) for n in made])
+        content += field(3, text(made[0])) + field(4, text(op))
+        content += joined(5, [attribute(n, v) for n, v in attributes.items()])
+        self._nodes.append(content)
+        return made
+
+    def model(self) -> bytes:
+        """The serialized ModelProto."""
+        graph = joined(1, self._nodes) + field(2, text(self._name)) + joined(5, self._initializers)
+        graph += joined(11, self._inputs) + joined(12, self._outputs)
+        opset = number(2, self._opset)
+        return number(1, _IR_VERSION) + field(2, b"pyruntime") + field(8, opset) + field(7, graph)
+
+
+def _declared(name: str, dtype: DType, shape: Sequence[int | str]) -> bytes:
+    dims = [number(1, d) if isinstance(d, int) else field(2, text(d)) for d in shape]
+    kind = number(1, dtype.code) + field(2, joined(1, dims))
+    return field(1, text(name)) + field(2, field(1, kind))
+
+
+def attribute(name: str, value: Any) -> bytes:
+    """AttributeProto: name 1, f 2, i 3, s 4, floats 7, ints 8, strings 9, type 20.
+
+    Raises:
+        InvalidArgument: a value of another kind.
+    """
+    if isinstance(value, int):
+        kind, content = AttributeType.INT, number(3, value)
+    elif isinstance(value, float):
+        kind, content = AttributeType.FLOAT, _float(2, value)
+    elif isinstance(value, str):
+        kind, content = AttributeType.STRING, field(4, text(value))
+    elif isinstance(value, Sequence) and value and all(isinstance(v, int) for v in value):
+        kind, content = AttributeType.INTS, b"".join(number(8, v) for v in value)
+    elif isinstance(value, Sequence) and value and all(isinstance(v, int | float) for v in value):
+        kind, content = AttributeType.FLOATS, b"".join(_float(7, v) for v in value)
+    elif isinstance(value, Sequence) and value and all(isinstance(v, str) for v in value):
+        kind, content = AttributeType.STRINGS, joined(9, [text(v) for v in value])
+    else:
+        raise InvalidArgument(
+            f"model_of: the attribute '{name}' is {value!r}; expected an int, a float, a str or a tuple of one of them"
+        )
+    return field(1, text(name)) + content + number(20, kind.value)
+
+
+def text(value: str) -> bytes:
+    """A string's bytes."""
+    return value.encode()
+
+
+def _varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def number(tag: int, value: int) -> bytes:
+    """An integer field."""
+    return _varint(tag << 3) + _varint(value)
+
+
+def _float(tag: int, value: float) -> bytes:
+    return _varint(tag << 3 | 5) + struct.pack("<f", value)
+
+
+def field(tag: int, content: bytes) -> bytes:
+    """A field of bytes, text or a message."""
+    return _varint(tag << 3 | 2) + _varint(len(content)) + content
+
+
+def joined(tag: int, contents: Sequence[bytes]) -> bytes:
+    """A repeated field."""
+    return b"".join(field(tag, content) for content in contents)
