@@ -90,7 +90,10 @@ def test_fused_attention__heads_that_share_keys__agree_with_numpy(
         scale=0.3,
         group=group,
     )
-    inputs = [numbers(dtype, 2, queries, heads * size), *(numbers(dtype, 2, keys, shared * size) for _ in range(2))]
+    inputs: list[Array | None] = [
+        numbers(dtype, 2, queries, heads * size),
+        *(numbers(dtype, 2, keys, shared * size) for _ in range(2)),
+    ]
     agree(op, [*inputs, numbers(dtype, 2, 1, queries, keys)], gpu, dtype)
 
 
@@ -110,7 +113,7 @@ def test_paired_product__gate_and_values__agree_with_numpy(
     weights = RNG.integers(0, 256, (2 * n, blocks, 4 * bits)).astype(np.uint8)
     scales = (RNG.uniform(0.5, 1.5, (2 * n, blocks)) * 2.0**-bits / 4).astype(dtype)
     packed = [RNG.integers(0, 256, (2 * n, -(-blocks * bits // 8))).astype(np.uint8)] if zeros else []
-    inputs = [numbers(dtype, rows, k), weights, scales, *packed]
+    inputs: list[Array | None] = [numbers(dtype, rows, k), weights, scales, *packed]
     for mine, wanted in zip(run_op(op, inputs, gpu), run_op(op, inputs), strict=True):
         tolerance = (1e-3, 1e-4) if dtype is np.float32 else (1e-2, 1e-2)
         np.testing.assert_allclose(mine.astype(np.float32), wanted.astype(np.float32), *tolerance)

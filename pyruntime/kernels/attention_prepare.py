@@ -32,7 +32,7 @@ class Fresh:
 def prepare(
     target: Target, parts: Sequence[Fresh], rows: int, lengths: Lengths, turn: Turn | None, epsilon: float
 ) -> Dispatch | None:
-    """Queries, keys and, where given, values of one dispatch; None where a device binds too few tensors, or sizes do not fit."""
+    """Queries, keys and, where given, values in one dispatch; None where these are too many tensors or odd sizes."""
     query, key = parts[:2]
     value = parts[2] if len(parts) > 2 else None
     batch, heads, _, size = query.y.type.shape

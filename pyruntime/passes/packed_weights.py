@@ -25,7 +25,9 @@ def rows_behind(graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Seque
     return _all(graph, sides, lambda names: _joined(graph, names, counts, in_turn=False))
 
 
-def _all(graph: TypedGraph, sides: Sequence[Sequence[str]], join: Callable[[list[str]], Joined | None]) -> Joined | None:
+def _all(
+    graph: TypedGraph, sides: Sequence[Sequence[str]], join: Callable[[list[str]], Joined | None]
+) -> Joined | None:
     nodes: list[Node] = []
     weights: list[str] = []
     for slot in range(3):

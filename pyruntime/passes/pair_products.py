@@ -12,11 +12,11 @@ from dataclasses import replace
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
+from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise
 from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.passes.fuse_elementwise import as_chain
 from pyruntime.passes.packed_weights import rows_in_turn
-from pyruntime.ops.elementwise import Elementwise
 
 __all__ = ["run"]
 

@@ -110,7 +110,9 @@ def shared_heads(graph: TypedGraph, name: str, makers: dict[str, Node]) -> tuple
     if op.op_type in ("Mul", "Div"):
         factor = _factor(graph, node)
         inner = shared_heads(graph, factor[0], makers) if factor else None
-        return None if factor is None or inner is None else (replace(inner[0], scale=inner[0].scale * factor[1]), inner[1])
+        return (
+            None if factor is None or inner is None else (replace(inner[0], scale=inner[0].scale * factor[1]), inner[1])
+        )
     if op.op_type != "Reshape":
         return None
     expand = makers.get(node.inputs[0])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
 from pyruntime.passes import (
     common_subexpressions,
@@ -22,7 +23,6 @@ from pyruntime.passes import (
     unit_dims,
     unmerge_transpose,
 )
-from pyruntime.kernels import Target
 from tests.passes.support import apply, graph_of, node, op_types
 
 RNG = np.random.default_rng(3)
@@ -207,7 +207,7 @@ def attention(repeat_v: int, unmerged: bool = True) -> tuple[list[Node], dict[st
         node("Softmax", ["s"], ["p"], axis=-1),
         node("MatMul", ["p", value], ["y"]),
     ]
-    shapes = {"q": (2, 6, 5, 8), "k": (2, 2, 7, 8), "v": (2, 6 // repeat_v, 7, 8)}
+    shapes: dict[str, tuple[int, ...]] = {"q": (2, 6, 5, 8), "k": (2, 2, 7, 8), "v": (2, 6 // repeat_v, 7, 8)}
     return nodes, shapes, constants
 
 
@@ -254,7 +254,7 @@ def test_fuse_attention__two_masks__are_one(first: tuple[int, ...], second: tupl
         node("Softmax", ["b"], ["p"], axis=-1),
         node("MatMul", ["p", "v"], ["y"]),
     ]
-    heads = {n: (4, 2, 5, 8) for n in "qkv"}
+    heads = dict.fromkeys("qkv", (4, 2, 5, 8))
     graph = graph_of(nodes, {**heads, "m": first, "n": second}, ["y"])
     assert apply(fuse_attention.run, graph)
     assert cleaned(graph) == ["Add", "FusedAttention"]
@@ -296,9 +296,7 @@ def test_fuse_append__another_axis__is_left_alone(axis: int) -> None:
 
 
 def test_fuse_append__whole_rows__are_left_to_concat() -> None:
-    graph = graph_of(
-        [node("Concat", ["past", "x"], ["y"], axis=2)], {"x": (2, 4, 3, 8), "past": (2, 4, 6, 8)}, ["y"]
-    )
+    graph = graph_of([node("Concat", ["past", "x"], ["y"], axis=2)], {"x": (2, 4, 3, 8), "past": (2, 4, 6, 8)}, ["y"])
     assert not apply(fuse_append.run, graph)
 
 

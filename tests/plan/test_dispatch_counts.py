@@ -11,7 +11,6 @@ import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-import pyruntime
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
@@ -30,7 +29,7 @@ LAST = 2**63 - 1
 class Llama:
     """torch's Llama as its exporter writes it: sizes from Shape, rotate-half by slices, repeat_kv by Expand.
 
-    newer: the keys of scaled_dot_product_attention in three dimensions, Reciprocal of the root, a mask of the new exporter.
+    newer: the keys of scaled_dot_product_attention in three dimensions, Reciprocal of the root.
     """
 
     def __init__(self, layers: int, cached: bool, newer: bool) -> None:
@@ -167,23 +166,24 @@ def types(given: dict[str, Any]) -> dict[str, TensorType]:
 
 @pytest.mark.parametrize("newer", [False, True])
 @pytest.mark.parametrize(("cached", "most"), [(False, 9), (True, 11)])
-def test_llama__prefill__takes_nine_dispatches_a_layer(cached: bool, most: int, newer: bool) -> None:
+def test_llama__prefill__takes_few_dispatches_a_layer(cached: bool, most: int, newer: bool) -> None:
     counts = []
     for layers in (2, 4):
         graph = import_model(read_model(memoryview(Llama(layers, cached, newer).model()))).graph
         program = Program(graph, NullDevice(Target(Limits(), frozenset({"subgroups"}), "nvidia")))
         names = [v.name for v in graph.outputs]
-        found = []
+        found: list[int] = []
+        stage = None
         for sizes in ((2, 12, 5), (3, 19, 14), (4, 15, 6)):
             stage = asyncio.run(program.prepare(types(feeds(layers, cached, *sizes)), names))
             assert stage is not None
             found.append(len(stage.compiled.plan.commands))
-        assert stage.compiled.sizes is not None and not stage.compiled.sizes.specialized()
+        assert stage is not None and stage.compiled.sizes is not None and not stage.compiled.sizes.specialized()
         counts.append(found)
     a_layer = [(b - a) / 2 for a, b in zip(*counts, strict=True)]
-    assert max(a_layer) <= most + 1 - (not cached) + (not cached), a_layer
-    assert a_layer[0] <= most
-    assert 12 * a_layer[0] + counts[0][0] - 2 * a_layer[0] <= (130 if not cached else 146)
+    assert max(a_layer) <= most
+    if not cached:
+        assert max(a + 10 * n for a, n in zip(counts[0], a_layer, strict=True)) <= 130  # of twelve layers
 
 
 @pytest.mark.parametrize("newer", [False, True])
