@@ -73,7 +73,7 @@ class FusedRotary(Op):
             raise Unsupported("float64 is exact on the host")
         y = TensorType(x.dtype, self.y_shape)
         table = (*self.sizes[:3], self.width)
-        values = {
+        values: dict[str, int | tuple[int, ...]] = {
             "shape": self.sizes,
             "strides": self.view.strides,
             "angle_strides": tuple(broadcast_strides(cos.shape, table)),

@@ -67,7 +67,7 @@ class PairedProduct(Op):
         if made is not None:
             return made
         between = Operand(Role.SCRATCH, _BOTH, both)
-        first = [_redirected(d, between) for d in self.base.lower(target, *inputs)]
+        first = [_redirected(d, between) for d in self.base.lower(target, x, b, scales, zeros)]
         numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
         element = f"let in0 = load_both(2u * i);\n  let in1 = load_both(2u * i + 1u);\n  {numbers}{chain.code}"
         fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in chain.scalars.items())

@@ -2,8 +2,8 @@
 
 Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
 S = scores [+ mask] [* or / a constant] in any order; scores = matmul(a * Q, b * K transposed) with constant a, b.
-The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are repeated
-for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
+The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
+repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 
@@ -51,7 +51,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, list[Node]] | None:
-    """The node whose output the fused node takes over, and the fused node, behind the sum of its masks where there are two."""
+    """The node whose output the fused node takes over; and that, behind the sum of its masks where there are two."""
     kind = graph.types[node.outputs[0]]
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
         return None
@@ -61,9 +61,9 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, lis
     rank = kind.rank
     names = (*scores.product.inputs, node.inputs[1])
     views, group = [trace(graph, n, match.makers) for n in names], 1
-    shared = [shared_heads(graph, n, match.makers) for n in names[1:]] if rank == 4 else [None, None]
+    shared = [shared_heads(graph, n, match.makers) if rank == 4 else None for n in names[1:]]
     if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
-        views[1:], group = [view for view, _ in shared if view is not None], shared[0][1]
+        views, group = [views[0], shared[0][0], shared[1][0]], shared[0][1]
     if any(len(v.shape) != rank for v in views) or views[2].scale != 1:
         return None
     queries, keys, values = (_as_heads(v) for v in views)

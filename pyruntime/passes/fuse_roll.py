@@ -13,20 +13,24 @@ from typing import Any
 from pyruntime.ir import Dim, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.rolled_transpose import RolledTranspose
+from pyruntime.passes import dead_code
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.views import View, trace
+from pyruntime.passes.views import trace
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Replace every match; True where there was one."""
     match = Matcher(graph)
     made = [_roll(graph, match, node) or node for node in graph.nodes]
     changed = any(a is not b for a, b in zip(made, graph.nodes, strict=True))
     graph.nodes = made
-    while _join(graph):
-        pass
+    if changed:
+        # What read the slices reads them no more.
+        dead_code.run(graph, target)
+        while _join(graph):
+            pass
     return changed
 
 
@@ -47,7 +51,7 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
     whole = trace(graph, source, match.makers)
     parts = [trace(graph, n, match.makers) for n in node.inputs]
     wanted = (whole.sliced(axis, shift, first), whole.sliced(axis, 0, second))
-    if not first or not second or tuple(parts) != wanted or not isinstance(whole, View):
+    if not first or not second or tuple(parts) != wanted:
         return None
     before = tuple(shift if d == axis else 0 for d in range(x.rank))
     none = (0,) * x.rank

@@ -2,8 +2,8 @@
 
 - The shape a Reshape or Expand is given, where operators compute it, becomes the constant it is for the sizes planned
   (sizes that are open stay so). What computed it then reads no tensor any more, so that patterns see who really does.
-- Identity, Cast to the type that is there, Dropout without a mask, Transpose in order, Concat of one, and Reshape, Expand
-  and Slice that give what they get: readers read their input.
+- Identity, Cast to the type that is there, Transpose in order, Concat of one, and Reshape, Expand and Slice that give
+  what they get: readers read their input.
 
 requires: types. ensures: neither of these, but for graph outputs and values that follow from constants.
 """
@@ -64,8 +64,6 @@ def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
             return _same(x.shape, y.shape)
         case "Slice":
             return _same(x.shape, y.shape) and _goes_forward(graph, node)
-        case "Dropout":
-            return len(node.inputs) < 3 or not node.inputs[2]
     return False
 
 

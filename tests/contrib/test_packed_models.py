@@ -163,7 +163,8 @@ def test_quantised_decoder__plan__holds_no_weight_in_floats(rows: int, vendor: s
     weights = sum(size for label, size in _allocated(device) if "weights" in label)
     assert weights < held + 256 * len(model.graph.initializer) < floats / 2
     assert not any(label for label, size in _allocated(device) if size > floats / 2)
-    assert {n.placement for n in session.explain().nodes} == {"gpu"}
+    # What joins packed weights runs once, before the plan.
+    assert {n.placement for n in session.explain().nodes if n.op_type != "Concat"} == {"gpu"}
 
 
 def _allocated(device: NullDevice) -> list[tuple[str, int]]:
@@ -173,5 +174,5 @@ def _allocated(device: NullDevice) -> list[tuple[str, int]]:
 def test_quantised_decoder__one_token__takes_a_dispatch_a_step() -> None:
     session, device = plan_of(packed(decoder(), "4"), 1, Target(vendor="nvidia"))
     (recording,) = device.recordings.values()
-    # Gather; norm; gate; up with SiLU and product; down with residual; logits.
-    assert len(recording) == 6, [n.op_type for n in session.explain().nodes]
+    # Gather; norm; gate and up with SiLU and product; down with residual; logits.
+    assert len(recording) == 5, [n.op_type for n in session.explain().nodes]

@@ -37,9 +37,13 @@ class Case:
     tolerance: float = 1e-4
     packed: tuple[int, ...] = ()
     """The inputs that hold packed weights, any bytes."""
+    given: tuple[Array | None, ...] | None = None
+    """The inputs instead of random ones."""
 
     def inputs(self) -> list[Array | None]:
-        """Small random numbers."""
+        """Small random numbers, where none are given."""
+        if self.given is not None:
+            return list(self.given)
         rng = np.random.default_rng(11)
         made: list[Array | None] = [(rng.standard_normal(s) / 4).astype(np.float32) for s in self.shapes]
         for i in self.packed:
@@ -80,12 +84,27 @@ def _packed_product() -> Op:
     return made(K=300, N=52, block_size=32)  # type: ignore[no-any-return]
 
 
+def _decoding_step() -> tuple[Array | None, ...]:
+    """Packed queries, keys and values [1, 1, 4 · 8], caches of five rows, lengths, angles."""
+    rng = np.random.default_rng(11)
+    shapes = ((1, 1, 32), (1, 1, 5, 8), (1, 1, 5, 8), (9, 4), (9, 4))
+    query, key, value, cosines, sines = ((rng.standard_normal(s) / 4).astype(np.float32) for s in shapes)
+    return query, None, None, key, value, np.array([5], np.int32), np.array(6, np.int32), cosines, sines
+
+
+_GROUP_QUERY: Any = op_class("GroupQueryAttention", "com.microsoft", 1)
 _MATMUL = newest("MatMul")
 
 CASES = {
     "software": Case(_MATMUL, ((16, 32), (32, 24)), "matmul_direct", software=True),
     "attention_flash": Case(Attention(), ((1, 2, 35, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
     "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
+    "attention_prepare": Case(
+        _GROUP_QUERY(num_heads=2, kv_num_heads=1, do_rotary=1, present=(True,) * 3),
+        (),
+        "attention_prepare",
+        given=_decoding_step(),
+    ),
     "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 512, 8), (1, 64, 512, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),

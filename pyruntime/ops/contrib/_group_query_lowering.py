@@ -37,9 +37,9 @@ def lower_group_query(
         turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
     norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
 
-    whole = _prepared(op, target, s, given, outs, views, bound, rows, turn)
-    if whole is not None:
-        made, q, caches = whole
+    ready_all = _prepared(op, target, s, given, outs, views, bound, rows, turn)
+    if ready_all is not None:
+        made, q, caches = ready_all
         if not op.wants(0) and not op.wants(3):
             return tuple(made)
         qkv = (q, caches[0], caches[1])

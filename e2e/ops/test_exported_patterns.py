@@ -1,0 +1,119 @@
+"""What passes make of patterns that exporters write, on the GPU, against the same on NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyruntime.ir import Array
+from pyruntime.kernels.attention_form import HeadView
+from pyruntime.ops.append_rows import AppendRows
+from pyruntime.ops.fused_attention import FusedAttention
+from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.fused_rotary import FusedRotary
+from pyruntime.ops.paired_product import PairedProduct
+from pyruntime.ops.registry import newest, op_class
+from pyruntime.ops.rolled_transpose import RolledTranspose
+from tests.harness import run_op
+
+RNG = np.random.default_rng(5)
+TOLERANCE = {np.float32: (1e-4, 1e-5), np.float16: (2e-3, 2e-3)}
+
+
+def agree(op: Any, inputs: list[Array | None], gpu: Any, dtype: Any = np.float32) -> None:
+    """`lower` on the GPU gives what `evaluate` does."""
+    for mine, wanted in zip(run_op(op, inputs, gpu), run_op(op, inputs), strict=True):
+        np.testing.assert_allclose(mine.astype(np.float32), wanted.astype(np.float32), *TOLERANCE[dtype])
+
+
+def numbers(dtype: Any, *shape: int) -> Array:
+    made: Array = RNG.standard_normal(shape).astype(dtype)
+    return made
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("turning", "width", "size"), [(8, 8, 8), (8, 4, 8), (6, 6, 11), (6, 3, 9)])
+@pytest.mark.parametrize("table", [(1, 1, 5), (2, 1, 5), (2, 3, 5), (5,), ()])
+def test_fused_rotary__views_and_tables__agree_with_numpy(
+    gpu: Any, table: tuple[int, ...], turning: int, width: int, size: int, interleaved: bool, dtype: Any
+) -> None:
+    sizes = (2, 3, 5, size)
+    # Heads behind one other component each, in rows of 3 heads, behind two more.
+    view = HeadView(2, (5 * 3 * (size + 1), size + 1, 3 * (size + 1), 1))
+    x = numbers(dtype, 2 * 5 * 3 * (size + 1) + 2)
+    op = FusedRotary(sizes=sizes, view=view, turning=turning, width=width, y_shape=sizes, interleaved=interleaved)
+    agree(op, [x, numbers(dtype, *table, width), numbers(dtype, *table, width)], gpu, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("past", "size"), [(6, 8), (1, 5), (0, 8)])
+def test_append_rows__new_rows_that_are_a_view__agree_with_numpy(gpu: Any, past: int, size: int, dtype: Any) -> None:
+    op = AppendRows(rows=3, view=HeadView(4, (12 * size, size, 4 * size, 1)))
+    agree(op, [numbers(dtype, 2, 4, past, size), numbers(dtype, 2 * 3 * 4 * size + 4)], gpu, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_rolled_transpose__windows_there_and_back__agree_with_numpy(gpu: Any, dtype: Any) -> None:
+    there = RolledTranspose(
+        before=(0, 1, 5, 0), middle=(2, 3, 2, 2, 4, 5), perm=(0, 1, 3, 2, 4, 5), shape=(12, 8, 5), after=(0, 0, 0)
+    )
+    agree(there, [numbers(dtype, 2, 6, 8, 5)], gpu, dtype)
+    back = RolledTranspose(
+        before=(0, 0, 0), middle=(2, 3, 2, 2, 4, 5), perm=(0, 1, 3, 2, 4, 5), shape=(2, 6, 8, 5), after=(0, 5, 3, 0)
+    )
+    agree(back, [numbers(dtype, 12, 8, 5)], gpu, dtype)
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(("group", "queries", "size"), [(3, 5, 8), (2, 40, 16), (6, 1, 20), (2, 70, 6)])
+def test_fused_attention__heads_that_share_keys__agree_with_numpy(
+    group: int, queries: int, size: int, dtype: Any, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    heads, keys = 6, 37
+    shared = heads // group
+
+    def packed(count: int, rows: int) -> HeadView:
+        return HeadView(0, (rows * count * size, size, count * size, 1))
+
+    op = FusedAttention(
+        sizes=(2, heads, queries, keys, size, size),
+        q_view=packed(heads, queries),
+        k_view=packed(shared, keys),
+        v_view=packed(shared, keys),
+        y_view=packed(heads, queries),
+        y_shape=(2, queries, heads * size),
+        scale=0.3,
+        group=group,
+    )
+    inputs: list[Array | None] = [
+        numbers(dtype, 2, queries, heads * size),
+        *(numbers(dtype, 2, keys, shared * size) for _ in range(2)),
+    ]
+    agree(op, [*inputs, numbers(dtype, 2, 1, queries, keys)], gpu, dtype)
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("rows", [1, 6, 40])
+@pytest.mark.parametrize(("k", "n", "bits", "zeros"), [(200, 44, 4, True), (64, 37, 8, False), (96, 5, 2, True)])
+def test_paired_product__gate_and_values__agree_with_numpy(
+    k: int, n: int, bits: int, zeros: bool, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    make: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    sigmoid, mul = newest("Sigmoid"), newest("Mul")
+    chain = FusedElementwise(steps=(Step(sigmoid, (0,)), Step(mul, (0, -1)), Step(mul, (-2, 1))))  # type: ignore[arg-type]
+    op = PairedProduct(base=make(K=k, N=2 * n, block_size=32, bits=bits), chain=chain)
+    blocks = -(-k // 32)
+    weights = RNG.integers(0, 256, (2 * n, blocks, 4 * bits)).astype(np.uint8)
+    scales = (RNG.uniform(0.5, 1.5, (2 * n, blocks)) * 2.0**-bits / 4).astype(dtype)
+    packed = [RNG.integers(0, 256, (2 * n, -(-blocks * bits // 8))).astype(np.uint8)] if zeros else []
+    inputs: list[Array | None] = [numbers(dtype, rows, k), weights, scales, *packed]
+    for mine, wanted in zip(run_op(op, inputs, gpu), run_op(op, inputs), strict=True):
+        tolerance = (1e-3, 1e-4) if dtype is np.float32 else (1e-2, 1e-2)
+        np.testing.assert_allclose(mine.astype(np.float32), wanted.astype(np.float32), *tolerance)
