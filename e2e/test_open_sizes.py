@@ -19,7 +19,7 @@ from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from tests import open_models
 from tests.open_models import decoder_feeds, encoder_feeds, picture_feeds
-from tests.quantized.models import dynamic, encoder, residual_net, static
+from tests.quantized.models import dynamic, encoder, packed, residual_net, static
 from tests.quantized.test_models import CALIBRATION, ids
 
 Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
@@ -111,6 +111,7 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         static(residual_net(32, 8), CALIBRATION).SerializeToString(),
         [{"x": np.resize(CALIBRATION[0], (b, 3, 32, 32))} for b in (1, 2, 3, 1, 5)],
     ),
+    "packed": (packed(512).SerializeToString(), [x(n, 512) for n in (3, 1, 40, 9, 2, 100)]),
     "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
     "coordinates": (coordinates(), [x(n, k) for n, k in ((3, 4), (8, 5), (1, 7), (33, 2), (6, 64))]),
     "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),

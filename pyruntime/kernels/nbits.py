@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import FEW_ROWS, packed_product
@@ -146,7 +147,7 @@ def _few_rows(
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     lanes, cols = _lanes(chunks, p.n), _columns(p.n)
-    rows = _rows(p.m, 4 * lanes * chunk, target.limits) if experts is None else 1
+    rows = _rows(upper(p.m), 4 * lanes * chunk, target.limits) if experts is None else 1
     flags = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -21,7 +22,7 @@ from onnxruntime.quantization import (
 from pyruntime.ir import Array
 from tests.open_models import Writer
 
-__all__ = ["dynamic", "encoder", "listener", "residual_net", "static"]
+__all__ = ["dynamic", "encoder", "listener", "packed", "residual_net", "static"]
 
 F, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -86,6 +87,24 @@ def residual_net(side: int, channels: int, classes: int = 10, seed: int = 0) -> 
     y = w.add("Gemm", x, w.weight(classes, 2 * channels), w.weight(classes, scale=0.1), transB=1)
     inputs = [helper.make_tensor_value_info("x", F, ["batch", 3, side, side])]
     return _model(w, inputs, [helper.make_tensor_value_info(y, F, ["batch", classes])])
+
+
+def packed(width: int, seed: int = 0) -> onnx.ModelProto:
+    """Products of floats with weights in 4 bits, [n, k], as they are packed, and in 8 bits, [k, n]: x [rows, width]."""
+    w, rng = Writer(seed), np.random.default_rng(seed)
+    four = w.given(rng.integers(0, 16, (width, width)).astype(ml_dtypes.uint4))
+    scales = w.given(rng.uniform(0.5, 1.5, (width, width // 32)).astype(np.float32) / width)
+    zeros = w.given(rng.integers(0, 16, (width, width // 32)).astype(ml_dtypes.uint4))
+    first = w.add("DequantizeLinear", four, scales, zeros, axis=1, block_size=32)
+    h = w.add("Relu", w.add("MatMul", "x", w.add("Transpose", first, perm=[1, 0])))
+    eight = w.given(rng.integers(-128, 128, (width, width)).astype(np.int8))
+    second = w.add("DequantizeLinear", eight, w.given(np.full(width, 0.01 / width, np.float32)), axis=1)
+    y = w.add("Add", w.add("MatMul", h, second), "x")
+    inputs = [helper.make_tensor_value_info("x", F, ["rows", width])]
+    graph = helper.make_graph(
+        w.nodes, "packed", inputs, [helper.make_tensor_value_info(y, F, ["rows", width])], w.weights
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 def dynamic(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:

@@ -11,20 +11,27 @@ import pytest
 from pyruntime.device.null import NullDevice
 from pyruntime.session import InferenceSession
 from pyruntime.session.program import Program
-from tests.quantized.models import dynamic, encoder, residual_net, static
+from tests.quantized.models import dynamic, encoder, packed, residual_net, static
 from tests.quantized.test_models import CALIBRATION
 from tests.session.test_open_sizes import TARGETS, on
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["encoder", "pictures"])
+@pytest.mark.parametrize("name", ["encoder", "pictures", "packed"])
 def test_plans__of_60_runs_of_random_sizes__are_few(name: str, target: str) -> None:
-    model = dynamic(encoder(1, 32, 2)) if name == "encoder" else static(residual_net(32, 8), CALIBRATION)
+    made = {
+        "encoder": lambda: dynamic(encoder(1, 32, 2)),
+        "pictures": lambda: static(residual_net(32, 8), CALIBRATION),
+        "packed": lambda: packed(256),
+    }
+    model = made[name]()
     device, r = NullDevice(TARGETS[target]), random.Random()
 
     def feeds() -> dict[str, Any]:
         if name == "encoder":
             return {"ids": np.zeros((r.randint(1, 4), r.randint(1, 300)), np.int64)}
+        if name == "packed":
+            return {"x": np.zeros((r.randint(1, 100), 256), np.float32)}
         return {"x": np.zeros((r.randint(1, 9), 3, 32, 32), np.float32)}
 
     async def use(session: InferenceSession, program: Program) -> None:
