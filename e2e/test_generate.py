@@ -16,6 +16,7 @@ from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script
+from e2e.test_page_write import talking_folder, write_folder
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 
@@ -361,6 +362,59 @@ def renamed(name: str) -> str:
     """A name of the model's, as another exporter may write it."""
     known = {"input_ids": "ids", "attention_mask": "mask", "logits": "scores"}
     return re.sub(r"^(past|present)(?:_key_values)?\.(\d+)\.(key|value)$", r"\1_layer_\2.\3", known.get(name, name))
+
+
+def test_conversation__next_turn__is_rendered_by_the_template_and_computes_only_what_is_new(
+    script: Script, site_server: Server, tmp_path: Path
+) -> None:
+    site_server.mounts["/e2e/talks/"] = write_folder(tmp_path, talking_folder())
+    script.guard.allow("404")  # a template beside the configuration, which the page's own model has not
+    found = script(
+        """
+        const talks = await TextGenerator.create('/e2e/talks/');
+        const seen = [];
+        const processLogits = (logits, ids) => { if (seen.length < 1) seen.push([...ids]); };
+        const options = { temperature: 0, maxNewTokens: 8, endTokens: [], processLogits };
+        const messages = [{ role: 'user', content: 'Who is Emma?' }];
+        const first = await write(messages, options, talks);
+        const prompts = [seen.pop()];
+        messages.push({ role: 'assistant', content: textOf(first) }, { role: 'user', content: 'And Harriet?' });
+        const second = await write(messages, options, talks);
+        prompts.push(seen.pop());
+        const fresh = (await failure(() => write(messages, options))).message;
+        const texts = prompts.map((ids) => talks.decode(ids));
+        await talks.release();
+        return { texts, answer: textOf(first), computed: [first[0].promptTokens, second[0].promptTokens],
+          lengths: prompts.map(({ length }) => length), fresh };
+        """
+    )
+    first = "user: Who is Emma?\nassistant:"
+    assert found["texts"][0] == first
+    second = f"user: Who is Emma?\nassistant: {found['answer']}\nuser: And Harriet?\nassistant:"
+    assert found["texts"][1] == second
+    assert found["computed"][0] == found["lengths"][0]
+    assert found["computed"][1] < found["lengths"][1] - 5
+    assert "chat template" in found["fresh"], "the page's own model has none"
+
+
+def test_create__aborted__rejects_with_the_reason_and_leaves_no_session(script: Script) -> None:
+    script("await generator.encode('x');")
+    before = script.gpu_bytes()
+    found = script(
+        """
+        const reasons = [];
+        for (const phase of [null, 'file', 'parse']) {
+          const control = new AbortController();
+          if (!phase) control.abort(new Error('at once'));
+          const onProgress = (event) => { if (event.phase === phase) control.abort(new Error(`at ${phase}`)); };
+          const options = { signal: control.signal, onProgress };
+          reasons.push((await failure(() => TextGenerator.create('/models/austen/', options))).message);
+        }
+        return reasons;
+        """
+    )
+    assert found == ["at once", "at file", "at parse"]
+    assert script.gpu_bytes() == before
 
 
 def test_wrong_options_and_folders__say_what_is_wrong(script: Script) -> None:

@@ -55,7 +55,10 @@ class RemoteFolder {
         controller.enqueue(chunk);
       },
     }));
-    return new Response(counted).blob();
+    return new Response(counted).blob().catch((error) => {
+      signal?.throwIfAborted();
+      throw new NotThere(`${url} stopped coming: ${error.message}`);
+    });
   }
 }
 
