@@ -35,7 +35,7 @@ class Chooser:
 
     def __init__(self, model: DecoderModel, options: GenerationOptions, batch: int) -> None:
         self._model = model
-        self._options = options
+        self.options = options
         seeds = np.random.SeedSequence(options.seed).spawn(batch)
         self._draws = [np.random.Generator(np.random.Philox(s)) for s in seeds]
         self._counts: OrtValue | Array | None = None
@@ -44,11 +44,11 @@ class Chooser:
     @property
     def needs_tokens(self) -> bool:
         """Whether a step depends on the tokens before it on the host."""
-        o = self._options
+        o = self.options
         return bool(self.constraints or o.processors or o.no_repeat_ngram_size)
 
     async def choose(
-        self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int
+        self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int, room: int
     ) -> tuple[OrtValue, OrtValue]:
         """Ids int64 [batch, 1] and their log-probabilities float32 [batch, 1], where the logits are.
 
@@ -57,15 +57,16 @@ class Chooser:
             rows: which row of the logits counts, where it is not the last.
             prompt: how many ids of each sequence are its prompt.
             new: how many tokens were generated.
+            room: how many may still come.
         """
-        o = self._options
+        o = self.options
         batch, _, words = logits.shape()
         dtype = self._model.logits_dtype
         value: Any = logits
         if o.processors or o.no_repeat_ngram_size:
             value, dtype = await self._processed(logits, sequences, rows), "float32"
             rows = None
-        mask = self._mask(batch, words, new)
+        mask = self._mask(batch, words, new, room)
         options = SamplerOptions(o.greedy, dtype, o.candidates, o.penalized, mask is not None, rows is not None)
         given: dict[str, Any] = {"logits": value}
         if rows is not None:
@@ -96,25 +97,25 @@ class Chooser:
         x = every[:, -1] if rows is None else every[np.arange(len(every)), rows]
         width = min(map(len, sequences))
         ids = np.array([s[len(s) - width :] for s in sequences], np.int64)
-        if self._options.no_repeat_ngram_size:
+        if self.options.no_repeat_ngram_size:
             x = np.concatenate(
                 [
-                    no_repeated_ngrams(np.array([s]), x[i : i + 1], self._options.no_repeat_ngram_size)
+                    no_repeated_ngrams(np.array([s]), x[i : i + 1], self.options.no_repeat_ngram_size)
                     for i, s in enumerate(sequences)
                 ]
             )
-        for processor in self._options.processors:
+        for processor in self.options.processors:
             x = np.asarray(processor(ids, x), np.float32)
         return np.expand_dims(x, 1)
 
-    def _mask(self, batch: int, words: int, new: int) -> Array | None:
-        o = self._options
+    def _mask(self, batch: int, words: int, new: int, room: int) -> Array | None:
+        o = self.options
         barred = bool(o.end_tokens) and new < o.min_new_tokens
         if not self.constraints and not barred:
             return None
         mask = np.ones((batch, words), bool)
         for row, constraint in zip(mask, self.constraints, strict=False):
-            allowed = constraint.mask()
+            allowed = constraint.mask(room)
             row[: len(allowed)] = allowed[:words]
             row[len(allowed) :] = False
         if barred:

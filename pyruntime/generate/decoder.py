@@ -40,7 +40,7 @@ class DecoderModel:
     Args:
         session: of a decoder with ids in and logits out.
         names: roles ('input_ids', 'attention_mask', 'position_ids', 'logits') to the model's names, where they differ.
-        caches: the model's past inputs to its present outputs; found by their names where not given.
+        caches: the model's past inputs to its present outputs; others are found by their names.
         sizes: of axes of the caches that the model leaves open beside batch and rows: by their symbols. 'head_size' and
             'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
             called.
@@ -61,7 +61,7 @@ class DecoderModel:
         self._inputs = {i.name: i for i in session.get_inputs()}
         self._outputs = {o.name: o for o in session.get_outputs()}
         self._names = {r: r for r in ("input_ids", "attention_mask", "position_ids", "logits")} | dict(names or {})
-        self.caches = dict(caches) if caches is not None else self._found_caches()
+        self.caches = self._found_caches() | dict(caches or {})
         self._check()
         kinds = {node.op.op_type for node in session._model.graph.nodes}
         self.right_padded = "GroupQueryAttention" in kinds
@@ -69,6 +69,7 @@ class DecoderModel:
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
         self._slices: dict[DType, InferenceSession] = {}
+        self._best: InferenceSession | None = None
 
     def _found_caches(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -97,6 +98,11 @@ class DecoderModel:
         ]
         if lost:
             raise InvalidArgument(f"the model has no caches named {lost}")
+
+    @property
+    def logits_name(self) -> str:
+        """The output that is the logits."""
+        return self._names["logits"]
 
     @property
     def on_gpu(self) -> bool:
@@ -152,19 +158,14 @@ class DecoderModel:
         batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
         mask = np.ones((batch, n), np.int64) if mask is None else mask
         whole = np.concatenate((cache.mask, mask), axis=1)
-        binding = self.session.io_binding()
         given = {self._names["input_ids"]: ids, **self._extras(cache, whole, n, keep_logits), **cache.values}
+        feeds: dict[str, Any] = {}
         for name, value in given.items():
-            if isinstance(value, OrtValue):
-                binding.bind_ortvalue_input(name, value)
-            else:
-                kind = _TYPES.get(self._inputs[name].type, DType.INT64)
-                binding.bind_cpu_input(name, np.asarray(value, kind.numpy))
+            kind = _TYPES.get(self._inputs[name].type, DType.INT64)
+            feeds[name] = value if isinstance(value, OrtValue) else np.asarray(value, kind.numpy)
         outputs = [self._names["logits"], *self.caches.values()]
-        for name in outputs:
-            binding.bind_output(name, "webgpu" if self.on_gpu else "cpu")
-        await self.session.run_with_iobinding_async(binding)
-        logits, *states = binding.get_outputs()
+        made = await self.session._run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
+        logits, *states = [OrtValue(made[name]) for name in outputs]
         return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
@@ -207,6 +208,22 @@ class DecoderModel:
         (made,) = await self._slices[dtype].run_with_ort_values_async(None, {"x": value, "end": end})
         return made
 
+    async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
+        """The most probable id of each row of logits [1, rows, vocab], and its log-probability."""
+        if self._best is None:
+            dtype = DType.FLOAT16 if self.logits_dtype == "float16" else DType.FLOAT
+            writer = ModelWriter("best_of_rows")
+            writer.input("logits", dtype, ("batch", "rows", "vocab"))
+            x = "logits" if dtype is DType.FLOAT else writer.cast("logits", DType.FLOAT)
+            ids = writer.node("ArgMax", x, axis=2, keepdims=1, name="ids")
+            total = writer.node("ReduceLogSumExp", x, writer.constant([2], np.int64), keepdims=1)
+            writer.node("Sub", writer.node("GatherElements", x, ids, axis=2), total, name="log_probability")
+            writer.output("ids", DType.INT64, ("batch", "rows", 1))
+            writer.output("log_probability", DType.FLOAT, ("batch", "rows", 1))
+            self._best = await self._beside(writer.model())
+        ids_value, scores = await self._best.run_with_ort_values_async(None, {"logits": logits})
+        return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
+
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
         """The session of a sampler, where the model is."""
         if options not in self._samplers:
@@ -218,5 +235,6 @@ class DecoderModel:
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
-        for session in (self.session, *self._samplers.values(), *self._slices.values()):
-            session.release()
+        for session in (self.session, *self._samplers.values(), *self._slices.values(), self._best):
+            if session is not None:
+                session.release()

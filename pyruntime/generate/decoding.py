@@ -44,8 +44,11 @@ class Decoding:
         self.ended = [False] * batch
         self.cache = cache or model.cache(batch)
         self.logits: OrtValue | None = None
+        self.last_logits: OrtValue | None = None
+        self.prompts = [0] * batch
+        """How many tokens of each sequence were there when the last ones were appended."""
         self.chooser = Chooser(model, options, batch)
-        self._rows: Array | None = None
+        self.rows: Array | None = None
         self._prompt = 0
         self._began = 0
         self._new = 0
@@ -100,26 +103,31 @@ class Decoding:
             keep = longest if ragged else min(keep_logits, chunk)
             logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
         self.cache, self.logits = cache, logits
-        self._rows = np.array([len(s) - 1 for s in ids]) if ragged and self.model.right_padded else None
+        self.rows = np.array([len(s) - 1 for s in ids]) if ragged and self.model.right_padded else None
         for own, more in zip(self.sequences, ids, strict=True):
             own.extend(int(t) for t in more)
         self.ended = [False] * self.batch
         self._prompt, self._new = min(map(len, self.sequences)), 0
         self._began = len(self.sequences[0])
+        self.prompts = [len(s) for s in self.sequences]
         self.chooser.forget()
+
+    def set_logits(self, logits: OrtValue) -> None:
+        """Choose the next ids from these logits [batch, 1, vocab]."""
+        self.logits, self.rows = logits, None
 
     async def choose(self) -> tuple[OrtValue, OrtValue]:
         """Ids [batch, 1] and log-probabilities for the logits at hand; they are not yet part of the sequences."""
         if self.logits is None:
             raise InvalidArgument("there are no logits yet: append tokens first")
-        made = await self.chooser.choose(self.logits, self.sequences, self._rows, self._prompt, self._new)
+        made = await self.chooser.choose(self.logits, self.sequences, self.rows, self._prompt, self._new, self.room)
         self._new += 1
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
         """The logits behind chosen ids."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
-        self._rows = None
+        self.rows = None
 
     def accept(self, ids: Sequence[int]) -> list[int]:
         """Put chosen ids behind the sequences; returns them, `pad` for sequences that had ended."""
@@ -136,7 +144,7 @@ class Decoding:
         await self.catch_up()
         ids, scores = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
-        self.logits = None
+        self.last_logits, self.logits = self.logits, None
         return self.accept(tokens), (await scores.numpy_async())[:, 0]
 
     async def catch_up(self) -> None:
@@ -145,7 +153,7 @@ class Decoding:
         if self.logits is None and behind > 0:
             last = np.array([s[-behind:] for s in self.sequences], np.int64)
             self.logits, self.cache = await self.model.step(last, self.cache)
-            self._rows = None
+            self.rows = None
 
     @property
     def _computed(self) -> int:
@@ -166,7 +174,7 @@ class Decoding:
         kept = max(0, min(length - 1, self.cache.length))
         self.cache = await self.model.rewound(self.cache, kept)
         self.sequences = [s[:length] for s in self.sequences]
-        self.ended, self.logits, self._rows = [False] * self.batch, None, None
+        self.ended, self.logits, self.rows = [False] * self.batch, None, None
         self.chooser.forget()
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length
 

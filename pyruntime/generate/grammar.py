@@ -1,0 +1,206 @@
+"""Grammars as automata over characters with a stack of calls, determinised as they are walked.
+
+An expression is built with `text`, `chars`, `sequence`, `choice`, `repeat` and `call`; rules are expressions by name,
+and may call each other, not at their own beginning. A state is a frozenset of (node, stack), a stack being the nodes to
+return to. `Automaton.least` is the fewest characters from a state to the end of the whole: generation that must end in
+time asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyruntime.errors import InvalidArgument
+
+__all__ = ["ANY", "Automaton", "Expression", "Ranges", "call", "chars", "choice", "repeat", "sequence", "text"]
+
+Ranges = tuple[tuple[int, int], ...]
+"""Runs of code points, sorted."""
+
+Stack = tuple[Any, ...]
+State = frozenset[tuple[int, Stack]]
+
+ANY: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
+_FAR = 1 << 40
+
+Expression = Callable[["_Nodes", int], int]
+"""Adds itself to the nodes behind a node; returns the node it ends in."""
+
+
+class _Nodes:
+    """Edges by node: without a character, with one, into a rule."""
+
+    def __init__(self) -> None:
+        self.free: list[list[int]] = []
+        self.chars: list[list[tuple[int, int, int]]] = []
+        self.calls: list[list[tuple[str, int]]] = []
+
+    def new(self) -> int:
+        self.free.append([])
+        self.chars.append([])
+        self.calls.append([])
+        return len(self.free) - 1
+
+
+def text(value: str) -> Expression:
+    """These characters."""
+    return sequence(*(chars(((ord(c), ord(c)),)) for c in value))
+
+
+def chars(ranges: Ranges) -> Expression:
+    """One character of these."""
+    if not ranges:
+        raise InvalidArgument("a character class is empty: nothing can match it")
+
+    def add(nodes: _Nodes, at: int) -> int:
+        end = nodes.new()
+        nodes.chars[at] += [(a, b, end) for a, b in ranges]
+        return end
+
+    return add
+
+
+def sequence(*parts: Expression) -> Expression:
+    """One after another."""
+
+    def add(nodes: _Nodes, at: int) -> int:
+        for part in parts:
+            at = part(nodes, at)
+        return at
+
+    return add
+
+
+def choice(*parts: Expression) -> Expression:
+    """One of these."""
+
+    def add(nodes: _Nodes, at: int) -> int:
+        end = nodes.new()
+        for part in parts:
+            begin = nodes.new()
+            nodes.free[at].append(begin)
+            nodes.free[part(nodes, begin)].append(end)
+        return end
+
+    return add
+
+
+def repeat(part: Expression, least: int = 0, most: int | None = None) -> Expression:
+    """`part` from `least` to `most` times; None: as often as wanted."""
+
+    def add(nodes: _Nodes, at: int) -> int:
+        for _ in range(least):
+            at = part(nodes, at)
+        if most is None:
+            loop = nodes.new()
+            nodes.free[at].append(loop)
+            nodes.free[part(nodes, loop)].append(loop)
+            at = nodes.new()
+            nodes.free[loop].append(at)
+            return at
+        end = nodes.new()
+        for _ in range(most - least):
+            nodes.free[at].append(end)
+            at = part(nodes, at)
+        nodes.free[at].append(end)
+        return end
+
+    return add
+
+
+def call(rule: str) -> Expression:
+    """The rule of this name."""
+
+    def add(nodes: _Nodes, at: int) -> int:
+        end = nodes.new()
+        nodes.calls[at].append((rule, end))
+        return end
+
+    return add
+
+
+class Automaton:
+    """The rule 'root', ready to be walked.
+
+    Raises:
+        InvalidArgument: a rule calls itself at its beginning, or can never end.
+    """
+
+    def __init__(self, rules: Mapping[str, Expression]) -> None:
+        self._nodes = _Nodes()
+        self._rules: dict[str, tuple[int, int]] = {}
+        for name, expression in rules.items():
+            begin = self._nodes.new()
+            self._rules[name] = begin, expression(self._nodes, begin)
+        self._returns = {end for _, end in self._rules.values()}
+        self._end = self._rules["root"][1]
+        self._least = self._distances()
+        if self._least[self._rules["root"][0]] >= _FAR:
+            raise InvalidArgument("nothing can match: a rule calls itself without end")
+        self._steps: dict[tuple[State, str], State] = {}
+        self.start = self._closed([(self._rules["root"][0], ())])
+
+    def _distances(self) -> list[int]:
+        """The fewest characters from each node to the end of its rule."""
+        nodes = self._nodes
+        least = [_FAR] * len(nodes.free)
+        for _, end in self._rules.values():
+            least[end] = 0
+        changed = True
+        while changed:
+            changed = False
+            for i in reversed(range(len(least))):
+                found = [least[j] for j in nodes.free[i]] + [1 + least[j] for _, _, j in nodes.chars[i]]
+                found += [least[self._rules[rule][0]] + least[j] for rule, j in nodes.calls[i]]
+                best = min(found, default=_FAR)
+                if best < least[i]:
+                    least[i], changed = best, True
+        return least
+
+    def _closed(self, configurations: list[tuple[int, Stack]]) -> State:
+        """With all that is reached without a character."""
+        seen: set[tuple[int, Stack]] = set()
+        waiting = list(configurations)
+        while waiting:
+            node, stack = found = waiting.pop()
+            if found in seen:
+                continue
+            seen.add(found)
+            if len(seen) > 100_000:
+                raise InvalidArgument("a rule of the grammar calls itself at its beginning")
+            waiting += [(j, stack) for j in self._nodes.free[node]]
+            waiting += [(self._rules[rule][0], (j, stack)) for rule, j in self._nodes.calls[node]]
+            if node in self._returns and stack:
+                waiting.append(stack)
+        return frozenset(c for c in seen if self._nodes.chars[c[0]] or (c[0] == self._end and not c[1]))
+
+    def step(self, state: State, character: str) -> State:
+        """The state behind a character; empty where it cannot come."""
+        key = (state, character)
+        if key not in self._steps:
+            point = ord(character)
+            hits = [(j, s) for node, s in state for a, b, j in self._nodes.chars[node] if a <= point <= b]
+            self._steps[key] = self._closed(hits) if hits else frozenset()
+        return self._steps[key]
+
+    def walk(self, state: State, value: str) -> State:
+        """The state behind several characters."""
+        for character in value:
+            state = self.step(state, character)
+        return state
+
+    def ends(self, state: State) -> bool:
+        """Whether the whole may end here."""
+        return (self._end, ()) in state
+
+    def least(self, state: State) -> int:
+        """The fewest characters to where the whole may end."""
+        best = _FAR
+        for node, stack in state:
+            total = self._least[node]
+            while stack:
+                node, stack = stack
+                total += self._least[node]
+            best = min(best, total)
+        return best
