@@ -1,0 +1,84 @@
+"""genai_config.json: what a folder says of its model. Source: onnxruntime-genai, reference of the configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyruntime.genai.errors import GenerationError
+
+__all__ = ["Config"]
+
+
+class Config:
+    """The configuration of a folder, to change before a model is made of it.
+
+    Raises:
+        GenerationError (a RuntimeError): there is no genai_config.json, or it cannot be read.
+    """
+
+    def __init__(self, arg0: str, /) -> None:
+        self.folder = Path(arg0)
+        path = self.folder / "genai_config.json"
+        if not path.is_file():
+            raise GenerationError(f"Error opening {path}: expected a folder with genai_config.json")
+        try:
+            self.values: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            self.values["model"]["decoder"]["filename"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise GenerationError(f"{path}: {error!r}; expected JSON with model.decoder.filename") from None
+        self.providers: list[str] | None = None
+        self.data: dict[str, Any] = {}
+
+    def clear_providers(self) -> None:
+        """Run on the CPU unless providers are appended."""
+        self.providers = []
+
+    def append_provider(self, arg0: str, /) -> None:
+        """Run on 'cpu' or 'webgpu'; other names are skipped where one of these remains."""
+        self.providers = [*(self.providers or []), arg0]
+
+    def set_provider_option(self, arg0: str, arg1: str, arg2: str, /) -> None:
+        """Accepted: providers have no options here."""
+
+    def overlay(self, arg0: str, /) -> None:
+        """Merge JSON of the file's form into the configuration."""
+        _merge(self.values, json.loads(arg0))
+
+    def add_model_data(self, arg0: str, arg1: Any, /) -> None:
+        """Use these bytes for the file of this name."""
+        self.data[arg0] = bytes(arg1)
+
+    def remove_model_data(self, arg0: str, /) -> None:
+        """Forget the bytes of this name."""
+        self.data.pop(arg0, None)
+
+    @property
+    def decoder(self) -> dict[str, Any]:
+        """`model.decoder`."""
+        found: dict[str, Any] = self.values["model"]["decoder"]
+        return found
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """`model.eos_token_id`, one or several."""
+        return _several(self.values["model"].get("eos_token_id", []))
+
+    @property
+    def pad_token(self) -> int:
+        """`model.pad_token_id`, else the first end token, else 0."""
+        found = _several(self.values["model"].get("pad_token_id", []))
+        return next(iter([*found, *self.end_tokens, 0]))
+
+
+def _several(value: Any) -> list[int]:
+    return [int(v) for v in value] if isinstance(value, list) else [] if value is None else [int(value)]
+
+
+def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value

@@ -1,0 +1,116 @@
+"""Search options of a generation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.errors import NotImplemented
+from pyruntime.genai.errors import GenerationError
+from pyruntime.genai.model import Model
+from pyruntime.genai.tokenizer import Tokenizer
+from pyruntime.generate.options import Constraint, GenerationOptions
+
+__all__ = ["GeneratorParams"]
+
+_DEFAULTS: dict[str, float | bool] = {
+    "batch_size": 1.0,
+    "chunk_size": 0.0,
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "early_stopping": True,
+    "length_penalty": 1.0,
+    "max_length": 0.0,
+    "min_length": 0.0,
+    "no_repeat_ngram_size": 0.0,
+    "num_beams": 1.0,
+    "num_return_sequences": 1.0,
+    "past_present_share_buffer": False,
+    "random_seed": -1.0,
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_k": 50.0,
+    "top_p": 1.0,
+}
+_CHUNK = 512
+
+
+class GeneratorParams:
+    """The folder's search options, and what is set beyond them."""
+
+    def __init__(self, arg0: Model, /) -> None:
+        self.model = arg0
+        own = arg0.config.values.get("search", {})
+        self._search = {name: type(value)(own.get(name, value)) for name, value in _DEFAULTS.items()}
+        if not self._search["max_length"]:
+            self._search["max_length"] = float(arg0.config.values["model"].get("context_length", 0))
+        self._guidance: Constraint | None = None
+
+    def set_search_options(self, **kwargs: Any) -> None:
+        """Set options of onnxruntime-genai's names.
+
+        Raises:
+            GenerationError (a RuntimeError): an unknown name, or a value that is neither number nor bool.
+        """
+        for name, value in kwargs.items():
+            if name not in _DEFAULTS:
+                raise GenerationError(f'Unknown value "{name}"; expected one of {sorted(_DEFAULTS)}')
+            if not isinstance(value, (int, float)):
+                raise GenerationError(f"search option {name}: expected a number or a bool, got {value!r}")
+            self._search[name] = type(_DEFAULTS[name])(value)
+
+    def get_search_options(self) -> dict[str, float | bool]:
+        """All options with their values."""
+        return dict(self._search)
+
+    def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
+        """Constrain what is generated: type 'json_schema' or 'regex'.
+
+        Raises:
+            NotImplemented: another type. InvalidArgument: a schema or pattern that cannot be kept to.
+        """
+        from pyruntime.generate.constraints import TokenTable, constraint_of
+
+        if type not in ("json_schema", "regex"):
+            raise NotImplemented(f"guidance: expected 'json_schema' or 'regex', got {type!r}")
+        table = TokenTable.of(Tokenizer(self.model).inner, self.model.config.end_tokens)
+        self._guidance = constraint_of(type, data, table)
+
+    def options(self) -> GenerationOptions:
+        """These options for the decoding loop.
+
+        Raises:
+            NotImplemented: beams. GenerationError: no max_length.
+        """
+        s = self._search
+        if s["num_beams"] > 1:
+            raise NotImplemented("num_beams > 1: beam search is not there; sample with num_return_sequences instead")
+        if not s["max_length"]:
+            raise GenerationError("max_length is not set, and the folder gives no context_length")
+        return GenerationOptions(
+            max_length=int(s["max_length"]),
+            do_sample=bool(s["do_sample"]),
+            temperature=float(s["temperature"]),
+            top_k=int(s["top_k"]),
+            top_p=float(s["top_p"]),
+            repetition_penalty=float(s["repetition_penalty"]),
+            no_repeat_ngram_size=int(s["no_repeat_ngram_size"]),
+            seed=None if s["random_seed"] < 0 else int(s["random_seed"]),
+            end_tokens=tuple(self.model.config.end_tokens),
+            prefill_chunk=int(s["chunk_size"]) or _CHUNK,
+            constraint=self._guidance,
+        )
+
+    @property
+    def batch(self) -> int:
+        """Sequences at once: batch_size times num_return_sequences."""
+        return int(self._search["batch_size"])
+
+    @property
+    def copies(self) -> int:
+        """num_return_sequences: sequences for each prompt."""
+        return int(self._search["num_return_sequences"])
+
+    @property
+    def min_length(self) -> int:
+        """Tokens with the prompt before which no end token comes."""
+        return int(self._search["min_length"])

@@ -1,0 +1,118 @@
+"""onnxruntime-genai's Tokenizer, TokenizerStream and Tensor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pyruntime.genai.config import Config
+from pyruntime.genai.model import Model
+from pyruntime.generate.tokenizer import Tokenizer as FolderTokenizer
+from pyruntime.ir import Array
+
+__all__ = ["Tensor", "Tokenizer", "TokenizerStream"]
+
+
+class Tensor:
+    """An array."""
+
+    def __init__(self, arg0: Array, /) -> None:
+        self._array = np.asarray(arg0)
+
+    def as_numpy(self) -> Array:
+        """The array."""
+        return self._array
+
+    def shape(self) -> list[int]:
+        """Its dimensions."""
+        return list(self._array.shape)
+
+
+class TokenizerStream:
+    """Text of tokens that come one by one; never half a character."""
+
+    def __init__(self, arg0: Tokenizer, /) -> None:
+        self._stream = arg0.inner.stream()
+
+    def decode(self, arg0: int, /) -> str:
+        """What this token adds; empty while a character is not complete."""
+        return self._stream.step(int(arg0))
+
+
+class Tokenizer:
+    """The tokenizer of a model's folder, a configuration's or a path's.
+
+    Raises:
+        NoSuchFile: there is no tokenizer.json.
+    """
+
+    def __init__(self, arg0: Model | Config | str, /) -> None:
+        config = arg0.config if isinstance(arg0, Model) else arg0 if isinstance(arg0, Config) else Config(arg0)
+        self.inner = FolderTokenizer(config.folder)
+        self._config = config
+        self._special = True
+
+    def encode(self, arg0: str, /) -> Array:
+        """The ids of a text, int32."""
+        return np.array(self.inner.encode(arg0, self._special), np.int32)
+
+    def encode_batch(self, arg0: Sequence[str], /) -> Tensor:
+        """The ids of texts, int32 [batch, longest], padded behind with the pad token."""
+        rows = [self.encode(text) for text in arg0]
+        made = np.full((len(rows), max(map(len, rows), default=0)), self.pad_token_id, np.int32)
+        for row, ids in zip(made, rows, strict=True):
+            row[: len(ids)] = ids
+        return Tensor(made)
+
+    def decode(self, arg0: Any, /) -> str:
+        """The text of ids."""
+        return self.inner.decode([int(i) for i in np.asarray(arg0).reshape(-1)])
+
+    def decode_batch(self, arg0: Tensor, /) -> list[str]:
+        """The texts of a tensor's rows."""
+        return [self.decode(row) for row in np.asarray(arg0.as_numpy() if isinstance(arg0, Tensor) else arg0)]
+
+    def create_stream(self) -> TokenizerStream:
+        """A decoder of tokens that come one by one."""
+        return TokenizerStream(self)
+
+    def to_token_id(self, arg0: str, /) -> int:
+        """The id of a token; -1 where there is none."""
+        found = self.inner.token_to_id(arg0)
+        return -1 if found is None else found
+
+    def apply_chat_template(
+        self,
+        messages: str,
+        *,
+        template_str: str | None = None,
+        tools: str | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """A conversation, JSON of [{"role", "content"}], through the folder's chat template or this one."""
+        made = json.loads(messages)
+        return self.inner.apply_chat_template(
+            made, template_str, json.loads(tools) if tools else None, add_generation_prompt
+        )
+
+    def update_options(self, **kwargs: Any) -> None:
+        """add_special_tokens: whether `encode` puts them around a text."""
+        self._special = str(kwargs.get("add_special_tokens", self._special)).lower() in ("true", "1")
+
+    @property
+    def bos_token_id(self) -> int:
+        """The configuration's bos_token_id; -1 where there is none."""
+        return int(self._config.values["model"].get("bos_token_id", -1))
+
+    @property
+    def eos_token_ids(self) -> Array:
+        """The ids that end a sequence, int32."""
+        return np.array(self._config.end_tokens, np.int32)
+
+    @property
+    def pad_token_id(self) -> int:
+        """The id that fills shorter sequences."""
+        return self._config.pad_token

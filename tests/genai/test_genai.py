@@ -1,0 +1,172 @@
+"""onnxruntime-genai's names, signatures and results.
+
+data/signatures.json and data/results.json are what onnxruntime-genai 0.18.0 has, and what its CPU writes when it runs
+the scripts of scripts/ in a folder of `write_folder`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyruntime
+from pyruntime import genai
+from tests.genai.folder import write_folder
+
+HERE = Path(__file__).parent
+SCRIPTS = ("batch", "chat", "model_qa", "search_options", "streaming")
+
+NOT_HERE = {
+    "Adapters": "LoRA adapters",
+    "Audios": "models with sound",
+    "Images": "models with pictures",
+    "MultiModalProcessor": "models with pictures or sound",
+    "NamedTensors": "what processors make",
+    "StreamingProcessor": "models with sound",
+    "MtpGenerator": "models that predict several tokens",
+    "Engine": "continuous batching",
+    "EngineCapabilities": "continuous batching",
+    "EngineErrorCode": "continuous batching",
+    "EngineEvent": "continuous batching",
+    "EngineEventBuffer": "continuous batching",
+    "EngineEventFlags": "continuous batching",
+    "FinishReason": "continuous batching",
+    "Request": "continuous batching",
+    "RequestOptions": "continuous batching",
+    "TurnOptions": "continuous batching",
+    "TurnUsage": "continuous batching",
+    "get_current_gpu_device_id": "there is one device",
+    "set_current_gpu_device_id": "there is one device",
+    "register_execution_provider_library": "there are no native libraries",
+    "unregister_execution_provider_library": "there are no native libraries",
+    "set_log_callback": "Python's logging is there",
+    "Config.from_package_ep": "model packages",
+    "Config.clear_decoder_provider_options_hardware_device_id": "there is one device",
+    "Config.clear_decoder_provider_options_hardware_device_type": "there is one device",
+    "Config.clear_decoder_provider_options_hardware_vendor_id": "there is one device",
+    "Config.set_decoder_provider_options_hardware_device_id": "there is one device",
+    "Config.set_decoder_provider_options_hardware_device_type": "there is one device",
+    "Config.set_decoder_provider_options_hardware_vendor_id": "there is one device",
+    "Generator.get_input": "inputs are not kept",
+    "Generator.get_speculative_stats": "speculative decoding",
+    "Generator.set_active_adapter": "LoRA adapters",
+    "Generator.set_hidden_states": "models that predict several tokens",
+    "Generator.set_inputs": "what processors make",
+    "Generator.set_model_input": "inputs of other roles",
+    "Generator.snapshot_state": "recurrent states do not go back",
+    "GeneratorParams.get_speculative_options": "speculative decoding",
+    "GeneratorParams.set_speculative_options": "speculative decoding",
+    "Model.create_multimodal_processor": "models with pictures or sound",
+    "Model.create_streaming_processor": "models with sound",
+    "Tensor.data": "there is no DLPack here",
+    "Tensor.type": "it fails in the wheel too",
+    "Tokenizer.bor_token_id": "tokens of single model families",
+    "Tokenizer.bot_token_id": "tokens of single model families",
+    "Tokenizer.eor_token_id": "tokens of single model families",
+    "Tokenizer.eot_token_id": "tokens of single model families",
+}
+
+
+def names() -> dict[str, Any]:
+    """Everything the wheel has, methods as 'Class.method'."""
+    found: dict[str, Any] = {}
+    for name, members in json.loads((HERE / "data" / "signatures.json").read_text()).items():
+        found[name] = None
+        if isinstance(members, dict) and name not in NOT_HERE:
+            found |= {f"{name}.{member}": kind for member, kind in members.items()}
+    return found
+
+
+def ours(path: str) -> Any:
+    owner, _, member = path.partition(".")
+    found = getattr(genai, owner, None)
+    return inspect.getattr_static(found, member, None) if member and found is not None else found
+
+
+def test_names__of_the_wheel__are_here_or_listed() -> None:
+    assert sorted(path for path in names() if ours(path) is None) == sorted(NOT_HERE)
+
+
+@pytest.mark.parametrize("path", [p for p, kind in names().items() if kind and p not in NOT_HERE])
+def test_signatures__of_the_wheel__are_the_same(path: str) -> None:
+    kind = names()[path]
+    if kind == "property":
+        assert isinstance(ours(path), property)
+        return
+    parameters = list(inspect.signature(ours(path)).parameters.values())
+    for expected in kind:
+        got = [("**" if p.kind is p.VAR_KEYWORD else "") + p.name for p in parameters]
+        assert got == [n for n in expected if n != "*"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script__import_changed__results_of_the_wheel(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    source = (HERE / "scripts" / f"{name}.py").read_text("utf-8")
+    assert source.count("import onnxruntime_genai as og\n") == 1
+    space: dict[str, Any] = {}
+    exec(compile(source.replace("import onnxruntime_genai as og", "import pyruntime.genai as og"), name, "exec"), space)
+    assert space["results"] == json.loads((HERE / "data" / "results.json").read_text())[name]
+
+
+def test_guidance__json_schema__parses(tmp_path: Path) -> None:
+    model = genai.Model(str(write_folder(tmp_path)))
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=40, do_sample=True, random_seed=3)
+    params.set_guidance("regex", "[a-d]{3} (the|at)[0-9]+")
+    generator = genai.Generator(model, params)
+    generator.append_tokens([5, 6, 7])
+    while not generator.is_done():
+        generator.generate_next_token()
+
+    text = genai.Tokenizer(model).decode(generator.get_sequence(0)[3:])
+    assert re.fullmatch("[a-d]{3} (the|at)[0-9]+", text), text
+    with pytest.raises(pyruntime.NotImplemented, match="lark_grammar"):
+        params.set_guidance("lark_grammar", "start: x")
+
+
+def test_async__steps__as_synchronous_ones(tmp_path: Path) -> None:
+    folder = str(write_folder(tmp_path))
+
+    async def run() -> list[int]:
+        model = await genai.Model.create(folder)
+        params = genai.GeneratorParams(model)
+        params.set_search_options(max_length=20)
+        generator = genai.Generator(model, params)
+        await generator.append_tokens_async([5, 6, 7])
+        return [int(tokens[0]) async for tokens in generator]
+
+    model = genai.Model(folder)
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=20)
+    generator = genai.Generator(model, params)
+    generator.append_tokens(np.array([5, 6, 7], np.int32))
+    while not generator.is_done():
+        generator.generate_next_token()
+    assert asyncio.run(run()) == generator.get_sequence(0)[3:].tolist()
+
+
+def test_errors__as_runtime_errors_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="genai_config"):
+        genai.Model(str(tmp_path))
+    model = genai.Model(str(write_folder(tmp_path)))
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=5)
+    generator = genai.Generator(model, params)
+    with pytest.raises(RuntimeError, match="no prior state"):
+        generator.generate_next_token()
+    with pytest.raises(RuntimeError, match="exceeds max length"):
+        generator.append_tokens([1] * 6)
+    params.set_search_options(num_beams=3)
+    with pytest.raises(pyruntime.NotImplemented, match="beam search"):
+        genai.Generator(model, params)
