@@ -51,7 +51,8 @@ class GenerationOptions:
         constraint: of what may come. Each step then reads its token before the next is computed.
         prefill_chunk: tokens of a prompt computed at once.
         lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
-            greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is guessed.
+            greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
+            guessed.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
