@@ -7,7 +7,7 @@ past_ssm.*) with present* as what they become.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class DecoderModel:
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
         self._slices: dict[DType, InferenceSession] = {}
+        self._gathers: dict[tuple[DType, int], InferenceSession] = {}
         self._best: InferenceSession | None = None
 
     def _found_caches(self) -> dict[str, str]:
@@ -208,6 +209,24 @@ class DecoderModel:
         (made,) = await self._slices[dtype].run_with_ort_values_async(None, {"x": value, "end": end})
         return made
 
+    async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
+        """The cache of the sequences `rows`, in this order; one may come several times."""
+        values = {}
+        place = OrtValue.ortvalue_from_numpy(np.array(rows, np.int64))
+        for name, value in cache.values.items():
+            dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
+            key = dtype, len(value.shape())
+            if key not in self._gathers:
+                writer = ModelWriter("reorder")
+                axes = [f"axis_{i}" for i in range(1, key[1])]
+                writer.input("x", dtype, ("batch", *axes))
+                writer.input("rows", DType.INT64, ("kept",))
+                writer.node("Gather", "x", "rows", axis=0, name="y")
+                writer.output("y", dtype, ("kept", *axes))
+                self._gathers[key] = await self._beside(writer.model())
+            (values[name],) = await self._gathers[key].run_with_ort_values_async(None, {"x": value, "rows": place})
+        return Cache(values, cache.length, cache.mask[list(rows)])
+
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
         """The most probable id of each row of logits [1, rows, vocab], and its log-probability."""
         if self._best is None:
@@ -235,6 +254,7 @@ class DecoderModel:
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
-        for session in (self.session, *self._samplers.values(), *self._slices.values(), self._best):
+        beside = (*self._samplers.values(), *self._slices.values(), *self._gathers.values(), self._best)
+        for session in (self.session, *beside):
             if session is not None:
                 session.release()
