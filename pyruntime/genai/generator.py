@@ -12,6 +12,7 @@ from pyruntime.genai.errors import GenerationError
 from pyruntime.genai.model import Model
 from pyruntime.genai.params import GeneratorParams
 from pyruntime.genai.tokenizer import Tensor
+from pyruntime.generate.beams import beam_search
 from pyruntime.generate.decoding import Decoding
 from pyruntime.ir import Array
 from pyruntime.session import OrtValue
@@ -22,6 +23,9 @@ __all__ = ["Generator"]
 
 class Generator:
     """Sequences that grow by `append_tokens` and `generate_next_token`.
+
+    With num_beams > 1 the first `generate_next_token` searches to the end: its results are the sequences, end tokens
+    left out, as many as num_return_sequences.
 
     Beside the synchronous methods: `await append_tokens_async(ids)`, `await generate_next_token_async()`, and
     `async for tokens in generator`, which goes on until all sequences have ended.
@@ -55,6 +59,11 @@ class Generator:
             raise GenerationError(
                 f"input_ids size ({rows.shape[1]}) + current sequence length ({length}) exceeds max length ({most})"
             )
+        if self._params.beams > 1:
+            if batch > 1 or length:
+                raise GenerationError("beam search: expected one prompt, appended once; use several generators")
+            self._decoding.sequences = rows.tolist()
+            return
         given = [self._unpadded(row) if batch > 1 else row.tolist() for row in rows]
         least = self._params.min_length - length - rows.shape[1]
         self._decoding.options = replace(self._decoding.options, min_new_tokens=max(0, least))
@@ -88,8 +97,32 @@ class Generator:
         most = self._decoding.options.max_length or 0
         if self.token_count() >= most:
             raise GenerationError(f"GenerateNextToken called with sequence length already at max_length ({most})")
-        self._next, _ = await self._decoding.next()
+        if self._params.beams > 1:
+            await self._search()
+        else:
+            self._next, _ = await self._decoding.next()
         return self.get_next_tokens()
+
+    async def _search(self) -> None:
+        """Beam search from the prompt to the end."""
+        search, decoding = self._params.get_search_options(), self._decoding
+        prompt, options = decoding.sequences[0], decoding.options
+        options = replace(
+            options,
+            num_sequences=self._params.copies,
+            min_new_tokens=max(0, self._params.min_length - len(prompt)),
+        )
+        found = await beam_search(
+            self._model.decoder,
+            prompt,
+            self._params.beams,
+            options,
+            float(search["length_penalty"]),
+            bool(search["early_stopping"]),
+        )
+        made = [ids[:-1] if ids[-1] in options.end_tokens else ids for ids, _ in found]
+        decoding.sequences, decoding.ended = made, [True] * decoding.batch
+        self._next = [ids[-1] for ids in made]
 
     async def __aiter__(self) -> AsyncIterator[Array]:
         while not self.is_done():

@@ -79,11 +79,9 @@ class GeneratorParams:
         """These options for the decoding loop.
 
         Raises:
-            NotImplemented: beams. GenerationError: no max_length.
+            GenerationError (a RuntimeError): no max_length.
         """
         s = self._search
-        if s["num_beams"] > 1:
-            raise NotImplemented("num_beams > 1: beam search is not there; sample with num_return_sequences instead")
         if not s["max_length"]:
             raise GenerationError("max_length is not set, and the folder gives no context_length")
         return GenerationOptions(
@@ -109,6 +107,11 @@ class GeneratorParams:
     def copies(self) -> int:
         """num_return_sequences: sequences for each prompt."""
         return int(self._search["num_return_sequences"])
+
+    @property
+    def beams(self) -> int:
+        """num_beams; 1: no beam search."""
+        return int(self._search["num_beams"])
 
     @property
     def min_length(self) -> int:

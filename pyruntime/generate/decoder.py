@@ -7,7 +7,7 @@ past_ssm.*) with present* as what they become.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,8 @@ class DecoderModel:
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
         self._slices: dict[DType, InferenceSession] = {}
+        self._gathers: dict[tuple[DType, int], InferenceSession] = {}
+        self._best: InferenceSession | None = None
 
     def _found_caches(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -157,19 +159,14 @@ class DecoderModel:
         batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
         mask = np.ones((batch, n), np.int64) if mask is None else mask
         whole = np.concatenate((cache.mask, mask), axis=1)
-        binding = self.session.io_binding()
         given = {self._names["input_ids"]: ids, **self._extras(cache, whole, n, keep_logits), **cache.values}
+        feeds: dict[str, Any] = {}
         for name, value in given.items():
-            if isinstance(value, OrtValue):
-                binding.bind_ortvalue_input(name, value)
-            else:
-                kind = _TYPES.get(self._inputs[name].type, DType.INT64)
-                binding.bind_cpu_input(name, np.asarray(value, kind.numpy))
+            kind = _TYPES.get(self._inputs[name].type, DType.INT64)
+            feeds[name] = value if isinstance(value, OrtValue) else np.asarray(value, kind.numpy)
         outputs = [self._names["logits"], *self.caches.values()]
-        for name in outputs:
-            binding.bind_output(name, "webgpu" if self.on_gpu else "cpu")
-        await self.session.run_with_iobinding_async(binding)
-        logits, *states = binding.get_outputs()
+        made = await self.session._run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
+        logits, *states = [OrtValue(made[name]) for name in outputs]
         return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
@@ -212,6 +209,40 @@ class DecoderModel:
         (made,) = await self._slices[dtype].run_with_ort_values_async(None, {"x": value, "end": end})
         return made
 
+    async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
+        """The cache of the sequences `rows`, in this order; one may come several times."""
+        values = {}
+        place = OrtValue.ortvalue_from_numpy(np.array(rows, np.int64))
+        for name, value in cache.values.items():
+            dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
+            key = dtype, len(value.shape())
+            if key not in self._gathers:
+                writer = ModelWriter("reorder")
+                axes = [f"axis_{i}" for i in range(1, key[1])]
+                writer.input("x", dtype, ("batch", *axes))
+                writer.input("rows", DType.INT64, ("kept",))
+                writer.node("Gather", "x", "rows", axis=0, name="y")
+                writer.output("y", dtype, ("kept", *axes))
+                self._gathers[key] = await self._beside(writer.model())
+            (values[name],) = await self._gathers[key].run_with_ort_values_async(None, {"x": value, "rows": place})
+        return Cache(values, cache.length, cache.mask[list(rows)])
+
+    async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
+        """The most probable id of each row of logits [1, rows, vocab], and its log-probability."""
+        if self._best is None:
+            dtype = DType.FLOAT16 if self.logits_dtype == "float16" else DType.FLOAT
+            writer = ModelWriter("best_of_rows")
+            writer.input("logits", dtype, ("batch", "rows", "vocab"))
+            x = "logits" if dtype is DType.FLOAT else writer.cast("logits", DType.FLOAT)
+            ids = writer.node("ArgMax", x, axis=2, keepdims=1, name="ids")
+            total = writer.node("ReduceLogSumExp", x, writer.constant([2], np.int64), keepdims=1)
+            writer.node("Sub", writer.node("GatherElements", x, ids, axis=2), total, name="log_probability")
+            writer.output("ids", DType.INT64, ("batch", "rows", 1))
+            writer.output("log_probability", DType.FLOAT, ("batch", "rows", 1))
+            self._best = await self._beside(writer.model())
+        ids_value, scores = await self._best.run_with_ort_values_async(None, {"logits": logits})
+        return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
+
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
         """The session of a sampler, where the model is."""
         if options not in self._samplers:
@@ -223,5 +254,7 @@ class DecoderModel:
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
-        for session in (self.session, *self._samplers.values(), *self._slices.values()):
-            session.release()
+        beside = (*self._samplers.values(), *self._slices.values(), *self._gathers.values(), self._best)
+        for session in (self.session, *beside):
+            if session is not None:
+                session.release()

@@ -16,6 +16,7 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.generate.decoder import Cache, DecoderModel
 from pyruntime.generate.decoding import Decoding
 from pyruntime.generate.options import GenerationOptions
+from pyruntime.generate.speculation import looked_up
 from pyruntime.generate.stopping import StopStrings
 from pyruntime.session.environment import wait_for
 
@@ -174,6 +175,12 @@ class TextGenerator:
 
 async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[float]]]:
     """Tokens of each step; on a GPU several are submitted before the first is read."""
+    o = decoding.options
+    alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized
+    if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:
+        async for step in looked_up(decoding, o.lookup):
+            yield step
+        return
     ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
     while not decoding.done:
         left = decoding.room

@@ -50,6 +50,9 @@ class GenerationOptions:
         processors: of the user's own, on logits on the host, before the sampler's filters. Each step then reads logits.
         constraint: of what may come. Each step then reads its token before the next is computed.
         prefill_chunk: tokens of a prompt computed at once.
+        lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
+            greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
+            guessed.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
@@ -71,6 +74,7 @@ class GenerationOptions:
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
     prefill_chunk: int = 512
+    lookup: int = 0
     ahead: int = 4
 
     def __post_init__(self) -> None:
@@ -83,6 +87,7 @@ class GenerationOptions:
             "num_sequences": self.num_sequences >= 1,
             "prefill_chunk": self.prefill_chunk >= 1,
             "ahead": self.ahead >= 1,
+            "lookup": self.lookup >= 0,
         }
         for name, holds in checks.items():
             if not holds:

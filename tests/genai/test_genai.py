@@ -1,7 +1,7 @@
 """onnxruntime-genai's names, signatures and results.
 
-data/signatures.json and data/results.json are what onnxruntime-genai 0.18.0 has, and what its CPU writes when it runs
-the scripts of scripts/ in a folder of `write_folder`.
+data/signatures.json, data/results.json and data/beams.json are what onnxruntime-genai 0.18.0 has, and what its CPU
+writes in a folder of `write_folder`: when it runs the scripts of scripts/, and by beam search.
 """
 
 from __future__ import annotations
@@ -167,6 +167,18 @@ def test_errors__as_runtime_errors_with_the_next_step(tmp_path: Path) -> None:
         generator.generate_next_token()
     with pytest.raises(RuntimeError, match="exceeds max length"):
         generator.append_tokens([1] * 6)
-    params.set_search_options(num_beams=3)
-    with pytest.raises(pyruntime.NotImplemented, match="beam search"):
-        genai.Generator(model, params)
+    params.set_search_options(num_beams=3, batch_size=2)
+    with pytest.raises(RuntimeError, match="one prompt"):
+        genai.Generator(model, params).append_tokens([[1, 2], [3, 4]])
+
+
+def test_beams__sequences_of_the_wheel(tmp_path: Path) -> None:
+    model = genai.Model(str(write_folder(tmp_path)))
+    for prompt, beams, length_penalty, expected in json.loads((HERE / "data" / "beams.json").read_text()):
+        params = genai.GeneratorParams(model)
+        params.set_search_options(max_length=24, num_beams=beams, length_penalty=length_penalty)
+        generator = genai.Generator(model, params)
+        generator.append_tokens(prompt)
+        while not generator.is_done():
+            generator.generate_next_token()
+        assert generator.get_sequence(0).tolist() == expected

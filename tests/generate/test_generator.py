@@ -11,12 +11,15 @@ import onnxruntime
 import pytest
 
 import pyruntime
+from pyruntime.device.null import NullDevice
 from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.generator import TextGenerator
 from pyruntime.generate.options import GenerationOptions
+from pyruntime.generate.speculation import guesses
 from pyruntime.generate.stopping import StopStrings
 from pyruntime.ir import Array
 from tests.contrib.decoder import decoder
+from tests.session.doubles import on_device
 
 MADE = decoder()
 
@@ -135,6 +138,47 @@ def test_stop_strings__text_in_pieces__cut_exactly(size: int, stop: list[str], e
     text, stops = "ab EN END EE", StopStrings(stop)
     shown = "".join(stops.feed(text[i : i + size]) for i in range(0, len(text), size)) + stops.rest()
     assert shown == (text if expected is None else expected)
+
+
+@pytest.mark.parametrize("lookup", [1, 4, 10])
+def test_lookup__text_that_repeats__same_tokens_in_fewer_runs(lookup: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    step = DecoderModel.step
+
+    async def counted(self: DecoderModel, *given: Any, **options: Any) -> Any:
+        runs.append(given)
+        return await step(self, *given, **options)
+
+    monkeypatch.setattr(DecoderModel, "step", counted)
+    for prompt in ([3], [1, 2, 3, 1, 2], [5, 6, 7, 8, 9] * 5):
+        generator = TextGenerator(model())
+        assert written(generator, prompt, max_new_tokens=40, lookup=lookup) == [greedy(prompt, 40)]
+        assert written(generator, [*prompt, 7], max_new_tokens=5) == [greedy([*prompt, 7], 5)]
+    assert len(runs) < 3 * 45
+
+
+def test_guesses__last_tokens_further_up__what_followed() -> None:
+    assert guesses([1, 2, 3, 9, 2, 3, 5, 1, 2, 3], 3) == [9, 2, 3]
+    assert guesses([1, 4, 1, 5, 1], 5) == [5, 1]
+    assert guesses([1, 2, 3], 5) == []
+
+
+def test_loop__on_a_gpu__tensors_stay_and_are_read_together() -> None:
+    with on_device(NullDevice()):
+
+        async def run() -> None:
+            on_gpu = DecoderModel(await pyruntime.InferenceSession.create(MADE.model))
+            generator = TextGenerator(on_gpu)
+            for options in (
+                GenerationOptions(max_new_tokens=9),
+                GenerationOptions(max_new_tokens=9, do_sample=True, top_k=8, repetition_penalty=1.1),
+                GenerationOptions(max_new_tokens=9, do_sample=True, processors=(lambda ids, logits: logits,)),
+            ):
+                assert len([piece async for piece in generator.generate([3, 4, 5, 6], options)]) == 9
+                assert generator._kept is not None
+                assert {value.device_name() for value in generator._kept[1].values.values()} == {"webgpu"}
+
+        asyncio.run(run())
 
 
 def test_options__out_of_range__are_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,11 @@ def test_tokenizer__kinds_that_are_not_known__say_so() -> None:
 def test_tokenizer__folder_without_file__says_which(tmp_path: Path) -> None:
     with pytest.raises(pyruntime.NoSuchFile, match=r"tokenizer\.json"):
         Tokenizer(tmp_path)
+
+
+def test_chat_template__without_jinja2__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2.exceptions", None)
+    with pytest.raises(pyruntime.InvalidArgument, match="pip install jinja2"):
+        tokenizer("gpt2").apply_chat_template([{"role": "user", "content": "a"}], "{{ messages }}")
+    with pytest.raises(pyruntime.InvalidArgument, match="no chat template"):
+        tokenizer("gpt2").apply_chat_template([{"role": "user", "content": "a"}])

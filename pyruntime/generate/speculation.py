@@ -1,0 +1,55 @@
+"""Greedy decoding that guesses ahead from the text itself (prompt lookup), with the tokens of plain decoding.
+
+The last tokens are looked for further up; what followed them there is computed along with the next token, in one run.
+As many guesses stay as the model agrees with, and the cache is rewound behind them. Where text repeats itself, as in
+summaries and code, one run makes several tokens. Source: Saxena 2023 (prompt lookup), Leviathan et al. 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+
+from pyruntime.generate.decoding import Decoding
+
+__all__ = ["guesses", "looked_up"]
+
+_LONGEST = 3
+
+
+def guesses(sequence: Sequence[int], most: int) -> list[int]:
+    """What followed the last tokens where they came last before; the longest match of up to three of them counts."""
+    for n in range(min(_LONGEST, len(sequence) - 1), 0, -1):
+        tail = list(sequence[-n:])
+        for at in range(len(sequence) - n - 1, -1, -1):
+            if list(sequence[at : at + n]) == tail:
+                return list(sequence[at + n : at + n + most])
+    return []
+
+
+async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[int], list[float]]]:
+    """Tokens one by one, with their log-probabilities; up to `most` guesses a run.
+
+    For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
+    and which gives logits for all rows.
+    """
+    ids, scores = await decoding.choose()
+    tokens = (await ids.numpy_async())[:, 0].tolist()
+    values = (await scores.numpy_async())[:, 0].tolist()
+    while True:
+        for token, value in zip(tokens, values, strict=True):
+            yield decoding.accept([token]), [value]
+            if decoding.done:
+                return
+        (sequence,) = decoding.sequences
+        guessed = guesses(sequence, min(most, decoding.room - 1))
+        base = decoding.cache.length
+        fed = np.array([[sequence[-1], *guessed]], np.int64)
+        logits, cache = await decoding.model.step(fed, decoding.cache, keep_logits=fed.shape[1])
+        best, log_probabilities = await decoding.model.best_of_rows(logits)
+        kept = 0
+        while kept < len(guessed) and guessed[kept] == best[kept]:
+            kept += 1
+        decoding.cache = await decoding.model.rewound(cache, base + kept + 1)
+        tokens, values = best[: kept + 1], log_probabilities[: kept + 1]
