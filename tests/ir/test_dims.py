@@ -240,7 +240,7 @@ def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
         inner, (x, y, _) = opened(values)
         m, n = values[0], values[1]
         got = [x // 5 // 4, (x // 7 - y) // 3, (y - 5 * x // 3) // 2, (x // 2 + y // 3) // 4, (2 * (x // 3) + 1) // 4]
-        expected = [
+        wanted = [
             m // 5 // 4,
             (m // 7 - n) // 3,
             (n - 5 * m // 3) // 2,
