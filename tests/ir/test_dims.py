@@ -249,3 +249,12 @@ def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
         ]
         assert [hint(g) for g in got] == wanted
         assert not inner.guards
+
+
+def test_quotients__of_what_has_common_factors__are_those_of_the_rest() -> None:
+    """As -1 of a Reshape is counted: so a view has the size of what it views, also its largest."""
+    sizes, (a, b, _) = opened((6, 8, 9))
+    padded = -a % 4 + a
+    assert (8 * padded * b) // (32 * b) == padded // 4 and (6 * a + 3) // 9 == (2 * a + 1) // 3
+    assert upper((8 * padded * b) // (32 * b) * 4) <= upper(padded)
+    assert hint((-6 * a + 3) // -9) == (-6 * 6 + 3) // -9 and not sizes.guards
