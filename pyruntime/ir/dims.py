@@ -307,6 +307,18 @@ def _product(a: Terms, b: Terms) -> Terms:
     return tuple(sorted((atoms, factor) for atoms, factor in total.items() if factor))
 
 
+def _cancelled(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+    """a and b without what all terms of both have in common; a // b stays the same."""
+    every = (*a, *b)
+    common = list(every[0][0])
+    for atoms, _ in every[1:]:
+        rest = list(atoms)
+        common = [x for x in common if x in rest and not rest.remove(x)]  # type: ignore[func-returns-value]
+    divisor: Terms = ((tuple(common), math.gcd(*(f for _, f in every))),)
+    x, y = _quotient(a, divisor), _quotient(b, divisor)
+    return (a, b) if x is None or y is None else (x, y)
+
+
 def _quotient(a: Terms, b: Terms) -> Terms | None:
     """a / b where b divides every term of a, or is a factor of it; else None."""
     if len(b) == 1:
@@ -400,6 +412,7 @@ class Dim:
     def _divided(self, a: Terms, b: Terms) -> Any:
         if not b or self.sizes.ask(b, "=="):
             raise ZeroDivisionError(f"{self.sizes.text(a)} divided by {self.sizes.text(b)}")
+        a, b = _cancelled(a, b)
         exact = _quotient(a, b)
         if exact is not None:
             return self._made(exact)

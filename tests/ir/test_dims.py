@@ -240,7 +240,7 @@ def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
         inner, (x, y, _) = opened(values)
         m, n = values[0], values[1]
         got = [x // 5 // 4, (x // 7 - y) // 3, (y - 5 * x // 3) // 2, (x // 2 + y // 3) // 4, (2 * (x // 3) + 1) // 4]
-        expected = [
+        wanted = [
             m // 5 // 4,
             (m // 7 - n) // 3,
             (n - 5 * m // 3) // 2,
@@ -249,3 +249,12 @@ def test_quotients__of_quotients__are_one_division_whatever_the_order() -> None:
         ]
         assert [hint(g) for g in got] == wanted
         assert not inner.guards
+
+
+def test_quotients__of_what_has_common_factors__are_those_of_the_rest() -> None:
+    """As -1 of a Reshape is counted: so a view has the size of what it views, also its largest."""
+    sizes, (a, b, _) = opened((6, 8, 9))
+    padded = -a % 4 + a
+    assert (8 * padded * b) // (32 * b) == padded // 4 and (6 * a + 3) // 9 == (2 * a + 1) // 3
+    assert upper((8 * padded * b) // (32 * b) * 4) <= upper(padded)
+    assert hint((-6 * a + 3) // -9) == (-6 * 6 + 3) // -9 and not sizes.guards
