@@ -18,8 +18,8 @@ from pyruntime.kernels import Target
 from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
 from pyruntime.ops.registry import newest
-from pyruntime.passes.match import Matcher
 from pyruntime.passes.joined_weights import rows_behind
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
