@@ -115,8 +115,8 @@ def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], targ
     except EPFail as error:
         reasons = str(error).partition("would run on the host: ")[2] or str(error)
         raise EPFail(
-            f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the model "
-            "so that these nodes have kernels"
+            f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the "
+            "model so that these nodes have kernels"
         ) from None
     if stage is None or stage.boundary is not None:
         left = stage.compiled.rest if stage else []

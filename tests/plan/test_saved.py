@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import struct
 import zlib
@@ -14,12 +15,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.cli import main
+from pyruntime.device.null import NullDevice
 from pyruntime.errors import EPFail, InvalidArgument, OrtError
+from pyruntime.ir import DType, TensorType
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import MemorySource, open_file
 from pyruntime.plan.plan import GpuSegment, Plan
 from pyruntime.plan.saved import BLOCK, read, tree_hash, write
 from pyruntime.plan.verify import verify
 from pyruntime.session.ahead import compile_model, read_target
+from pyruntime.session.program import Program
 from tests import open_models
 
 ROOT = Path(__file__).parents[2]
@@ -93,16 +99,8 @@ def test_round_trip__models__equal_bytes_and_a_plan_that_holds(tmp_path: Path, n
 
 
 def test_read__digits__is_the_plan_that_was_made() -> None:
-    from pyruntime.device.null import NullDevice
-    from pyruntime.ir import DType, TensorType
-    from pyruntime.onnx.importer import import_model
-    from pyruntime.onnx.reader import read_model
-    from pyruntime.session.program import Program
-
     source = open_file(DIGITS)
     program = Program(import_model(read_model(source)).graph, NullDevice())
-    import asyncio
-
     stage = asyncio.run(program.prepare({"image": TensorType(DType.FLOAT, (1, 1, 16, 16))}, ["probabilities"]))
     assert stage is not None
     assert run_data(read(compile_model(DIGITS), source).programs[0].plan) == run_data(stage.compiled.plan)
@@ -115,7 +113,7 @@ def test_tree_hash__two_blocks__is_the_hash_of_their_hashes() -> None:
 
 
 def broken_plans() -> list[tuple[str, bytes]]:
-    """Plans that are cut off, flipped, of other versions, or say what cannot be, with a hash that is right."""
+    """Plans that are cut off, flipped, of other versions, or have lengths that cannot be."""
     plan, random_ = compile_model(DIGITS), random.Random(17)
     made = [
         (f"first {n} bytes", plan[:n]) for n in (0, 1, 7, 8, 20, 55, 56, 57, *range(100, len(plan), len(plan) // 30))
