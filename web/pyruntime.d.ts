@@ -146,6 +146,11 @@ export interface SessionOptions {
   graphOptimizationLevel?: 'disabled' | 'basic' | 'extended' | 'layout' | 'all';
   /** Sizes for symbolic dimensions. */
   freeDimensionOverrides?: Readonly<Record<string, number>>;
+  /**
+   * The model compiled ahead of time (`python -m pyruntime compile`): the session runs without Python, which starts only
+   * for what the plan does not have. A plan of another model, version or device is not used; the console says why.
+   */
+  plan?: ModelSource;
   /** Files that the model names as external data; a URL alone is the name in the model, too. */
   externalData?: readonly (string | { path: string; data: ModelSource })[];
   /**

@@ -21,7 +21,7 @@ import { numbersTensor } from './widget/tensors.js';
 /** Where there is no browser (a server that renders the page) there is nothing to be but a name. */
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
-const LOADS = ['src'];
+const LOADS = ['src', 'plan'];
 const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading'];
 
 /** How long a person must rest before the answer is read out. */
@@ -158,11 +158,13 @@ export class PyruntimeModel extends Base {
     const control = new AbortController();
     this.#control = control;
     const src = this.getAttribute('src');
+    const plan = this.getAttribute('plan');
     try {
       if (!src) throw new TypeError('<pyruntime-model> needs the attribute src: where the model is');
       const report = this.#reporter();
       const [session, labels] = await Promise.all([
         InferenceSession.create(new URL(src, this.ownerDocument.baseURI), {
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }),
           ...this.options, signal: control.signal, onProgress: report }),
         this.#readLabels(),
       ]);
@@ -345,7 +347,7 @@ export class PyruntimeModel extends Base {
   }
 }
 
-for (const name of ['src', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading']) {
+for (const name of ['src', 'plan', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading']) {
   Object.defineProperty(PyruntimeModel.prototype, name, {
     configurable: true,
     enumerable: true,

@@ -342,14 +342,15 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
     def plan(data: Mapping[str, _Json]) -> Plan:
         shaders = [header["shaders"][n] for n in data["shaders"]]
         at, nbytes = data["params"]
+        peak, bound, without, weights, steps = data["memory"]
         made = Plan(
             [_segment(data)],
             shaders,
             [constant(*c) for c in data["constants"]],
             data["arenas"],
             sections[at : at + nbytes],
-            MemoryReport(*data["memory"][:4], (), data["memory"][4]),
-            [Assignment(*a[:5], tuple(a[5])) for a in data["nodes"]],
+            MemoryReport(peak, bound, without, weights, (), steps),
+            [Assignment(n, op, dom, where, why, tuple(used)) for n, op, dom, where, why, used in data["nodes"]],
             {},
             list(map(_read_transfer, data["external"])),
             data["views"],

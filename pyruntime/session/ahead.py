@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], targ
         program.openings.note(types)
     stage = None
     try:
-        stage = asyncio.run(program.prepare(every[-1], names))
+        with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
+            stage = thread.submit(lambda: asyncio.run(program.prepare(every[-1], names))).result()
     except EPFail as error:
         reasons = str(error).partition("would run on the host: ")[2] or str(error)
         raise EPFail(

@@ -30,7 +30,7 @@ from tests import open_models
 
 ROOT = Path(__file__).parents[2]
 DIGITS, ENLARGE = ROOT / "models" / "digits.onnx", ROOT / "models" / "enlarge3.onnx"
-SHAPES = {"image": [(2, 1, 16, 16), (5, 1, 16, 16)]}
+SHAPES: dict[str, list[tuple[int, ...]]] = {"image": [(2, 1, 16, 16), (5, 1, 16, 16)]}
 INT64 = TensorProto.INT64
 
 
@@ -68,7 +68,7 @@ def computed_weights() -> onnx.ModelProto:
     ]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 160]) for n in "xy")
     graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(w, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 MODELS = ["digits", "digits of any number", "enlarge3", "computed weights", "encoder"]
