@@ -146,14 +146,8 @@ class PlannedClient {
       }
       return this.#forward('no plan runs these inputs and outputs', 'run', args, transfer, listening, streams);
     }
-    for (const value of Object.values(feeds)) {
-      const { stream, nbytes } = value.data;
-      if (!stream) continue;
-      const incoming = new Incoming(nbytes);
-      value.data = incoming;
-      this.#streams.set(stream, (view) => { for (const piece of cut(view)) incoming.push(piece); });
-    }
-    const running = run(found.replay, feeds, found.sizes);
+    const given = this.#received(feeds);
+    const running = run(found.replay, given, found.sizes);
     this.#running.add(running);
     try {
       const outputs = await running;
@@ -162,14 +156,25 @@ class PlannedClient {
     } catch (error) {
       if (listening.signal?.aborted) throw error;
       found.replay.live = false;
-      for (const value of /** @type {any[]} */ (Object.values(feeds))) {
+      for (const value of Object.values(given)) {
         if (value.data instanceof Incoming) value.data = await value.data.whole();
       }
       const why = `the plan failed (${/** @type {Error} */ (error).message})`;
-      return this.#forward(why, 'run', args, transfer, listening);
+      return this.#forward(why, 'run', { ...args, feeds: given }, transfer, listening);
     } finally {
       this.#running.delete(running);
     }
+  }
+
+  /** The feeds with what will arrive in the place of each stream's name. @param {Record<string, any>} feeds */
+  #received(feeds) {
+    return Object.fromEntries(Object.entries(feeds).map(([name, value]) => {
+      const { stream, nbytes } = value.data;
+      if (!stream) return [name, { ...value }];
+      const data = new Incoming(nbytes);
+      this.#streams.set(stream, (view) => { for (const piece of cut(view)) data.push(piece); });
+      return [name, { ...value, data }];
+    }));
   }
 
   /** @param {Record<string, any>} feeds @param {string[] | null} fetches */
