@@ -18,6 +18,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Page
 
+from e2e.harness.browser import Guard
 from e2e.harness.script import Script
 from pyruntime.session.ahead import compile_model
 from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model
@@ -39,6 +40,13 @@ const result = Object.fromEntries(Object.entries(outputs).map(([name, { data, di
   [name, { values: [...data].map(Number), dims: [...dims] }])));
 const equal = Object.keys(outputs).every((name) => String(outputs[name].data) === String(again[name].data));
 """
+
+
+@pytest.fixture
+def script(page: Page, guard: Guard, site_url: str) -> Script:
+    """A page of its own: no test before it has started Python there."""
+    page.goto(f"{site_url}e2e/blank.html")
+    return Script(page, guard)
 
 
 def fed(feeds: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
