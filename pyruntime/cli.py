@@ -1,4 +1,4 @@
-"""The command line: `python -m pyruntime inspect | plan | shaders | ops | run | bench MODEL`.
+"""The command line: `python -m pyruntime inspect | plan | shaders | ops | run | bench | compile MODEL`.
 
 Plans are made for a device of WebGPU's default limits, so nothing here needs a GPU. `run` and `bench` compute
 with NumPy.
@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ import numpy as np
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import InvalidArgument, NoSuchFile, OrtError
 from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
+from pyruntime.plan.saved import read
 from pyruntime.session import InferenceSession, SessionOptions
+from pyruntime.session.ahead import compile_model, read_target
 from pyruntime.session.explanation import KernelUse, kernels_of
 from pyruntime.session.feeds import from_user
 from pyruntime.session.markup import bytes_text, text_table
@@ -53,11 +56,14 @@ def _parser() -> argparse.ArgumentParser:
         ("ops", "which operators run on the GPU, on the host, or not at all"),
         ("run", "run once and print the outputs"),
         ("bench", "time runs, by operator"),
+        ("compile", "write a plan that web pages run without Python"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("model", metavar="MODEL", help="path of an .onnx file")
         command.add_argument("--json", action="store_true", help="JSON instead of text")
-        if name != "inspect":
+        if name == "compile":
+            _compile_arguments(command)
+        elif name != "inspect":
             command.add_argument(
                 "--dim",
                 action="append",
@@ -76,6 +82,26 @@ def _parser() -> argparse.ArgumentParser:
         if name == "shaders":
             command.add_argument("--kernel", metavar="NAME", help="only kernels whose name contains this")
     return parser
+
+
+def _compile_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", "--output", metavar="FILE", help="the plan (default: MODEL with the suffix .plan)")
+    command.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=1,3,224,224",
+        help="shape of an input; given again with other sizes, these stay open (default: as declared, symbols are 1)",
+    )
+    command.add_argument(
+        "--target",
+        default="default",
+        metavar="FILE",
+        help="JSON with limits, features, vendor of a device (default: what every device of WebGPU has)",
+    )
+    command.add_argument(
+        "--weights", choices=("inside", "beside"), default="beside", help="where the plan's weights are"
+    )
 
 
 def _session(arguments: argparse.Namespace) -> InferenceSession:
@@ -263,6 +289,25 @@ def _bench(arguments: argparse.Namespace) -> tuple[Any, str]:
     return profile.to_dict(), str(profile)
 
 
+def _compile(arguments: argparse.Namespace) -> tuple[Any, str]:
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for text in arguments.shape:
+        name, _, sizes = text.rpartition("=")
+        parts = [part.strip() for part in sizes.split(",") if part.strip()]
+        if not name or not all(part.isdecimal() for part in parts):
+            raise InvalidArgument(f"--shape: expected INPUT=1,3,224,224, got {text!r}")
+        shapes.setdefault(name, []).append(tuple(map(int, parts)))
+    data = compile_model(arguments.model, shapes, read_target(arguments.target), arguments.weights == "inside")
+    path = Path(arguments.output) if arguments.output else Path(arguments.model).with_suffix(".plan")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InvalidArgument(f"--output {path}: {error}") from None
+    commands = len(read(data).programs[0].plan.commands)
+    about = {"plan": str(path), "bytes": len(data), "dispatches": commands}
+    return about, f"{path}: {bytes_text(len(data))}, {commands} dispatches"
+
+
 def _plain(value: object) -> object:
     """What JSON lacks: arrays as `{type, shape, values}`."""
     if isinstance(value, np.ndarray):
@@ -277,4 +322,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[Any, str]]] = {
     "ops": _ops,
     "run": _run,
     "bench": _bench,
+    "compile": _compile,
 }

@@ -149,6 +149,11 @@ export interface SessionOptions {
   /** Sizes for symbolic dimensions. */
   freeDimensionOverrides?: Readonly<Record<string, number>>;
   /**
+   * The model compiled ahead of time (`python -m pyruntime compile`): the session runs without Python, which starts only
+   * for what the plan does not have. A plan of another model, version or device is not used; the console says why.
+   */
+  plan?: ModelSource;
+  /**
    * Files that the model names as external data; a URL alone is the name in the model, too. Those of a model at a URL that
    * are not given are fetched from beside it, never from outside its folder.
    */

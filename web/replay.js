@@ -184,7 +184,7 @@ function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) 
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {number[]} values of its open sizes
- * @param {Tensors} tensors
+ * @param {Tensors | null} tensors null where nothing stays on the GPU
  * @param {Memory[]} spares
  * @returns {Promise<Record<string, any>> | null}
  */
@@ -196,11 +196,22 @@ export function run(replay, feeds, values, tensors, spares) {
   const staying = [
     ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
     ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
-  ].map(({ seen, at }) => ({ name: seen.name, tensor: tensors.made(seen.type, sized(seen, numbers).dims, at) }));
+  ].map(({ seen, at }) => ({ name: seen.name, tensor: hold(tensors, seen, numbers, at) }));
   return finish(replay, feeds, numbers, boundTo(replay, memory), staying).catch((error) => {
-    for (const { tensor } of staying) tensors.dispose(tensor.number);
+    for (const { tensor } of staying) tensors?.dispose(tensor.number);
     throw error;
   });
+}
+
+/**
+ * The tensor of an output that stays on the GPU.
+ * @param {Tensors | null} tensors
+ * @param {Seen} seen
+ * @param {number[]} numbers
+ * @param {Memory} memory
+ */
+function hold(tensors, seen, numbers, memory) {
+  return /** @type {Tensors} */ (tensors).made(seen.type, sized(seen, numbers).dims, memory);
 }
 
 /**

@@ -115,13 +115,19 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null) ?? {};
     }
-    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, ...plain } = options;
+    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, plan, ...plain } = options;
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
     plain.extra = { 'pyruntime.host_work': env.hostWork, ...plain.extra };
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
+    if (plan) {
+      const { planned } = await import('./planned.js');
+      const create = { model, externalData: files, options: plain };
+      const made = await planned(toSource(plan), create, options, onProgress, signal);
+      if (made) return new InferenceSession(/** @type {any} */ (made.owner), made.info, new Set());
+    }
     const owner = client();
     if (device) await owner.useDevice(device);
     await owner.ready;

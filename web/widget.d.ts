@@ -21,6 +21,8 @@ export interface PyruntimeModelEventMap {
 export declare class PyruntimeModel extends HTMLElement {
   /** Where the model is, or a language model's folder; another value loads another model. */
   src: string;
+  /** The model compiled ahead of time: it runs without Python. */
+  plan: string;
   /** An image that stands for the model until it is asked for. */
   poster: string;
   /** What the widget is, for those who do not see it. */

@@ -22,7 +22,7 @@ import { WRITING } from './widget/writing.js';
 /** Where there is no browser (a server that renders the page) there is nothing to be but a name. */
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
-const LOADS = ['src'];
+const LOADS = ['src', 'plan'];
 const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt'];
 
 /** How long a person must rest before the answer is read out. */
@@ -177,13 +177,15 @@ export class PyruntimeModel extends Base {
     const control = new AbortController();
     this.#control = control;
     const src = this.getAttribute('src');
+    const plan = this.getAttribute('plan');
     try {
       if (!src) throw new TypeError('<pyruntime-model> needs the attribute src: where the model is');
       const report = this.#reporter();
       const url = new URL(src, this.ownerDocument.baseURI);
       const options = { signal: control.signal, onProgress: report };
       const [session, labels] = await Promise.all([
-        this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, { ...this.options, ...options }),
+        this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...this.options, ...options }),
         this.#readLabels(),
       ]);
       this.#labels = labels;
@@ -400,7 +402,7 @@ export class PyruntimeModel extends Base {
   }
 }
 
-for (const name of ['src', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt', 'dtype']) {
+for (const name of ['src', 'plan', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt', 'dtype']) {
   Object.defineProperty(PyruntimeModel.prototype, name, {
     configurable: true,
     enumerable: true,

@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.ir import Array
 from pyruntime.kernels.attention_form import HeadView
-from pyruntime.ops.append_rows import AppendRows
+from pyruntime.ops.append_heads import AppendHeads
 from pyruntime.ops.fused_attention import FusedAttention
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
 from pyruntime.ops.fused_rotary import FusedRotary
@@ -51,7 +51,7 @@ def test_fused_rotary__views_and_tables__agree_with_numpy(
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(("past", "size"), [(6, 8), (1, 5), (0, 8)])
 def test_append_rows__new_rows_that_are_a_view__agree_with_numpy(gpu: Any, past: int, size: int, dtype: Any) -> None:
-    op = AppendRows(rows=3, view=HeadView(4, (12 * size, size, 4 * size, 1)))
+    op = AppendHeads(rows=3, view=HeadView(4, (12 * size, size, 4 * size, 1)))
     agree(op, [numbers(dtype, 2, 4, past, size), numbers(dtype, 2 * 3 * 4 * size + 4)], gpu, dtype)
 
 

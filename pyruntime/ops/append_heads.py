@@ -49,7 +49,7 @@ class AppendHeads(Op):
 
 @op("AppendHeadsInRoom", opsets=range(1, 2), domain="pyruntime")
 class _InRoom(AppendHeads):
-    """past: [B, H, C, D], memory with room, of which `past_rows` count; y is that memory with the new rows behind them."""
+    """past: [B, H, C, D], memory with room, of which `past_rows` count; y is that memory, with the new rows."""
 
     past_rows: Any
 

@@ -286,7 +286,7 @@ def test_fuse_append__rows_that_are_a_view__are_read_where_they_are() -> None:
     nodes = [node("Transpose", ["x"], ["t"], perm=(0, 2, 1, 3)), node("Concat", ["past", "t"], ["y"], axis=-2)]
     graph = graph_of(nodes, {"x": (2, 3, 4, 8), "past": (2, 4, 6, 8)}, ["y"])
     assert apply(fuse_append.run, graph)
-    assert cleaned(graph) == ["AppendRows"]
+    assert cleaned(graph) == ["AppendHeads"]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 3])

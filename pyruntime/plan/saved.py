@@ -1,0 +1,430 @@
+"""Compiled programs as files, which web/plan.js runs without Python.
+
+A file is, little endian:
+
+    8 bytes   magic, `pyrtplan`
+    u32       version of the format
+    u32       bytes of the header as stored
+    u32       bytes of the header inflated
+    u32       bytes of the sections
+    32 bytes  SHA-256 of everything after it
+    header    JSON (UTF-8, sorted keys), deflated with a zlib wrapper
+    sections  parameters and constants, each from a multiple of 16
+
+What the header's keys hold is what `encode` writes. A constant is bytes of the sections or of the model file, which is
+known by `tree_hash`. What serves reports alone (types of nodes' outputs, memory by value) is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import Constant, DType, RawSource, TensorType
+from pyruntime.plan.memory import MemoryReport, round_up
+from pyruntime.plan.plan import (
+    Access,
+    Assignment,
+    Command,
+    GpuSegment,
+    HostStep,
+    Numbers,
+    Patch,
+    Plan,
+    Region,
+    Space,
+    Transfer,
+)
+
+__all__ = ["BLOCK", "FORMAT", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
+
+MAGIC = b"pyrtplan"
+FORMAT = 1
+"""Version of the format: another one is not read."""
+
+BLOCK = 4 << 20
+"""Bytes of a model that are hashed together, so that it can be checked as it arrives."""
+
+_HEAD = struct.Struct("<8sIIII32s")
+_MOST_HEADER = 256 << 20
+_EXACT = 1 << 53
+_SHARED = 4 << 20
+_SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
+_JS_NAMES = {"float": "float32", "double": "float64"}
+_ONNX_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
+_Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """The model file that constants are read from: its bytes, and `tree_hash` of them."""
+
+    nbytes: int
+    hash: str
+
+
+@dataclass(slots=True)
+class SavedProgram:
+    """A plan, and what else it takes to run it.
+
+    Attributes:
+        sizes: what it leaves open, as web/sizes.js has it but for expressions, patches and params; None: nothing.
+        computed: external tensors of the plan that are computed once: name, and number in `Saved.computed`.
+    """
+
+    plan: Plan
+    sizes: dict[str, _Json] | None = None
+    computed: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Saved:
+    """A compiled model.
+
+    Attributes:
+        package: version of pyruntime that compiled it.
+        model: the file that constants not inside are read from; what the plan was made of in any case.
+        target: `limits` by name, `features`, `vendor` that it was compiled for.
+        options: of the session that it takes the place of.
+        inputs, outputs: as `ValueMetadata` of web/pyruntime.d.ts.
+        computed: plans that make constants, each one external tensor.
+        inside: constants are in the file, not beside it.
+    """
+
+    package: str
+    model: ModelFile
+    target: dict[str, _Json]
+    options: dict[str, _Json]
+    inputs: list[_Json]
+    outputs: list[_Json]
+    programs: list[SavedProgram]
+    computed: list[Plan] = field(default_factory=list)
+    inside: bool = False
+
+
+def tree_hash(source: RawSource, nbytes: int) -> str:
+    """SHA-256, hexadecimal, of the SHA-256 of each block of `BLOCK` bytes."""
+    whole = hashlib.sha256()
+    for at in range(0, nbytes, BLOCK):
+        whole.update(hashlib.sha256(source.read(at, min(BLOCK, nbytes - at))).digest())
+    return whole.hexdigest()
+
+
+def write(saved: Saved, source: RawSource | None = None) -> bytes:
+    """The file.
+
+    Args:
+        source: the model file: constants that lie there are named by their place, unless `saved.inside`.
+
+    Raises:
+        InvalidArgument: a plan that no player runs alone: host steps, outputs known without running, two segments.
+    """
+    sections = _Sections(None if saved.inside else source)
+    computed = [sections.plan(plan, temporary=True) for plan in saved.computed]
+    programs: list[_Json] = [
+        {"plan": sections.plan(p.plan, temporary=False), "sizes": p.sizes, "computed": p.computed}
+        for p in saved.programs
+    ]
+    header = {
+        "package": saved.package,
+        "model": {"nbytes": saved.model.nbytes, "hash": saved.model.hash, "inside": saved.inside},
+        "target": saved.target,
+        "options": saved.options,
+        "inputs": saved.inputs,
+        "outputs": saved.outputs,
+        "programs": programs,
+        "computed": computed,
+        "shaders": list(sections.shaders),
+        **sections.weights(),
+    }
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    packed = zlib.compress(text, 9)
+    body = packed + sections.data
+    return _HEAD.pack(MAGIC, FORMAT, len(packed), len(text), len(sections.data), _digest(body)) + body
+
+
+def read(data: bytes, source: RawSource | None = None) -> Saved:
+    """The compiled model in a file.
+
+    Args:
+        source: the model file that constants beside the plan are read from.
+
+    Raises:
+        InvalidArgument: it is no plan, is damaged, or is of another version.
+    """
+    header, sections = _opened(data)
+    try:
+        return _saved(header, sections, source)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidArgument(
+            f"the plan is damaged ({type(error).__name__}: {error}); compile the model again"
+        ) from None
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def _opened(data: bytes) -> tuple[_Json, bytes]:
+    """Header and sections of a file whose lengths and hash are right."""
+    if len(data) < _HEAD.size:
+        raise InvalidArgument(f"not a plan: {len(data)} bytes")
+    magic, version, packed, inflated, sections, digest = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise InvalidArgument(
+            "not a plan: it does not begin with 'pyrtplan'; make one with `python -m pyruntime compile`"
+        )
+    if version != FORMAT:
+        raise InvalidArgument(f"a plan of format {version}, and this is for format {FORMAT}; compile the model again")
+    if _HEAD.size + packed + sections != len(data) or inflated > _MOST_HEADER:
+        raise InvalidArgument("the plan is cut off, or longer than it says; fetch or compile it again")
+    body = data[_HEAD.size :]
+    if _digest(body) != digest:
+        raise InvalidArgument("the plan is damaged: its hash differs; fetch or compile it again")
+    try:
+        text = zlib.decompressobj().decompress(body[:packed], inflated + 1)
+        if len(text) != inflated:
+            raise ValueError("its header is not as long as it says")
+        return json.loads(text), body[packed:]
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise InvalidArgument(f"the plan is damaged: {error}; compile the model again") from None
+
+
+class _Sections:
+    """What plans share: shaders, constants, bytes."""
+
+    def __init__(self, source: RawSource | None) -> None:
+        self.data = b""
+        self.shaders: dict[str, int] = {}
+        self._source = source
+        self._constants: dict[Any, tuple[int, Constant]] = {}
+        self._places: list[_Json] = []
+        self._kept: list[bool] = []
+
+    def _put(self, raw: bytes | memoryview) -> int:
+        self.data += bytes(-len(self.data) % 16)
+        at = len(self.data)
+        self.data += raw
+        return at
+
+    def _constant(self, constant: Constant, temporary: bool) -> int:
+        """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
+        if constant.key not in self._constants:
+            beside = self._source is not None and constant.source is self._source
+            at = constant.offset if beside else self._put(constant.raw())
+            self._constants[constant.key] = len(self._places), constant
+            self._places.append([int(beside), at, constant.nbytes])
+            self._kept.append(False)
+        number, _ = self._constants[constant.key]
+        self._kept[number] |= not temporary
+        return number
+
+    def weights(self) -> dict[str, _Json]:
+        """Constants, each with its place on the GPU, and the buffers these are in: bytes, and whether they stay.
+
+        Small ones share buffers, in the order of their size.
+        """
+        buffers: list[list[int]] = []
+        places: dict[int, tuple[int, int]] = {}
+        for kept in (True, False):
+            room = 0
+            chosen = [n for n, k in enumerate(self._kept) if k == kept]
+            for number in sorted(chosen, key=lambda n: (-self._places[n][2], n)):
+                size = round_up(self._places[number][2])
+                if size > room:
+                    buffers.append([0, int(kept)])
+                    room = max(_SHARED, size) if size < _SHARED else size
+                places[number] = len(buffers) - 1, buffers[-1][0]
+                buffers[-1][0] += size
+                room -= size
+        return {"buffers": buffers, "constants": [[*p, *places[n]] for n, p in enumerate(self._places)]}
+
+    def plan(self, plan: Plan, temporary: bool) -> dict[str, _Json]:
+        """A plan as data."""
+        segment = plan.steps[0] if len(plan.steps) == 1 else None
+        if not isinstance(segment, GpuSegment) or plan.host_values:
+            steps = [s.node.label for s in plan.steps if isinstance(s, HostStep)]
+            raise InvalidArgument(
+                "the plan cannot be saved: "
+                + (
+                    f"these nodes run on the host: {', '.join(steps[:10])}"
+                    if steps
+                    else "an output follows from constants"
+                )
+                + "; create the session without a plan, Python runs it"
+            )
+        report = plan.memory
+        shaders = [self.shaders.setdefault(text, len(self.shaders)) for text in plan.shaders]
+        return {
+            "shaders": shaders,
+            "constants": [
+                [self._constant(c, temporary), _js(c.type.dtype), list(map(int, c.type.shape))] for c in plan.constants
+            ],
+            "arenas": list(plan.arenas),
+            "params": [self._put(plan.params), len(plan.params)],
+            "uploads": list(map(_transfer, segment.uploads)),
+            "downloads": list(map(_transfer, segment.downloads)),
+            "external": list(map(_transfer, plan.external)),
+            "numbers": [
+                {"transfer": _transfer(n.transfer), "elements": _exact(n.elements), "expressions": list(n.expressions)}
+                for n in segment.numbers
+            ],
+            "commands": list(map(_command, segment.commands)),
+            "sizes": list(plan.sizes),
+            "expressions": plan.expressions,
+            "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
+            "views": plan.views,
+            "nodes": [[a.name, a.op_type, a.domain, a.placement, a.reason, list(a.kernels)] for a in plan.assignments],
+            "memory": [report.peak, report.lower_bound, report.total_without_reuse, report.weights, report.steps],
+        }
+
+
+def _js(dtype: DType) -> str:
+    return _JS_NAMES.get(dtype.onnx_name, dtype.onnx_name)
+
+
+def _dtype(name: str) -> DType:
+    return DType[_ONNX_NAMES.get(name, name).upper()]
+
+
+def _exact(numbers: Sequence[int]) -> list[int]:
+    if any(abs(n) > _EXACT for n in numbers):
+        raise InvalidArgument("the plan cannot be saved: a computed shape has a number above 2^53")
+    return list(map(int, numbers))
+
+
+def _region(region: Region) -> list[int]:
+    return [_SPACES.index(region.space), region.index, region.offset, region.nbytes]
+
+
+def _transfer(t: Transfer) -> dict[str, _Json]:
+    return {
+        "name": t.name,
+        "type": _js(t.type.dtype),
+        "bits": t.type.dtype.bits,
+        "dims": list(map(int, t.type.shape)),
+        "region": _region(t.region),
+        "most": t.most,
+        "scaled": list(t.scaled),
+    }
+
+
+def _command(c: Command) -> dict[str, _Json]:
+    return {
+        "shader": c.shader,
+        "regions": list(map(_region, c.regions)),
+        "params": list(c.params) if c.params else None,
+        "grid": list(map(int, c.grid)),
+        "scaled": list(c.scaled),
+        "about": [c.kernel, c.node, int(c.flops)],
+        "accesses": [[a.value, a.region, a.nbytes, int(a.write), a.scaled] for a in c.accesses],
+        "inplace": [list(pair) for pair in c.inplace],
+    }
+
+
+def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None) -> Saved:
+    model = header["model"]
+    constants = header["constants"]
+
+    def constant(number: int, dtype: str, shape: list[int]) -> Constant:
+        beside, at, nbytes, _, _ = constants[number]
+        kind = TensorType(_dtype(dtype), tuple(shape))
+        if kind.nbytes != nbytes or at < 0 or at + nbytes > (model["nbytes"] if beside else len(sections)):
+            raise ValueError(f"constant {number} is not within its file")
+        return Constant(kind, (source or _Absent()) if beside else _Inline(sections), at)
+
+    def plan(data: Mapping[str, _Json]) -> Plan:
+        shaders = [header["shaders"][n] for n in data["shaders"]]
+        at, nbytes = data["params"]
+        peak, bound, without, weights, steps = data["memory"]
+        made = Plan(
+            [_segment(data)],
+            shaders,
+            [constant(*c) for c in data["constants"]],
+            data["arenas"],
+            sections[at : at + nbytes],
+            MemoryReport(peak, bound, without, weights, (), steps),
+            [Assignment(n, op, dom, where, why, tuple(used)) for n, op, dom, where, why, used in data["nodes"]],
+            {},
+            list(map(_read_transfer, data["external"])),
+            data["views"],
+            data["sizes"],
+            data["expressions"],
+            [Patch(*p) for p in data["patches"]],
+        )
+        if len(made.params) != nbytes:
+            raise ValueError("its parameters are not within it")
+        return made
+
+    programs = [SavedProgram(plan(p["plan"]), p["sizes"], p["computed"]) for p in header["programs"]]
+    return Saved(
+        header["package"],
+        ModelFile(model["nbytes"], model["hash"]),
+        header["target"],
+        header["options"],
+        header["inputs"],
+        header["outputs"],
+        programs,
+        list(map(plan, header["computed"])),
+        model["inside"],
+    )
+
+
+def _segment(data: Mapping[str, _Json]) -> GpuSegment:
+    numbers = [
+        Numbers(_read_transfer(n["transfer"]), tuple(n["elements"]), tuple(n["expressions"])) for n in data["numbers"]
+    ]
+    uploads, downloads = (list(map(_read_transfer, data[name])) for name in ("uploads", "downloads"))
+    return GpuSegment(uploads, list(map(_read_command, data["commands"])), downloads, numbers)
+
+
+def _read_region(data: Sequence[int]) -> Region:
+    space, index, offset, nbytes = data
+    return Region(_SPACES[space], index, offset, nbytes)
+
+
+def _read_transfer(data: Mapping[str, _Json]) -> Transfer:
+    kind = TensorType(_dtype(data["type"]), tuple(data["dims"]))
+    return Transfer(data["name"], kind, _read_region(data["region"]), data["most"], tuple(data["scaled"]))
+
+
+def _read_command(data: Mapping[str, _Json]) -> Command:
+    kernel, node, flops = data["about"]
+    x, y, z = data["grid"]
+    return Command(
+        data["shader"],
+        tuple(map(_read_region, data["regions"])),
+        (data["params"][0], data["params"][1]) if data["params"] else None,
+        (x, y, z),
+        kernel,
+        node,
+        flops,
+        tuple(
+            Access(value, region, n, bool(written), scaled) for value, region, n, written, scaled in data["accesses"]
+        ),
+        tuple((a, b) for a, b in data["inplace"]),
+        tuple(data["scaled"]),
+    )
+
+
+class _Inline:
+    """The sections as a RawSource."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        return self._data[offset : offset + length]
+
+
+class _Absent:
+    """The model file, where nobody gave it."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        raise InvalidArgument("the weights are in the model file; give it to read them")

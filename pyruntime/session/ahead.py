@@ -1,0 +1,168 @@
+"""Models compiled ahead of time, for stated limits and without a GPU: what `python -m pyruntime compile` does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyruntime.device.null import NullDevice
+from pyruntime.errors import EPFail, InvalidArgument
+from pyruntime.ir import DeclaredTensor, Graph, TensorType, ValueInfo
+from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.onnx.source import open_file
+from pyruntime.plan.plan import Plan
+from pyruntime.plan.saved import ModelFile, Saved, SavedProgram, tree_hash, write
+from pyruntime.session.metadata import NodeArg
+from pyruntime.session.openings import WASTE
+from pyruntime.session.program import Program
+from pyruntime.session.stages import Stage
+
+__all__ = ["compile_model", "read_target", "saved_program"]
+
+
+def compile_model(
+    path: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[tuple[int, ...]]] | None = None,
+    target: Target | None = None,
+    inside: bool = False,
+) -> bytes:
+    """The plan of a model file, as web/plan.js runs it; the same file, shapes and target give the same bytes.
+
+    Args:
+        shapes: of inputs. One that has several leaves the dimensions open in which these differ; symbolic dimensions of
+            inputs without one are 1.
+        target: what it is compiled for; default: what every device of WebGPU has.
+        inside: put the weights into the plan. Those in files that the model names always are.
+
+    Raises:
+        EPFail: nodes run on the host, or wait for values; names them.
+        InvalidArgument: shapes that do not fit the inputs.
+    """
+    target = target or Target()
+    source = open_file(path)
+    graph = import_model(read_model(source), {}, str(path)).graph
+    stage = _planned(graph, shapes or {}, target)
+    computed: dict[Hashable, tuple[int, Plan]] = {}
+    saved = Saved(
+        _version(),
+        ModelFile(source.size, tree_hash(source, source.size)),
+        {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
+        {},
+        list(map(_metadata, graph.inputs)),
+        list(map(_metadata, graph.outputs)),
+        [saved_program(stage, computed)],
+        [],
+        inside,
+    )
+    saved.computed = [plan for _, plan in computed.values()]
+    return write(saved, source)
+
+
+def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
+    """The program of a stage; `computed` gets the plans of its computed constants, each with its number."""
+    names = {c.name: computed.setdefault(c.key, (len(computed), c.plan))[0] for c in stage.compiled.prologue}
+    sizes = stage.sizes
+    opened = sizes and {
+        "ranges": [list(map(int, r)) for r in sizes.ranges],
+        "grows": list(sizes.grows),
+        "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
+        "waste": WASTE,
+    }
+    return SavedProgram(stage.compiled.plan, opened or None, names)
+
+
+def read_target(text: str) -> Target:
+    """The target that a JSON file describes: `limits` by name, `features`, `vendor`; 'default': WebGPU's least.
+
+    Raises:
+        InvalidArgument: there is no such file, or it says other things.
+    """
+    if text == "default":
+        return Target()
+    try:
+        data = json.loads(Path(text).read_text())
+        unknown = data.keys() - {"limits", "features", "vendor"}
+        if unknown:
+            raise ValueError(f"it knows limits, features and vendor, not {sorted(unknown)}")
+        limits = data.get("limits", {})
+        if not all(isinstance(n, int) and n >= getattr(Limits(), name) for name, n in limits.items()):
+            raise ValueError("a limit is a number, at least what WebGPU guarantees")
+        return Target(Limits(**limits), frozenset(data.get("features", ())), str(data.get("vendor", "")))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"--target {text}: {error}") from None
+
+
+def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], target: Target) -> Stage:
+    unknown = shapes.keys() - {v.name for v in graph.inputs}
+    if unknown:
+        raise InvalidArgument(f"the model has no input {sorted(unknown)}; its inputs: {[v.name for v in graph.inputs]}")
+    program = Program(graph, NullDevice(target), refuse_host=True)
+    rounds = max((len(given) for given in shapes.values()), default=1)
+    names = [v.name for v in graph.outputs]
+    every = [{v.name: _type(v, shapes.get(v.name, ()), n) for v in graph.inputs} for n in range(rounds)]
+    for types in every[:-1]:
+        program.openings.note(types)
+    stage = None
+    try:
+        with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
+            stage = thread.submit(lambda: asyncio.run(program.prepare(every[-1], names))).result()
+    except EPFail as error:
+        reasons = str(error).partition("would run on the host: ")[2] or str(error)
+        raise EPFail(
+            f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the "
+            "model so that these nodes have kernels"
+        ) from None
+    if stage is None or stage.boundary is not None:
+        left = stage.compiled.rest if stage else []
+        nodes = ", ".join(n.label for n in left[:10]) or "nodes whose shapes follow from inputs"
+        raise EPFail(f"planning waits for values that only a run brings: {nodes}; create the session without a plan")
+    if stage.compiled.guards.read:
+        raise EPFail(f"the plan depends on the values of {sorted(stage.compiled.guards.read)}; make these initializers")
+    if rounds > 1 and stage.sizes is None:
+        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.closed.items())
+        raise EPFail(
+            f"the model needs its sizes when it is planned ({reason}); give one shape, and compile one plan each"
+        )
+    return stage
+
+
+def _type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int) -> TensorType:
+    kind = value.type
+    if not isinstance(kind, DeclaredTensor):
+        raise EPFail(f"input '{value.name}' is no tensor: it needs Python; create the session without a plan")
+    declared = kind.shape
+    if given:
+        shape = given[min(number, len(given) - 1)]
+        fits = declared is None or (
+            len(declared) == len(shape)
+            and all(not isinstance(d, int) or d == s for d, s in zip(declared, shape, strict=True))
+        )
+        if not fits:
+            raise InvalidArgument(f"--shape: input '{value.name}' is {kind}, not {list(shape)}")
+        return TensorType(kind.dtype, shape)
+    if declared is None:
+        raise InvalidArgument(f"input '{value.name}' has no declared shape; give --shape {value.name}=...")
+    return TensorType(kind.dtype, tuple(d if isinstance(d, int) else 1 for d in declared))
+
+
+def _metadata(value: ValueInfo) -> dict[str, Any]:
+    """ValueMetadata of web/pyruntime.d.ts."""
+    argument = NodeArg.of(value)
+    onnx_name = argument.type.removeprefix("tensor(").removesuffix(")")
+    shape = ["" if d is None else d for d in argument.shape]
+    name = {"float": "float32", "double": "float64"}.get(onnx_name, onnx_name)
+    return {"name": value.name, "isTensor": argument.type.startswith("tensor("), "type": name, "shape": shape}
+
+
+def _version() -> str:
+    from pyruntime import __version__
+
+    return __version__

@@ -1,0 +1,326 @@
+// @ts-check
+/**
+ * Reads compiled models (`pyruntime/plan/saved.py` says what is in a file). They may come from anywhere: every length,
+ * number, place and name is checked here, before anything is allocated.
+ */
+
+/** @typedef {[space: number, index: number, offset: number, nbytes: number]} Region */
+/**
+ * @typedef {object} Transfer
+ * @property {string} name
+ * @property {string} type
+ * @property {number} bits
+ * @property {number[]} dims
+ * @property {Region} region
+ * @property {number} most
+ * @property {number[]} scaled
+ *
+ * @typedef {object} SavedCommand
+ * @property {number} shader
+ * @property {Region[]} regions
+ * @property {[number, number] | null} params
+ * @property {[number, number, number]} grid
+ * @property {number[]} scaled
+ *
+ * @typedef {object} SavedPlan
+ * @property {number[]} shaders
+ * @property {[constant: number, type: string, dims: number[]][]} constants
+ * @property {number[]} arenas
+ * @property {[offset: number, nbytes: number]} params
+ * @property {Transfer[]} uploads
+ * @property {Transfer[]} downloads
+ * @property {Transfer[]} external
+ * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
+ * @property {SavedCommand[]} commands
+ * @property {import('./sizes.js').Expression[]} expressions
+ * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
+ *
+ * @typedef {object} Program
+ * @property {SavedPlan} plan
+ * @property {Pick<import('./sizes.js').Sizes, 'ranges' | 'grows' | 'guards' | 'waste'> | null} sizes
+ * @property {Record<string, number>} computed
+ *
+ * @typedef {[beside: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
+ *
+ * @typedef {object} Saved
+ * @property {string} package
+ * @property {{nbytes: number, hash: string, inside: boolean}} model
+ * @property {{limits: Record<string, number>, features: string[], vendor: string}} target
+ * @property {Record<string, unknown>} options
+ * @property {import('./pyruntime.js').ValueMetadata[]} inputs
+ * @property {import('./pyruntime.js').ValueMetadata[]} outputs
+ * @property {Program[]} programs
+ * @property {SavedPlan[]} computed
+ * @property {string[]} shaders
+ * @property {[nbytes: number, kept: number][]} buffers
+ * @property {SavedConstant[]} constants
+ */
+
+/** A plan that is not used, and why. */
+export class Refused extends Error {}
+
+const FORMAT = 1;
+const HEAD = 56;
+const MOST_HEADER = 64 << 20;
+const MOST_ITEMS = 1 << 20;
+const DEPTH = 24;
+
+/** @type {(text: string) => never} */
+function refuse(text) {
+  throw new Refused(text);
+}
+
+/** Checks of one file: what does not hold ends them. */
+const check = {
+  /** @param {unknown} value @param {number} most @param {string} what @param {number} [least] */
+  integer(value, most, what, least = 0) {
+    if (!Number.isSafeInteger(value) || Number(value) < least || Number(value) > most) refuse(`it is damaged: ${what}`);
+  },
+  /** @param {unknown} value @param {string} what @param {(item: any, index: number) => void} each @param {number} [most] */
+  list(value, what, each, most = MOST_ITEMS) {
+    if (!Array.isArray(value) || value.length > most) refuse(`it is damaged: ${what}`);
+    for (const [index, item] of /** @type {any[]} */ (value).entries()) each(item, index);
+  },
+  /** @param {unknown} value @param {string} what */
+  text(value, what) {
+    if (typeof value !== 'string' || value === '__proto__') refuse(`it is damaged: ${what}`);
+  },
+  /** @param {unknown} value @param {string} what */
+  object(value, what) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(`it is damaged: ${what}`);
+  },
+};
+
+/** @param {any} expression @param {number} sizes @param {number} depth */
+function checkExpression(expression, sizes, depth = 0) {
+  if (depth > DEPTH) refuse('it is damaged: an expression is too deep');
+  check.list(expression, 'an expression', (product) => {
+    check.list(product, 'a product', () => {}, 2);
+    check.integer(product[0], Number.MAX_SAFE_INTEGER, 'a factor', -Number.MAX_SAFE_INTEGER);
+    check.list(product[1], 'factors', (atom) => {
+      if (typeof atom === 'number') return check.integer(atom, sizes - 1, 'the number of a size');
+      if (!Array.isArray(atom) || atom.length !== 3 || !['//', '%'].includes(atom[0])) refuse('it is damaged: an operation');
+      checkExpression(atom[1], sizes, depth + 1);
+      checkExpression(atom[2], sizes, depth + 1);
+    }, 64);
+  }, 4096);
+}
+
+/** @param {any} given @param {any} plan @param {number} rank */
+function checkScaled(given, plan, rank) {
+  check.list(given, 'scaled', (n) => check.integer(n, plan.expressions.length - 1, 'an expression', -1), rank);
+  if (given.length && given.length !== rank) refuse('it is damaged: scaled');
+}
+
+/** The bytes of what a region lies in. @param {any} header @param {any} plan @param {any} region */
+function bytesAround(header, plan, [space, index]) {
+  if (space === 0) return plan.arenas[index];
+  if (space === 1) return Math.ceil(header.constants[plan.constants[index]?.[0]]?.[2] / 256 || 1) * 256;
+  return Math.max(...plan.external.filter((/** @type {any} */ t) => t.region[1] === index).map(
+    (/** @type {any} */ t) => t.region[3]));
+}
+
+/** @param {any} header @param {any} plan @param {any} region */
+function checkRegion(header, plan, region) {
+  check.list(region, 'a region', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'a region'), 4);
+  const [space, , offset, nbytes] = region;
+  const most = region.length === 4 && space <= 2 ? bytesAround(header, plan, region) : NaN;
+  if (!(offset + nbytes <= most) || offset % 256) refuse('it is damaged: a region outside its memory');
+}
+
+/** @param {any} header @param {any} plan @param {any} transfer */
+function checkTransfer(header, plan, transfer) {
+  check.object(transfer, 'a tensor');
+  const { name, type, bits, dims, region, scaled } = transfer;
+  check.text(name, 'a name');
+  check.text(type, 'a type');
+  if (![1, 2, 4, 8, 16, 32, 64].includes(bits)) refuse('it is damaged: bits of an element');
+  check.list(dims, 'a shape', (d) => check.integer(d, 2 ** 40, 'a dimension'), 64);
+  checkScaled(scaled, plan, dims.length);
+  checkRegion(header, plan, region);
+  const size = dims.reduce((/** @type {number} */ product, /** @type {number} */ d) => product * d, bits / 8);
+  if (!(Math.ceil(size) <= region[3])) refuse(`it is damaged: '${name}' is larger than its memory`);
+}
+
+/** @param {any} header @param {any} plan @param {any} command @param {number} workgroups */
+function checkCommand(header, plan, { shader, regions, params, grid, scaled }, workgroups) {
+  check.integer(shader, plan.shaders.length - 1, 'a shader');
+  check.list(regions, 'bindings', (region) => checkRegion(header, plan, region), 64);
+  if (params) {
+    check.list(params, 'parameters', (n) => check.integer(n, plan.params[1], 'parameters'), 2);
+    if (!(params[0] + params[1] <= plan.params[1]) || params[0] % 256) refuse('it is damaged: parameters');
+  }
+  check.list(grid, 'a grid', (n) => check.integer(n, workgroups, 'a grid'), 3);
+  if (grid.length !== 3) refuse('it is damaged: a grid');
+  checkScaled(scaled, plan, 3);
+}
+
+/** @param {any} header @param {any} plan @param {number} sizes @param {number} sections @param {GPUSupportedLimits} limits */
+function checkPlan(header, plan, sizes, sections, limits) {
+  check.object(plan, 'a plan');
+  check.list(plan.shaders, 'shaders', (n) => check.integer(n, header.shaders.length - 1, 'a shader'));
+  check.list(plan.constants, 'constants', (c) => check.integer(c?.[0], header.constants.length - 1, 'a constant'));
+  check.list(plan.arenas, 'arenas', (n) => check.integer(n, limits.maxBufferSize, 'an arena'), 64);
+  check.list(plan.params, 'parameters', (n) => check.integer(n, sections, 'parameters'), 2);
+  if (!(plan.params[0] + plan.params[1] <= sections)) refuse('it is damaged: parameters');
+  check.list(plan.expressions, 'expressions', (e) => checkExpression(e, sizes));
+  check.list(plan.external, 'tensors', ({ region }) => {
+    check.list(region, 'a region', (n) => check.integer(n, limits.maxBufferSize, 'a region'), 4);
+    if (region[0] !== 2 || region[2]) refuse('it is damaged: a tensor that stays');
+  }, 1 << 16);
+  for (const key of ['external', 'uploads', 'downloads']) {
+    check.list(plan[key], key, (t) => checkTransfer(header, plan, t), 1 << 16);
+  }
+  check.list(plan.numbers, 'numbers', ({ transfer, elements, expressions }) => {
+    checkTransfer(header, plan, transfer);
+    check.list(elements, 'elements', (n) => check.integer(n, 2 ** 53, 'an element', -(2 ** 53)));
+    checkScaled(expressions, plan, elements.length);
+    if (expressions.length !== elements.length || elements.length * transfer.bits / 8 > transfer.region[3]) {
+      refuse('it is damaged: elements');
+    }
+  });
+  check.list(plan.commands, 'commands', (c) => checkCommand(header, plan, c, limits.maxComputeWorkgroupsPerDimension));
+  check.list(plan.patches, 'patches', (patch) => {
+    check.integer(patch?.[0], plan.params[1] - 4, 'a patch');
+    check.integer(patch[2], plan.expressions.length - 1, 'a patch');
+    if (!['u32', 'i32', 'f32'].includes(patch[1])) refuse('it is damaged: a patch');
+  });
+}
+
+/** @param {any} header @param {any} program */
+function checkSizes(header, { plan, sizes, computed }) {
+  check.object(computed, 'computed constants');
+  for (const [name, number] of Object.entries(computed)) {
+    check.integer(number, header.computed.length - 1, `'${name}'`);
+    const wanted = plan.external.find((/** @type {any} */ t) => t.name === name)?.region[3];
+    if (wanted === undefined || wanted > header.computed[number].external[0].region[3]) refuse(`it is damaged: '${name}'`);
+  }
+  if (sizes === null) {
+    if (plan.expressions.length || plan.patches.length) refuse('it is damaged: expressions of nothing');
+    return;
+  }
+  check.list(sizes.ranges, 'ranges', (range) => {
+    check.list(range, 'a range', (n) => check.integer(n, 2 ** 40, 'a range'), 2);
+  }, 256);
+  check.list(sizes.grows, 'sizes', () => {}, sizes.ranges.length);
+  check.list(sizes.guards, 'guards', (guard) => {
+    if (!Array.isArray(guard) || !['<', '=='].includes(guard[1]) || typeof guard[2] !== 'boolean') refuse('it is damaged: a guard');
+    checkExpression(guard[0], sizes.ranges.length);
+  });
+  if (typeof sizes.waste !== 'number') refuse('it is damaged: sizes');
+  for (const { dims, scaled } of plan.uploads) {
+    for (const number of dims.length ? scaled : []) {
+      const [term] = number < 0 ? [[1, [0]]] : plan.expressions[number];
+      if (typeof term?.[1]?.[0] !== 'number') refuse('it is damaged: the size of an input');
+    }
+  }
+}
+
+/** @param {any} header @param {number} sections @param {GPUSupportedLimits} limits */
+function checkHeader(header, sections, limits) {
+  check.object(header, 'its header');
+  check.object(header.model, 'the model');
+  check.integer(header.model.nbytes, Number.MAX_SAFE_INTEGER, 'the size of the model');
+  check.text(header.model.hash, 'the hash of the model');
+  check.list(header.shaders, 'shaders', (text) => check.text(text, 'a shader'));
+  check.list(header.buffers, 'buffers', (b) => check.integer(b?.[0], limits.maxBufferSize, 'a buffer'), 1 << 16);
+  check.list(header.constants, 'constants', (constant) => {
+    check.list(constant, 'a constant', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'a constant'), 5);
+    const [beside, at, nbytes, buffer, place] = constant;
+    const file = beside ? header.model.nbytes : sections;
+    if (!(at + nbytes <= file) || place % 256 || !(place + nbytes <= header.buffers[buffer]?.[0])) {
+      refuse('it is damaged: a constant outside its file or buffer');
+    }
+  });
+  const needed = header.constants.reduce((/** @type {number} */ sum, /** @type {any} */ c) => sum + c[2] + 256, 0);
+  if (header.buffers.reduce((/** @type {number} */ sum, /** @type {any} */ b) => sum + b[0], 0) > needed) {
+    refuse('it is damaged: buffers larger than their constants');
+  }
+  for (const kind of ['inputs', 'outputs']) {
+    check.list(header[kind], kind, (value) => {
+      check.text(value?.name, 'a name');
+      check.text(value.type, 'a type');
+      check.list(value.shape, 'a shape', (d) => typeof d === 'string' || check.integer(d, 2 ** 40, 'a dimension'), 64);
+    }, 1 << 16);
+  }
+  check.list(header.computed, 'computed constants', (plan) => {
+    checkPlan(header, plan, 0, sections, limits);
+    const { external, uploads, downloads, numbers } = plan;
+    if (external.length !== 1 || uploads.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
+  }, 1 << 16);
+  check.list(header.programs, 'programs', (program) => {
+    check.object(program, 'a program');
+    checkPlan(header, program.plan, program.sizes?.ranges?.length ?? 0, sections, limits);
+    checkSizes(header, program);
+    const given = program.plan.downloads.map((/** @type {any} */ t) => t.name).sort().join('\n');
+    if (given !== header.outputs.map((/** @type {any} */ t) => t.name).sort().join('\n')) refuse('it is damaged: its outputs');
+  }, 64);
+}
+
+/** @param {Uint8Array<ArrayBuffer>} packed @param {number} size */
+async function inflate(packed, size) {
+  const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate')).getReader();
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    if (at + value.length > size) {
+      await reader.cancel();
+      refuse('it is damaged: its header is longer than it says');
+    }
+    bytes.set(value, at);
+    at += value.length;
+  }
+  return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, at));
+}
+
+/**
+ * What a plan needs of the device and has not; null where it can run.
+ * @param {Saved} header
+ * @param {GPUDevice} device
+ * @param {string} vendor of the adapter
+ */
+function missing({ target }, device, vendor) {
+  const names = /** @type {Record<string, keyof GPUSupportedLimits>} */ ({
+    storage_buffers: 'maxStorageBuffersPerShaderStage', binding_bytes: 'maxStorageBufferBindingSize',
+    buffer_bytes: 'maxBufferSize', uniform_bytes: 'maxUniformBufferBindingSize',
+    workgroups: 'maxComputeWorkgroupsPerDimension', invocations: 'maxComputeInvocationsPerWorkgroup',
+    workgroup_x: 'maxComputeWorkgroupSizeX', workgroup_bytes: 'maxComputeWorkgroupStorageSize' });
+  for (const [name, key] of Object.entries(names)) {
+    const [wanted, there] = [target.limits[name], Number(device.limits[key])];
+    if (!(wanted <= there)) return `it is for devices of ${name} ${wanted}, and this one has ${there}`;
+  }
+  if (device.limits.minStorageBufferOffsetAlignment > 256) return 'this device wants buffers aligned to more than 256 bytes';
+  const lacking = target.features.filter((feature) => feature !== 'timestamp-query' && !device.features.has(feature));
+  if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;
+  if (target.vendor && target.vendor !== vendor) return `it is for adapters of '${target.vendor}', and this is of '${vendor}'`;
+  return null;
+}
+
+/**
+ * The plan in a file, for a device.
+ * @param {ArrayBuffer} file
+ * @param {{version: string, device: GPUDevice, vendor: string}} wanted
+ * @returns {Promise<{header: Saved, sections: Uint8Array<ArrayBuffer>}>}
+ */
+export async function readPlan(file, { version, device, vendor }) {
+  const view = new DataView(file);
+  const magic = new TextDecoder('latin1').decode(file.slice(0, 8));
+  if (file.byteLength < HEAD || magic !== 'pyrtplan') refuse('it is no plan');
+  const [format, packed, inflated, nbytes] = [8, 12, 16, 20].map((at) => view.getUint32(at, true));
+  if (format !== FORMAT) refuse(`it has format ${format}, and this version of pyruntime reads ${FORMAT}`);
+  if (HEAD + packed + nbytes !== file.byteLength || inflated > MOST_HEADER) refuse('it is cut off');
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(file, HEAD)));
+  if (digest.some((byte, i) => byte !== view.getUint8(24 + i))) refuse('it is damaged: its hash differs');
+  try {
+    const header = JSON.parse(await inflate(new Uint8Array(file, HEAD, packed), inflated));
+    if (header?.package !== version) refuse(`it was compiled by pyruntime ${header?.package}, and this is ${version}`);
+    const lacks = missing(header, device, vendor);
+    if (lacks) refuse(lacks);
+    checkHeader(header, nbytes, device.limits);
+    return { header, sections: new Uint8Array(file, HEAD + packed, nbytes) };
+  } catch (error) {
+    return error instanceof Refused ? refuse(error.message) : refuse(`it is damaged: ${/** @type {Error} */ (error).message}`);
+  }
+}

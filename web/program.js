@@ -1,0 +1,186 @@
+// @ts-check
+/** A compiled model on a device: allocated, uploaded, compiled, its computed constants made; runs that player.js replays. */
+
+import { play } from './player.js';
+import { caught, guarded } from './staging.js';
+import { uploadConstants } from './weights.js';
+
+/** @typedef {import('./plan.js').Saved} Saved */
+/** @typedef {import('./plan.js').SavedPlan} SavedPlan */
+/** @typedef {import('./plan.js').Region} Region */
+/** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
+
+export class Program {
+  /** Everything on the GPU. @type {Set<GPUBuffer>} */
+  #held = new Set();
+  /** @type {Map<string, Promise<GPUComputePipeline>>} */
+  #pipelines = new Map();
+  /** @type {Map<string, {group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}>} */
+  #layouts = new Map();
+  /** Constants of computed constants, by number. @type {GPUBuffer[]} */
+  #computed = [];
+  /** @type {GPUBuffer[]} */
+  #weights = [];
+  /** @type {import('./replay.js').Replay[]} */
+  replays = [];
+
+  /** @param {GPUDevice} device @param {Opened} plan */
+  constructor(device, plan) {
+    this.device = device;
+    this.plan = plan;
+  }
+
+  /**
+   * @param {string | Blob | ArrayBuffer} source the model
+   * @param {(loaded: number, total: number) => void} report
+   * @param {AbortSignal} [signal]
+   */
+  async prepare(source, report, signal) {
+    const { header } = this.plan;
+    try {
+      const plans = [...header.computed, ...header.programs.map(({ plan }) => plan)];
+      const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
+      compiled.catch(() => {}); // awaited when the weights are there
+      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
+      await uploadConstants(this.device, this.plan, this.#weights, source, report, signal);
+      await compiled;
+      for (const plan of header.computed) await this.#compute(plan);
+      header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });
+      for (const program of header.programs) this.replays.push(await this.#replay(program));
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+  }
+
+  /** @template T @param {() => T | Promise<T>} work @returns {Promise<T>} */
+  async #guarded(work) {
+    /** @type {any} */
+    let result;
+    const scopes = guarded(this.device, () => { result = work(); });
+    await caught(scopes);
+    return result;
+  }
+
+  /** @param {number} nbytes */
+  #buffer(nbytes) {
+    const { STORAGE, COPY_SRC, COPY_DST, UNIFORM } = GPUBufferUsage;
+    const buffer = this.device.createBuffer({ size: Math.max(nbytes, 256), usage: STORAGE | COPY_SRC | COPY_DST | UNIFORM });
+    this.#held.add(buffer);
+    return buffer;
+  }
+
+  /** @param {GPUBuffer} buffer */
+  #drop(buffer) {
+    this.#held.delete(buffer);
+    buffer.destroy();
+  }
+
+  /** @param {number} storage @param {boolean} uniform */
+  #layout(storage, uniform) {
+    const key = `${storage} ${uniform}`;
+    const known = this.#layouts.get(key);
+    if (known) return known;
+    const entries = Array.from({ length: storage + Number(uniform) }, (_, binding) => (
+      { binding, visibility: GPUShaderStage.COMPUTE,
+        buffer: { type: /** @type {GPUBufferBindingType} */ (binding < storage ? 'storage' : 'uniform') } }));
+    const group = this.device.createBindGroupLayout({ entries });
+    const made = { group, pipeline: this.device.createPipelineLayout({ bindGroupLayouts: [group] }) };
+    this.#layouts.set(key, made);
+    return made;
+  }
+
+  /** @param {SavedPlan} plan */
+  #compile(plan) {
+    return plan.commands.map((command) => this.#pipeline(plan, command));
+  }
+
+  /** @param {SavedPlan} plan @param {import('./plan.js').SavedCommand} command */
+  #pipeline(plan, { shader, regions, params }) {
+    const code = this.plan.header.shaders[plan.shaders[shader]];
+    const key = `${plan.shaders[shader]} ${regions.length} ${Boolean(params)}`;
+    let made = this.#pipelines.get(key);
+    if (!made) {
+      const { pipeline: layout } = this.#layout(regions.length, Boolean(params));
+      const module = this.device.createShaderModule({ code });
+      made = this.device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } });
+      this.#pipelines.set(key, made);
+    }
+    return made;
+  }
+
+  /**
+   * A plan's memory, and its commands with it.
+   * @param {SavedPlan} plan
+   * @param {Record<string, GPUBuffer>} there tensors that it does not make
+   */
+  async #bind(plan, there) {
+    const pipelines = await Promise.all(this.#compile(plan));
+    return this.#guarded(() => {
+      const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes));
+      /** @type {GPUBuffer[]} */
+      const external = [];
+      for (const { name, region } of plan.external) external[region[1]] = there[name] ?? this.#buffer(region[3]);
+      const [at, nbytes] = plan.params;
+      const raw = this.plan.sections.slice(at, at + nbytes);
+      const params = nbytes ? this.#buffer(nbytes) : null;
+      if (params) this.device.queue.writeBuffer(params, 0, raw);
+      const place = (/** @type {Region} */ [space, index, offset, size]) => {
+        if (space === 0) return { buffer: arenas[index], offset, size };
+        if (space === 2) return { buffer: external[index], offset, size };
+        const [, , , buffer, start] = this.plan.header.constants[plan.constants[index][0]];
+        return { buffer: this.#weights[buffer], offset: start + offset, size };
+      };
+      const commands = plan.commands.map((command, i) => {
+        const resources = command.regions.map(place);
+        if (params && command.params) resources.push({ buffer: params, offset: command.params[0], size: command.params[1] });
+        const { group: layout } = this.#layout(command.regions.length, Boolean(command.params));
+        const entries = resources.map((resource, binding) => ({ binding, resource }));
+        const group = this.device.createBindGroup({ layout, entries });
+        return { pipeline: pipelines[i], group, grid: command.grid, scaled: command.scaled };
+      });
+      return { commands, place, params, raw, external, arenas };
+    });
+  }
+
+  /** Make a computed constant. @param {SavedPlan} plan */
+  async #compute(plan) {
+    const { commands, params, arenas, external } = await this.#bind(plan, {});
+    await play(this.device, commands, [], [], []);
+    for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
+    this.#computed.push(external[plan.external[0].region[1]]);
+  }
+
+  /** @param {import('./plan.js').Program} program @returns {Promise<import('./replay.js').Replay>} */
+  async #replay({ plan, sizes, computed }) {
+    const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#computed[number]]));
+    const { commands, place, params, raw } = await this.#bind(plan, there);
+    const placed = (/** @type {import('./plan.js').Transfer} */ { name, type, dims, scaled, bits, region }) => {
+      const { buffer, offset } = place(region);
+      return { name, type, dims, scaled, bits, buffer, offset };
+    };
+    const { expressions, patches } = plan;
+    return {
+      device: this.device,
+      commands,
+      uploads: plan.uploads.map(placed),
+      downloads: plan.downloads.map(placed),
+      numbers: plan.numbers.map(({ transfer, elements, expressions: made }) => {
+        const { buffer, offset, bits } = placed(transfer);
+        return { elements, expressions: made, bytes: bits / 8, buffer, offset };
+      }),
+      sizes: sizes && { ...sizes, expressions, patches, params: raw, buffer: patches.length ? params : null },
+      inputs: [],
+      outputs: [],
+      kept: [],
+      live: true,
+    };
+  }
+
+  /** Free everything. */
+  release() {
+    for (const replay of this.replays) replay.live = false;
+    for (const buffer of this.#held) buffer.destroy();
+    this.#held.clear();
+  }
+}
