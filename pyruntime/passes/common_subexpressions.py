@@ -16,7 +16,7 @@ from pyruntime.ops.base import Op
 __all__ = ["run"]
 
 SMALL = 256
-"""Bytes up to which constants are compared: weights are not."""
+"""Bytes up to which integers are compared; of floats only single ones are: weights may not be there yet."""
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -53,7 +53,7 @@ def _equal_constants(graph: TypedGraph) -> dict[str, str]:
         kind = graph.types[name]
         if not isinstance(kind, TensorType) or name not in graph.static or kind.dtype is DType.STRING:
             continue
-        if kind.nbytes <= SMALL:
+        if kind.nbytes <= SMALL and (kind.size == 1 or not kind.dtype.is_float):
             twin = first.setdefault((kind.dtype, kind.shape, kind.value().tobytes()), name)
             if twin != name:
                 renamed[name] = twin

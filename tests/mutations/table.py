@@ -206,7 +206,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "Python's attempt after a replay that failed",
         "web/host.js",
-        "replay.live = false; // Python finds out why, and mends what can be mended",
+        "replayed.by.live = false; // Python finds out why, and mends what can be mended",
         "throw new Error('the replay failed');",
         (
             PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",
@@ -297,15 +297,15 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: an epilogue lists only what it reads where it writes",
         "pyruntime/kernels/tail.py",
-        "if access is Access.FULL]\n    inplace",
-        "]\n    inplace",
+        "        if access is Access.FULL and o.type.dtype.bits == tail.to.bits\n",
+        "",
         (VERIFY + "test_plan__operands_that_an_epilogue_broadcasts__are_not_listed",),
     ),
     Mutation(
         "overlap: a kernel's own inputs are not its epilogue's",
         "pyruntime/kernels/tail.py",
-        "    inplace = (*((i, at + len(reads)) for i in full), *own)\n",
-        "    inplace = (*((i, at + len(reads)) for i in (*range(at), *full)), *own)\n",
+        "    inplace = (*((i, end) for i in full), *own)\n",
+        "    inplace = (*((i, end) for i in (*range(at), *full)), *own)\n",
         (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten", FORMS),
     ),
     Mutation(
@@ -349,8 +349,8 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: a tensor that a run has is not written under it",
         "pyruntime/session/program.py",
-        " and not given.in_use:\n",
-        ":\n",
+        "alone = not given.in_use and ",
+        "alone = ",
         (
             OVERLAPS + "test_tensor__output_of_a_run_while_another_reads_it__is_not_written_under_it",
             OVERLAPS + "test_tensor__output_of_two_runs_at_once__is_written_by_each_in_memory_of_its_own",
