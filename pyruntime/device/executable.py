@@ -24,9 +24,9 @@ HostValue: TypeAlias = HostTensor | ValueType
 _RECORDED = 8
 """Sets of bound buffers whose recordings are kept."""
 
-Observer: TypeAlias = Callable[[Plan, int, float, Measured | None], None]
-"""Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), and for
-GPU segments what was measured."""
+Observer: TypeAlias = Callable[[Plan, int, float, Measured | None, Sequence[int]], None]
+"""Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), for GPU
+segments what was measured, and the run's open sizes."""
 
 
 @dataclass(slots=True)
@@ -43,6 +43,7 @@ class Sized:
 
     numbers: tuple[int, ...] = ()
     params: bytes | None = None
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ class Executable:
         key = tuple(sizes)
         if self._sized[0] != key:
             numbers = tuple(self.plan.numbers(key))
-            self._sized = key, Sized(numbers, self.plan.patched(numbers) if self.plan.patches else None)
+            self._sized = key, Sized(numbers, self.plan.patched(numbers) if self.plan.patches else None, key)
         return self._sized[1]
 
     async def run(
@@ -267,7 +268,7 @@ class Executable:
             else:
                 measured = await self._segment(step, number, values, recorded, observe is not None, sized)
             if observe is not None:
-                observe(self.plan, number, began, measured)
+                observe(self.plan, number, began, measured, sized.sizes)
 
     async def _segment(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.device.base import Measured
-from pyruntime.ir import Node, TensorType, ValueType
+from pyruntime.ir import Node, TensorType, ValueType, evaluate, expression, is_dim
 from pyruntime.plan.plan import Assignment, GpuSegment, HostStep, Plan
 from pyruntime.session.environment import CPU, WEBGPU
 
@@ -55,19 +55,20 @@ class Recorder:
 
     timings: list[Timing] = field(default_factory=list)
 
-    def step(self, plan: Plan, number: int, began: float, measured: Measured | None) -> None:
+    def step(self, plan: Plan, number: int, began: float, measured: Measured | None, sizes: Sequence[int] = ()) -> None:
         """Observer of `Executable.run`."""
         step = plan.steps[number]
         if isinstance(step, HostStep):
             self._host(step.node, step.outputs, began, time.perf_counter() - began)
         elif measured is not None:
-            self._segment(plan, step, began, measured)
+            self._segment(plan, step, began, measured, sizes)
 
-    def _segment(self, plan: Plan, step: GpuSegment, began: float, measured: Measured) -> None:
+    def _segment(self, plan: Plan, step: GpuSegment, began: float, measured: Measured, sizes: Sequence[int]) -> None:
         for command, (begin, duration) in zip(step.commands, measured.spans, strict=True):
             owner: Assignment = plan.assignments[command.node]
             at, took = began + begin * 1e-9, duration * 1e-9
-            shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, owner.outputs, command.node)
+            outputs = tuple(_of_run(kind, sizes) for kind in owner.outputs)
+            shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, outputs, command.node)
             self.timings.append(Timing(*shown, command.flops, sum(r.nbytes for r in command.regions)))
 
     def node(self, node: Node, outputs: Sequence[ValueType | None], seconds: float) -> None:
@@ -78,6 +79,13 @@ class Recorder:
         title = str(getattr(node.op, "title", node.op.op_type))
         name = node.name or next(filter(None, node.outputs), "")
         self.timings.append(Timing(name, title, "", began, seconds, "host", outputs, len(self.timings)))
+
+
+def _of_run(kind: ValueType, sizes: Sequence[int]) -> ValueType:
+    """The type in a run of these open sizes."""
+    if not isinstance(kind, TensorType) or not any(map(is_dim, kind.shape)):
+        return kind
+    return kind.with_shape(*(evaluate(expression(d), sizes) for d in kind.shape))
 
 
 class Trace:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from pyruntime.errors import OrtError
 from pyruntime.kernels import Limits, Target
 from pyruntime.session import InferenceSession
 from pyruntime.session.openings import Openings
+from pyruntime.session.profiling import Trace
 from pyruntime.session.program import Program
 from tests import open_models
 from tests.open_models import HEADS, LAYERS, WIDTH, decoder_feeds, encoder_feeds, picture_feeds
@@ -260,3 +262,17 @@ def test_openings__of_sizes_all_just_above_powers_of_two__make_ranges_a_plan_is_
         openings.note(types)
         _, sizes = openings.open(types)
         assert sizes is None or scale(sizes, (size,) * 6) <= WASTE
+
+
+def test_trace__of_a_plan_for_every_size__has_the_shapes_of_the_run() -> None:
+    device = NullDevice()
+
+    async def use(session: InferenceSession, program: Program) -> None:
+        session._trace = Trace("profile")
+        for length in (9, 20, 33):
+            await session.run_async(None, encoder_feeds(1, length))
+        events = json.loads(json.dumps(session._trace.events))
+        shapes = [e["args"]["output_type_shape"] for e in events if e["cat"] == "Node"]
+        assert [{"float": [1, 33, WIDTH]}] in shapes and any(stage.sizes for stage in program.roots)
+
+    on(device, open_models.encoder(), use)
