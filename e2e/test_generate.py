@@ -36,7 +36,7 @@ const textOf = (pieces) => pieces.map(({ text }) => text).join('');
 const idsOf = (pieces) => pieces.map(({ id }) => id);
 const counts = async () => {
   const { client } = await import('/web/client.js');
-  return client().call('call', { function: 'kept_tensors', arguments: [] });
+  return client().call('keptTensors', {});
 };
 """
 

@@ -58,12 +58,17 @@ def run_on_host(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any]
     return results, states[1:]
 
 
-def steps_of(cached: Cached, batch: int) -> list[tuple[int, Any]]:
-    """A prompt, tokens, a chunk, over the first doubling; then on from older states, two of them twice."""
+def steps_of(cached: Cached, batch: int, gpu: bool = False) -> list[tuple[int, Any]]:
+    """A prompt, tokens, a chunk, over the first doubling; then on from older states, two of them twice.
+
+    With GPU kernels GroupQueryAttention gets no long chunk: SwiftShader hangs in the flash kernel with lengths bound.
+    """
     plan = [(0, 7), (1, 1), (2, 1), (3, 1), (4, 250), (5, 1), (6, 3)]
     plan += [(4, 1), (4, 2), (8, 1), (5, 1), (2, 3), (7, 1), (12, 1)]
     if batch > 1 and not cached.chunks:
         plan = [(0, 253), *((i, 1) for i in (1, 2, 3, 4, 5, 3, 7, 2, 1))]
+    if gpu and not cached.chunks:
+        plan = [(0, 7), *((i, 1) for i in (1, 2, 3, 4, 5, 3, 7, 2, 1))]
     lengths, made = [0], []
     for state, new in plan:
         made.append((state, cached.feeds(batch, new, lengths[state])))
@@ -78,7 +83,7 @@ def test_caches__grown_and_branched__are_what_onnxruntime_has(
     name: str, batch: int, gpu: bool, python_in_browser: BrowserPython
 ) -> None:
     cached = CACHED[name]
-    empty, steps = cached.empty(batch), steps_of(cached, batch)
+    empty, steps = cached.empty(batch), steps_of(cached, batch, gpu)
     wanted, wanted_ends = run_on_host(cached, steps, empty)
     results, ends, kept = python_in_browser(
         RUN, model=cached.model, caches=cached.caches, empty=empty, steps=steps, gpu=gpu

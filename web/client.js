@@ -29,6 +29,8 @@ class Client {
   /** @type {Map<number, Pending>} */
   #pending = new Map();
   #lastId = 0;
+  /** Tensors whose memory is to be given back with the next message. @type {number[]} */
+  #disposed = [];
   /** @type {Set<ProgressListener>} */
   #startListeners = new Set();
 
@@ -84,9 +86,19 @@ class Client {
     return this.port.settle?.(number);
   }
 
-  /** Give a tensor's memory back. @param {number} number by which the host knows it */
+  /**
+   * Give a tensor's memory back. A decoding step gives back one for each cache: all of them go in one message, before the
+   * next request.
+   * @param {number} number by which the host knows it
+   */
   dispose(number) {
-    this.call('dispose', { tensor: number }).catch(() => {}); // without a worker there is nothing to give back
+    if (!this.#disposed.length) queueMicrotask(() => this.#sendDisposed());
+    this.#disposed.push(number);
+  }
+
+  #sendDisposed() {
+    const tensors = this.#disposed.splice(0);
+    if (tensors.length) this.#request('dispose', { tensors }, [], {}).catch(() => {}); // without a worker nothing is held
   }
 
   /**
@@ -128,6 +140,7 @@ class Client {
    * @returns {Promise<any>}
    */
   #request(method, args, transfer, { onProgress, signal, undo }) {
+    this.#sendDisposed();
     const id = ++this.#lastId;
     const { promise, resolve, reject } = withResolvers();
     const abort = () => {

@@ -272,9 +272,9 @@ const methods = {
     return callPython('download', tensors.forPython(tensor));
   },
 
-  /** Give a tensor's memory back. @param {import('./protocol.js').TensorArguments} args */
-  async dispose({ tensor }) {
-    tensors?.dispose(tensor);
+  /** Give tensors' memory back. @param {{tensors: number[]}} args */
+  async dispose({ tensors: disposed }) {
+    for (const tensor of disposed) tensors?.dispose(tensor);
   },
 
   /** How many tensors on the GPU JavaScript holds. */
