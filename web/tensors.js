@@ -161,13 +161,6 @@ export class Tensors {
     for (const memory of spares.splice(0)) this.#free(memory);
     for (const memory of this.#memories.values()) if (memory.spares === spares) memory.spares = null;
   }
-
-  /** Forget everything: Python has ended. */
-  clear() {
-    this.#remotes.clear();
-    this.#byPython.clear();
-    this.#memories.clear();
-  }
 }
 
 /**
