@@ -197,8 +197,6 @@ class WebGpuDevice:
         self._check()
         if not sizes:
             return []
-        usage = js.GPUBufferUsage
-        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
         self.device.pushErrorScope("validation")
         self.device.pushErrorScope("out-of-memory")
         made: list[int] = []
@@ -206,11 +204,7 @@ class WebGpuDevice:
         try:
             try:
                 for size in sizes:
-                    buffer = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
-                    number = next(self._numbers)
-                    self._buffers[number] = buffer
-                    self.ledger.add(number, size)
-                    made.append(number)
+                    made.append(self._create(size, label))
             finally:
                 scopes = [self.device.popErrorScope(), self.device.popErrorScope()]
             error = next(filter(None, await asyncio.gather(*scopes)), None)
@@ -233,10 +227,15 @@ class WebGpuDevice:
     def allocate_now(self, size: int, label: str) -> int:
         """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
+        return self._create(size, label)
+
+    def _create(self, size: int, label: str) -> int:
+        """A buffer for storage and copies, in the error scopes that are open."""
         usage = js.GPUBufferUsage
         flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
+        buffer = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
         number = next(self._numbers)
-        self._buffers[number] = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
+        self._buffers[number] = buffer
         self.ledger.add(number, size)
         return number
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +109,17 @@ class TypedGraph:
         """Drop nodes; the caller has made sure nobody reads their outputs."""
         gone = {id(n) for n in nodes}
         self.nodes = [n for n in self.nodes if id(n) not in gone]
+
+    def rewrite(self, instead: Callable[[Node], list[Node] | None]) -> bool:
+        """Put the nodes that `instead` gives in the place of each node, None: it stays; True where any was given."""
+        made: list[Node] = []
+        changed = False
+        for node in self.nodes:
+            nodes = instead(node)
+            changed = changed or nodes is not None
+            made += [node] if nodes is None else nodes
+        self.nodes = made
+        return changed
 
     def verify(self) -> None:
         """Check the invariants passes must keep.

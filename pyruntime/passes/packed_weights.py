@@ -52,14 +52,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not is_quantized(graph):
         return False
     makers = graph.producers()
-    nodes: list[Node] = []
-    changed = False
-    for node in graph.nodes:
-        instead = _instead(graph, makers, node)
-        changed = changed or instead is not None
-        nodes += [node] if instead is None else instead
-    graph.nodes = nodes
-    return changed
+    return graph.rewrite(lambda node: _instead(graph, makers, node))
 
 
 def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Node] | None:

@@ -29,14 +29,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not is_quantized(graph):
         return False
     makers = graph.producers()
-    nodes: list[Node] = []
-    changed = False
-    for node in graph.nodes:
-        instead = _instead(graph, makers, node)
-        changed = changed or instead is not None
-        nodes += instead or [node]
-    graph.nodes = nodes
-    return changed
+    return graph.rewrite(lambda node: _instead(graph, makers, node))
 
 
 def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Node] | None:

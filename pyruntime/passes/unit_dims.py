@@ -17,14 +17,7 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    made: list[Node] = []
-    changed = False
-    for node in graph.nodes:
-        rewritten = _rewritten(graph, match, node)
-        changed |= rewritten is not None
-        made += rewritten or [node]
-    graph.nodes = made
-    return changed
+    return graph.rewrite(lambda node: _rewritten(graph, match, node))
 
 
 def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
