@@ -13,7 +13,7 @@ const GRACE_MS = 25;
 /** Milliseconds of questions without a submit, which costs a run of a few milliseconds 3 to 6 % in Chromium (H200). */
 const PLAIN_MS = 8;
 
-/** Waits in a row that ended with their first submit, after which one is tried with submits from its beginning. */
+/** Waits in a row for one recording that ended with their first submit, after which one begins with a submit. */
 const CHANCES = 3;
 
 /** Of the time that a wait takes, the part that asking may take. */
@@ -40,37 +40,30 @@ const lost = new WeakSet();
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
 const durations = new WeakMap();
 
+/** Whether only a submit makes a device look, where that is known. @type {WeakMap<GPUDevice, boolean>} */
+const submitNeeded = new WeakMap();
+
 /**
- * What is known of a device's submits.
- * @typedef {object} Submits
- * @property {number} chances waits in a row that ended with the first of them
- * @property {number} plain milliseconds that the last of these took
- * @property {boolean | undefined} needed whether only a submit makes it look; not known yet
+ * Waits in a row for a recording that ended with their first submit, and the milliseconds that the shortest took. Waits for
+ * other work tell nothing: it may take longer.
+ * @type {WeakMap<object, {count: number, shortest: number}>}
  */
-
-/** @type {WeakMap<GPUDevice, Submits>} */
-const submits = new WeakMap();
-
-/** @param {GPUDevice} device */
-function submitsOf(device) {
-  const known = submits.get(device) ?? { chances: 0, plain: 0, needed: undefined };
-  submits.set(device, known);
-  return known;
-}
+const chances = new WeakMap();
 
 /**
  * Learn from a wait that has ended.
- * @param {Submits} known
+ * @param {GPUDevice} device
+ * @param {object} recording
  * @param {number} ms that it took
  * @param {number | undefined} submitted when the first question with a submit was asked, if one was
  * @param {boolean} tried it began with submits, to see whether that helps
  */
-function learn(known, ms, submitted, tried) {
-  if (tried) known.needed = ms < known.plain / 2;
-  else if (known.needed === undefined && submitted !== undefined) {
-    known.chances = ms - submitted < BEHIND_MS ? known.chances + 1 : 0;
-    known.plain = ms;
-  }
+function learn(device, recording, ms, submitted, tried) {
+  const { count, shortest } = chances.get(recording) ?? { count: 0, shortest: Infinity };
+  if (tried) submitNeeded.set(device, ms < shortest / 2);
+  else if (submitted !== undefined && ms - submitted < BEHIND_MS) {
+    chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest) });
+  } else chances.delete(recording);
 }
 
 /** @param {number} ms @returns {Promise<void>} */
@@ -148,8 +141,8 @@ export async function attend(device, awaited, { recording, work = () => false, p
   watched.catch(() => {});
   const began = performance.now();
   const expectedAt = began + expected(recording) * (1 - SHARE);
-  const known = submitsOf(device);
-  const tried = known.needed === undefined && known.chances >= CHANCES;
+  const needed = submitNeeded.get(device);
+  const tried = needed === undefined && recording !== undefined && (chances.get(recording)?.count ?? 0) >= CHANCES;
   /** @type {number | undefined} */
   let submitted;
   let asked = 0;
@@ -165,13 +158,13 @@ export async function attend(device, awaited, { recording, work = () => false, p
       if (done) break;
     }
     const waited = performance.now() - began;
-    const submit = known.needed || tried || waited >= PLAIN_MS;
+    const submit = needed || tried || waited >= PLAIN_MS;
     if (submit) submitted ??= waited;
     asked += await ask(device, watched, submit);
     questions += 1;
     if (progress() !== seen) [seen, asked] = [progress(), 0];
   }
-  learn(known, performance.now() - began, submitted, tried);
+  if (recording && needed === undefined) learn(device, recording, performance.now() - began, submitted, tried);
   if (recording) remember(recording, performance.now() - began, slept && questions < 2);
   return watched;
 }
