@@ -127,7 +127,7 @@ def test_wait__for_nothing_at_all__is_soon_answered_by_a_question_or_two(page: S
             questions = 0;
             device.queue.writeBuffer(buffer, 0, new Uint32Array([run]));
             device.queue.submit([]);
-            await attend(device, buffer.mapAsync(GPUMapMode.READ));
+            await attend(device, buffer.mapAsync(GPUMapMode.READ), { recording: buffer });
             buffer.unmap();
             counts.push(questions);
         }

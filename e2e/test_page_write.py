@@ -30,6 +30,8 @@ def talking_folder() -> dict[str, bytes]:
     files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in FOLDER.rglob("*") if path.is_file()}
     config = json.loads(files["tokenizer_config.json"])
     files["tokenizer_config.json"] = json.dumps({**config, "chat_template": TEMPLATE}).encode()
+    choices = json.loads(files["generation_config.json"])
+    files["generation_config.json"] = json.dumps({**choices, "do_sample": False}).encode()
     return files
 
 
@@ -122,6 +124,7 @@ def test_repo__of_this_site__says_its_size_and_becomes_a_conversation(
 ) -> None:
     page = section.page
     site_server.mounts["/e2e/talking/"] = write_folder(tmp_path, talking_folder())
+    section.get_by_label("Tokens at most").fill("1")  # is asked of text that goes on, not of a conversation
     page.evaluate("location.hash = 'repo=e2e/talking'")
     expect(section.locator("#write-source")).to_contain_text("onnx/model_q4.onnx")
     expect(section.locator("#write-source")).to_contain_text("On the GPU: 3.")

@@ -59,7 +59,7 @@ export class Write {
     } }, `${prompt} …`)));
   }
 
-  /** The choices of the person. */
+  /** The choices of the person for text that goes on; a conversation follows the model's own generation_config.json. */
   get #options() {
     const [temperature, maxNewTokens, seed] = ['write-temperature', 'write-length', 'write-seed'].map(numberOf);
     return { temperature, maxNewTokens: Math.max(1, Math.floor(maxNewTokens)), seed: Math.floor(seed) };
@@ -128,7 +128,7 @@ export class Write {
     const generator = await this.#load();
     // The page's own model ends chapters, the text goes on; others know when they have answered.
     const endTokens = this.#source ? undefined : [];
-    yield* generator.generate(input, { endTokens, ...this.#options, ...options });
+    yield* generator.generate(input, { endTokens, ...options });
   }
 
   /** Continue the prompt. */
@@ -147,7 +147,7 @@ export class Write {
       control.signal.throwIfAborted();
       this.#say('Writing');
       pace = new Pace();
-      for await (const piece of this.#pieces(prompt, { signal: control.signal, topLogProbabilities: CANDIDATES })) {
+      for await (const piece of this.#pieces(prompt, { ...this.#options, signal: control.signal, topLogProbabilities: CANDIDATES })) {
         if (control.signal.aborted) break;
         this.text.add(piece);
         pace.add(piece);
