@@ -34,6 +34,8 @@
  * @property {SavedCommand[]} commands
  * @property {import('./sizes.js').Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
+ * @property {[name: string, op_type: string, domain: string, placement: 'gpu' | 'host' | 'none', reason: string, kernels: string[]][]} nodes
+ * @property {[peak: number, lowerBound: number, withoutReuse: number, weights: number, steps: number]} memory
  *
  * @typedef {object} Program
  * @property {SavedPlan} plan
@@ -187,6 +189,16 @@ function checkPlan(header, plan, sizes, sections, limits) {
   });
 }
 
+/** What is told of a plan. @param {any} plan */
+function checkReport({ nodes, memory }) {
+  check.list(nodes, 'nodes', (node) => {
+    if (!Array.isArray(node) || node.length !== 6 || !['gpu', 'host', 'none'].includes(node[3])) refuse('it is damaged: a node');
+    for (const text of node.slice(0, 5)) check.text(text, 'a node');
+    check.list(node[5], 'kernels', (name) => check.text(name, 'a kernel'));
+  });
+  check.list(memory, 'memory', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'memory'), 5);
+}
+
 /** @param {any} header @param {any} program */
 function checkSizes(header, { plan, sizes, computed }) {
   check.object(computed, 'computed constants');
@@ -248,10 +260,12 @@ function checkHeader(header, sections, limits) {
     const { external, uploads, downloads, numbers } = plan;
     if (external.length !== 1 || uploads.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
   }, 1 << 16);
+  if (!header.programs?.length) refuse('it has no program');
   check.list(header.programs, 'programs', (program) => {
     check.object(program, 'a program');
     checkPlan(header, program.plan, program.sizes?.ranges?.length ?? 0, sections, limits);
     checkSizes(header, program);
+    checkReport(program.plan);
     const given = program.plan.downloads.map((/** @type {any} */ t) => t.name).sort().join('\n');
     if (given !== header.outputs.map((/** @type {any} */ t) => t.name).sort().join('\n')) refuse('it is damaged: its outputs');
   }, 64);
@@ -292,7 +306,9 @@ function missing({ target }, device, vendor) {
     if (!(wanted <= there)) return `it is for devices of ${name} ${wanted}, and this one has ${there}`;
   }
   if (device.limits.minStorageBufferOffsetAlignment > 256) return 'this device wants buffers aligned to more than 256 bytes';
-  const lacking = target.features.filter((feature) => feature !== 'timestamp-query' && !device.features.has(feature));
+  const language = navigator.gpu?.wgslLanguageFeatures;
+  const lacking = target.features.filter((feature) => (
+    feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature)));
   if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;
   if (target.vendor && target.vendor !== vendor) return `it is for adapters of '${target.vendor}', and this is of '${vendor}'`;
   return null;

@@ -126,9 +126,19 @@ def write(saved: Saved, source: RawSource | None = None) -> bytes:
         InvalidArgument: a plan that no player runs alone: host steps, outputs known without running, two segments.
     """
     sections = _Sections(None if saved.inside else source)
-    computed = [sections.plan(plan, temporary=True) for plan in saved.computed]
+    computed: list[_Json] = []
+    renumbered: dict[int, int] = {}
+    for number in sorted({n for p in saved.programs for n in p.computed.values()}):
+        made = sections.plan(saved.computed[number], temporary=True)
+        if made not in computed:
+            computed.append(made)
+        renumbered[number] = computed.index(made)
     programs: list[_Json] = [
-        {"plan": sections.plan(p.plan, temporary=False), "sizes": p.sizes, "computed": p.computed}
+        {
+            "plan": sections.plan(p.plan, temporary=False),
+            "sizes": p.sizes,
+            "computed": {name: renumbered[number] for name, number in p.computed.items()},
+        }
         for p in saved.programs
     ]
     header = {
@@ -200,27 +210,35 @@ class _Sections:
     """What plans share: shaders, constants, bytes."""
 
     def __init__(self, source: RawSource | None) -> None:
-        self.data = b""
+        self.data = bytearray()
         self.shaders: dict[str, int] = {}
         self._source = source
         self._constants: dict[Any, tuple[int, Constant]] = {}
+        self._numbers: dict[tuple[int, int, int], int] = {}
+        self._put_at: dict[tuple[int, bytes], int] = {}
         self._places: list[_Json] = []
         self._kept: list[bool] = []
 
     def _put(self, raw: bytes | memoryview) -> int:
-        self.data += bytes(-len(self.data) % 16)
-        at = len(self.data)
-        self.data += raw
-        return at
+        """Where these bytes are; equal ones are there once."""
+        key = len(raw), _digest(bytes(raw))
+        if key not in self._put_at:
+            self.data += bytes(-len(self.data) % 16)
+            self._put_at[key] = len(self.data)
+            self.data += raw
+        return self._put_at[key]
 
     def _constant(self, constant: Constant, temporary: bool) -> int:
         """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
         if constant.key not in self._constants:
             beside = self._source is not None and constant.source is self._source
             at = constant.offset if beside else self._put(constant.raw())
-            self._constants[constant.key] = len(self._places), constant
-            self._places.append([int(beside), at, constant.nbytes])
-            self._kept.append(False)
+            place = int(beside), at, constant.nbytes
+            if place not in self._numbers:
+                self._numbers[place] = len(self._places)
+                self._places.append(list(place))
+                self._kept.append(False)
+            self._constants[constant.key] = self._numbers[place], constant
         number, _ = self._constants[constant.key]
         self._kept[number] |= not temporary
         return number
@@ -331,13 +349,14 @@ def _command(c: Command) -> dict[str, _Json]:
 def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None) -> Saved:
     model = header["model"]
     constants = header["constants"]
+    inside, beside_it = _Inline(sections), source or _Absent()
 
     def constant(number: int, dtype: str, shape: list[int]) -> Constant:
         beside, at, nbytes, _, _ = constants[number]
         kind = TensorType(_dtype(dtype), tuple(shape))
         if kind.nbytes != nbytes or at < 0 or at + nbytes > (model["nbytes"] if beside else len(sections)):
             raise ValueError(f"constant {number} is not within its file")
-        return Constant(kind, (source or _Absent()) if beside else _Inline(sections), at)
+        return Constant(kind, beside_it if beside else inside, at)
 
     def plan(data: Mapping[str, _Json]) -> Plan:
         shaders = [header["shaders"][n] for n in data["shaders"]]

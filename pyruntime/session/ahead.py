@@ -25,7 +25,7 @@ from pyruntime.session.openings import WASTE
 from pyruntime.session.program import Program
 from pyruntime.session.stages import Stage
 
-__all__ = ["compile_model", "read_target", "saved_program"]
+__all__ = ["compile_model", "package_version", "read_target", "saved_program"]
 
 
 def compile_model(
@@ -52,7 +52,7 @@ def compile_model(
     stage = _planned(graph, shapes or {}, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
     saved = Saved(
-        _version(),
+        package_version(),
         ModelFile(source.size, tree_hash(source, source.size)),
         {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
         {},
@@ -162,7 +162,8 @@ def _metadata(value: ValueInfo) -> dict[str, Any]:
     return {"name": value.name, "isTensor": argument.type.startswith("tensor("), "type": name, "shape": shape}
 
 
-def _version() -> str:
+def package_version() -> str:
+    """pyruntime's version, by which plans are known."""
     from pyruntime import __version__
 
     return __version__
