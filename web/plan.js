@@ -28,6 +28,7 @@
  * @property {number[]} arenas
  * @property {[offset: number, nbytes: number]} params
  * @property {Transfer[]} uploads
+ * @property {Omit<Transfer, 'bits' | 'region' | 'most'>[]} unread
  * @property {Transfer[]} downloads
  * @property {Transfer[]} external
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
@@ -61,7 +62,7 @@
 /** A plan that is not used, and why. */
 export class Refused extends Error {}
 
-const FORMAT = 1;
+const FORMAT = 2;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 const MOST_ITEMS = 1 << 20;
@@ -173,6 +174,12 @@ function checkPlan(header, plan, sizes, sections, limits) {
   for (const key of ['external', 'uploads', 'downloads']) {
     check.list(plan[key], key, (t) => checkTransfer(header, plan, t), 1 << 16);
   }
+  check.list(plan.unread, 'inputs', ({ name, type, dims, scaled }) => {
+    check.text(name, 'a name');
+    check.text(type, 'a type');
+    check.list(dims, 'a shape', (d) => check.integer(d, 2 ** 40, 'a dimension'), 64);
+    checkScaled(scaled, plan, dims.length);
+  }, 1 << 16);
   check.list(plan.numbers, 'numbers', ({ transfer, elements, expressions }) => {
     checkTransfer(header, plan, transfer);
     check.list(elements, 'elements', (n) => check.integer(n, 2 ** 53, 'an element', -(2 ** 53)));
@@ -220,7 +227,7 @@ function checkSizes(header, { plan, sizes, computed }) {
     checkExpression(guard[0], sizes.ranges.length);
   });
   if (typeof sizes.waste !== 'number') refuse('it is damaged: sizes');
-  for (const { dims, scaled } of plan.uploads) {
+  for (const { dims, scaled } of [...plan.uploads, ...plan.unread]) {
     for (const number of dims.length ? scaled : []) {
       const [term] = number < 0 ? [[1, [0]]] : plan.expressions[number];
       if (typeof term?.[1]?.[0] !== 'number') refuse('it is damaged: the size of an input');
@@ -258,7 +265,7 @@ function checkHeader(header, sections, limits) {
   check.list(header.computed, 'computed constants', (plan) => {
     checkPlan(header, plan, 0, sections, limits);
     const { external, uploads, downloads, numbers } = plan;
-    if (external.length !== 1 || uploads.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
+    if (external.length !== 1 || uploads.length + plan.unread.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
   }, 1 << 16);
   if (!header.programs?.length) refuse('it has no program');
   check.list(header.programs, 'programs', (program) => {

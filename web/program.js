@@ -10,13 +10,13 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('./replay.js').Replay} Replay */
-/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
 /** What a program is for, as `matches` of replay.js looks at it. @param {import('./plan.js').Program} program @returns {Entry['seen']} */
 function seenOf({ plan, sizes }) {
-  const { uploads, downloads, expressions, patches } = plan;
+  const { uploads, unread, downloads, expressions, patches } = plan;
   const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
-  const seen = { uploads, downloads, inputs: [], outputs: [], kept: [], sizes: known, live: true };
+  const seen = { uploads, unread, downloads, inputs: [], outputs: [], kept: [], sizes: known, live: true };
   return /** @type {any} */ (seen); // without memory
 }
 
@@ -201,6 +201,7 @@ export class Program {
       device: this.device,
       commands,
       uploads: plan.uploads.map(placed),
+      unread: plan.unread,
       downloads: plan.downloads.map(placed),
       numbers: plan.numbers.map(({ transfer, elements, expressions: made }) => {
         const { buffer, offset, bits } = placed(transfer);

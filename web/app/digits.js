@@ -109,7 +109,7 @@ export class Digits {
         this.isAnswered();
       }
       if (this.pad.isEmpty) this.prediction.clear();
-      if (this.session) this.isAnswered();
+      if (this.session && this.touched) this.isAnswered();
     } catch (error) {
       this.session = null;
       this.onError(error);

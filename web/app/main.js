@@ -54,9 +54,18 @@ async function startDigits() {
     byId('loading-title').textContent = 'Loaded';
     digits.start(session);
     await digits.answered;
+    await painted();
   } catch (error) {
     fail(error);
   }
+}
+
+/** When the page shows what has been put into it; at once where nobody sees it. */
+function painted() {
+  return new Promise((resolve) => {
+    if (document.hidden) resolve(undefined);
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
 }
 
 /** @param {Promise<void>} digits when these are ready: nothing takes their time before */
