@@ -124,7 +124,7 @@ def packed_model(shape: Shape, seed: int = 3) -> bytes:
     head = made.packed(shape.words, shape.width)
     if shape.tied:
         flat = made.add("Reshape", head[0], made.given(np.array([shape.words, shape.width // 2])))
-        numbers = {"bits": 4, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1}
+        numbers: dict[str, Any] = {"bits": 4, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1}
         x = made.add("GatherBlockQuantized", flat, "input_ids", head[1], **numbers)
     else:
         x = made.add(
