@@ -13,7 +13,8 @@ from e2e.gpu import Gpu
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
 from pyruntime.kernels import matmul as matmul_kernels
-from pyruntime.kernels.matmul import LARGE, MEDIUM, SMALL, Tiling, matmul, product_of
+from pyruntime.kernels.matmul import matmul, product_of
+from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.ops.base import Op
 from pyruntime.ops.einsum import Einsum
 from pyruntime.ops.gemm import Gemm
