@@ -174,6 +174,7 @@ export class Decoding {
       await Promise.all([attend(device, collect(device, piece, [bytes]), { recording: this }), ...runs]);
     } catch (error) {
       this.#failure = error;
+      if (!piece.done) piece.staging.destroy();
       await Promise.allSettled(runs);
       throw error;
     }
@@ -202,9 +203,13 @@ export class Decoding {
     const given = { ...settings, logits: scores };
     if (draw !== undefined) given.uniform = { type: 'float32', dims: [1], data: Float32Array.of(draw).buffer };
     if (this.#counts) given.counts = this.#counts;
-    const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
-    const chosen = drawn instanceof Promise ? await drawn.finally(() => tensors.dispose(scores.number)) : drawn;
-    tensors.dispose(scores.number);
+    let chosen;
+    try {
+      const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
+      chosen = drawn instanceof Promise ? await drawn : drawn;
+    } finally {
+      tensors.dispose(scores.number);
+    }
     if (this.#counts) {
       if ('memory' in this.#counts) tensors.dispose(this.#counts.number);
       this.#counts = /** @type {Remote} */ (chosen.get('counts_out'));
@@ -212,9 +217,12 @@ export class Decoding {
     this.#ids = /** @type {Remote} */ (chosen.get('ids'));
     const record = this.#args.chosen.filter((name) => name !== 'counts_out')
       .map((name) => ({ name, tensor: /** @type {Remote} */ (chosen.get(name)) }));
-    batch.piece ??= this.#records.stage(record);
-    this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
-    for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    try {
+      batch.piece ??= this.#records.stage(record);
+      this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
+    } finally {
+      for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    }
   }
 
   /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
