@@ -35,6 +35,7 @@ import { isLongest, takeSpare, visible } from './tensors.js';
  * @property {(Command | Open)[]} commands
  * @property {Place[]} uploads
  * @property {Place[]} downloads
+ * @property {Omit<Seen, 'bits'>[]} unread inputs on the host of which only type and shape count
  * @property {Slot[]} inputs tensors on the GPU
  * @property {Slot[]} outputs that stay there
  * @property {Kept[]} kept
@@ -53,7 +54,7 @@ import { isLongest, takeSpare, visible } from './tensors.js';
 /** Sets of memory whose bind groups a replay keeps. */
 const BOUND = 8;
 
-/** @param {Seen[]} seen */
+/** @param {{name: string}[]} seen */
 const namesOf = (seen) => seen.map(({ name }) => name);
 
 /** @param {string[]} some @param {string[]} others */
@@ -69,13 +70,13 @@ const isSame = (some, others) => some.length === others.length && some.every((na
  * @returns {number[] | null}
  */
 export function matches(replay, feeds, fetches, outputs, stay) {
-  const { live, uploads, downloads, inputs, sizes } = replay;
-  const given = [...uploads, ...inputs];
+  const { live, uploads, unread, downloads, inputs, sizes } = replay;
+  const given = [...uploads, ...unread, ...inputs];
   const staying = namesOf([...replay.outputs, ...replay.kept]);
   const made = [...namesOf(downloads), ...staying];
   const same = live && given.length === Object.keys(feeds).length
     && given.every(({ name, type }) => feeds[name]?.type === type)
-    && inputs.every(({ name }) => feeds[name].remote) && uploads.every(({ name }) => !feeds[name].remote)
+    && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
   if (!same || !fitsMemory(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);

@@ -186,16 +186,23 @@ class Program:
             source = run.tensors[state.input]
             run.tensors[state.name] = source if state.room >= 0 else source.again()
 
-    async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
+    async def prepare(
+        self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
+    ) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there.
 
         Returns:
             The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
+
+        Raises:
+            TooEarly: instead of None, where `strict`.
         """
         async with self._planning:
             try:
                 return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
             except TooEarly:
+                if strict:
+                    raise
                 return None
 
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
