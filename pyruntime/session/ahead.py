@@ -132,7 +132,7 @@ def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], targ
     if stage.compiled.guards.read:
         raise EPFail(f"the plan depends on the values of {sorted(stage.compiled.guards.read)}; make these initializers")
     if rounds > 1 and stage.sizes is None:
-        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.closed.items())
+        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.reasons.items())
         raise EPFail(
             f"the model needs its sizes when it is planned ({reason}); give one shape, and compile one plan each"
         )
