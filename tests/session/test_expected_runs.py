@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ import onnx
 import pytest
 
 from pyruntime.device.null import NullDevice
+from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
@@ -128,6 +130,11 @@ def run_decoder(expects: str) -> tuple[list[int], NullDevice]:
             state = {f"past.{p}": made[f"present.{p}"] for p in parts}
             found.append(device.ledger.pipelines)
         session.release()
+        state.clear()
+        feeds.clear()
+        del made
+        gc.collect()
+        DeviceTensor.trim(device)
         return found
 
     with on_device(device):
