@@ -1,26 +1,29 @@
 // y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
 // for few queries: decoding (flash decoding: Dao et al., 2023).
 //
-// A workgroup takes ROWS rows, queries of all heads that share a head of k and v, and a stretch of the keys, THREADS at a
-// time. A score of every row is made by the invocation that reads the key; LANES invocations find a row's maximum and
+// A workgroup takes ROWS rows, queries of all heads that share a head of k and v, and a stretch of the keys, KEYS at a
+// time. SHARE neighbours read a key and add up their parts of its scores; LANES invocations find a row's maximum and
 // sum (online softmax of Milakov and Gimelshein, 2018); for the result an invocation owns a vec4 of components, WIDE of
-// them where there are more than THREADS, of all rows, and every GROUPS-th key.
+// them where there are more than THREADS, of all rows, and every GROUPS-th key. Loads of a step do not wait for each other:
+// with one query there is little else to do meanwhile.
 //
 // SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
 // shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
-//#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,THREADS=64,SINK=1
+//#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
 //#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
-//#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,THREADS=64 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
-//#variants VEC=1,ROWS=8,THREADS=64,LANES=8 q=float16 k=float16 v=float16 y=float16
+//#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,KEYS=64,SHARE=4 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
+//#variants VEC=1,ROWS=8,KEYS=64,LANES=8,FEW_QUADS=1,FEW_TURNS=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 4u;
-const THREADS: u32 = 128u;
+const KEYS: u32 = 128u;
+const SHARE: u32 = 2u;
 const LANES: u32 = 16u;
 const TOGETHER: u32 = 4u;
 
+const THREADS: u32 = KEYS * SHARE;
 const QUADS: u32 = (DIM + 3u) / 4u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
 const OWNERS: u32 = min(QUADS_V, THREADS);
@@ -28,7 +31,13 @@ const WIDE: u32 = (QUADS_V + THREADS - 1u) / THREADS;
 const GROUPS: u32 = THREADS / OWNERS;
 const RESULTS: u32 = ROWS * WIDE;
 const CHUNKS: u32 = (RESULTS + TOGETHER - 1u) / TOGETHER;
-const SPAN: u32 = THREADS / LANES;
+const SPAN: u32 = KEYS / LANES;
+const PER: u32 = (QUADS + SHARE - 1u) / SHARE;
+const TURNS: u32 = (KEYS + GROUPS - 1u) / GROUPS;
+const PACKS: u32 = (ROWS + 3u) / 4u;
+// Results that are added up at once, and how many invocations add up each.
+const SUMS: u32 = TOGETHER * OWNERS;
+const HELPERS: u32 = min(GROUPS, max(1u, THREADS / SUMS));
 const LOWEST: f32 = -3.4028234663852886e38;
 
 struct Params {
@@ -53,9 +62,10 @@ struct Params {
   cap: f32,
 }
 
-// Queries, and at the end the results of TOGETHER rows.
-var<workgroup> tile_q: array<vec4<f32>, max(ROWS * QUADS, TOGETHER * THREADS)>;
-var<workgroup> scores: array<f32, ROWS * THREADS>;
+var<workgroup> tile_q: array<vec4<f32>, ROWS * QUADS>;
+// Of each invocation: its part of the scores of a key, and at the end TOGETHER of its results.
+var<workgroup> shared_parts: array<vec4<f32>, max(PACKS, TOGETHER) * THREADS>;
+var<workgroup> scores: array<f32, ROWS * KEYS>;
 var<workgroup> part: array<f32, ROWS * LANES>;
 var<workgroup> decay: array<f32, ROWS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
@@ -112,7 +122,7 @@ fn main(
   if (t == 0u) {
     // Rows are in the order of their queries, and what later queries see begins and ends later.
     let whole = vec2<u32>(seen[0].x, max(seen[0].x, seen[ROWS - 1u].y));
-    let share = ((whole.y - whole.x + THREADS - 1u) / THREADS + params.splits - 1u) / params.splits * THREADS;
+    let share = ((whole.y - whole.x + KEYS - 1u) / KEYS + params.splits - 1u) / params.splits * KEYS;
     let first = min(whole.x + split * share, whole.y);
     stretch = vec2<u32>(first, min(first + share, whole.y));
   }
@@ -130,56 +140,72 @@ fn main(
   var top = LOWEST;
   var sum = 0.0;
 
-  for (var first = span.x; first < span.y; first += THREADS) {
-    let key = min(first + t, span.y - 1u);
-    let at_k = k_base + key * params.k_strides.z;
-    var score: array<f32, ROWS>;
+  for (var first = span.x; first < span.y; first += KEYS) {
+    let at_k = k_base + min(first + t / SHARE, span.y - 1u) * params.k_strides.z;
+    var score: array<vec4<f32>, PACKS>;
     //#unroll
-    for (var r = 0u; r < ROWS; r++) {
-      score[r] = 0.0;
+    for (var p = 0u; p < PACKS; p++) {
+      score[p] = vec4<f32>();
     }
-    for (var d = 0u; d < QUADS; d++) {
-      let x = quad_k(at_k, d);
+    //#unroll FEW_QUADS
+    for (var n = 0u; n < PER; n++) {
+      let d = min(n * SHARE + t % SHARE, QUADS - 1u);
+      let x = select(vec4<f32>(), quad_k(at_k, d), n * SHARE + t % SHARE < QUADS);
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        score[r] += dot(tile_q[r * QUADS + d], x);
+        score[r / 4u][r % 4u] += dot(tile_q[r * QUADS + d], x);
       }
     }
-    let hidden = f32_bits(0xff800000u, params.keys);
     //#unroll
-    for (var r = 0u; r < ROWS; r++) {
-      var s = score[r];
-//#if CAP
-      s = capped(s, params.cap);
-//#endif
-//#if MASK
-      let place = row_of(row0 + r);
-      s += f32(load_mask(dot(vec4<u32>(batch, head0 + place.head, place.query, key), params.mask_strides)));
-//#endif
-      let is_seen = (first + t < span.y) & (key >= seen[r].x) & (key < seen[r].y);
-      scores[r * THREADS + t] = select(hidden, s, is_seen);
+    for (var p = 0u; p < PACKS; p++) {
+      shared_parts[p * THREADS + t] = score[p];
     }
     workgroupBarrier();
 
-    var highest = top;
+    let hidden = f32_bits(0xff800000u, params.keys);
+    for (var i = t; i < ROWS * KEYS; i += THREADS) {
+      let r = i / KEYS;
+      let key = first + i % KEYS;
+      var s = 0.0;
+      //#unroll
+      for (var n = 0u; n < SHARE; n++) {
+        s += shared_parts[r / 4u * THREADS + i % KEYS * SHARE + n][r % 4u];
+      }
+//#if CAP
+      s = capped(s, params.cap);
+//#endif
+      let is_seen = (key < span.y) & (key >= seen[r].x) & (key < seen[r].y);
+//#if MASK
+      let place = row_of(row0 + r);
+      let at = vec4<u32>(batch, head0 + place.head, place.query, min(key, span.y - 1u));
+      s += f32(load_mask(dot(at, params.mask_strides)));
+//#endif
+      scores[i] = select(hidden, s, is_seen);
+    }
+    workgroupBarrier();
+
     if (row < ROWS) {
+      var highest = top;
+      //#unroll
       for (var n = 0u; n < SPAN; n++) {
-        highest = max(highest, scores[row * THREADS + n * LANES + t % LANES]);
+        highest = max(highest, scores[row * KEYS + n * LANES + t % LANES]);
       }
       part[t] = highest;
     }
     workgroupBarrier();
 
     if (row < ROWS) {
+      let before = top;
+      //#unroll
       for (var n = 0u; n < LANES; n++) {
-        highest = max(highest, part[row * LANES + n]);
+        top = max(top, part[row * LANES + n]);
       }
-      let factor = exp(top - highest);
+      let factor = exp(before - top);
       if (t % LANES == 0u) { decay[row] = factor; }
-      top = highest;
       sum *= factor;
+      //#unroll
       for (var n = 0u; n < SPAN; n++) {
-        let at = row * THREADS + n * LANES + t % LANES;
+        let at = row * KEYS + n * LANES + t % LANES;
         let weight = exp(scores[at] - top);
         sum += weight;
         scores[at] = weight;
@@ -194,16 +220,18 @@ fn main(
         y[r * WIDE + n] *= decay[r];
       }
     }
-    if (group < GROUPS) {
-      for (var j = group; j < min(THREADS, span.y - first); j += GROUPS) {
-        let at_v = v_base + (first + j) * params.v_strides.z;
+    let count = select(0u, min(KEYS, span.y - first), group < GROUPS);
+    //#unroll FEW_TURNS
+    for (var i = 0u; i < TURNS; i++) {
+      let is_there = group + i * GROUPS < count;
+      let j = select(0u, group + i * GROUPS, is_there);
+      let at_v = v_base + (first + j) * params.v_strides.z;
+      //#unroll
+      for (var n = 0u; n < WIDE; n++) {
+        let x = select(vec4<f32>(), quad_v(at_v, min(owned + n * THREADS, QUADS_V - 1u)), is_there);
         //#unroll
-        for (var n = 0u; n < WIDE; n++) {
-          let x = quad_v(at_v, min(owned + n * THREADS, QUADS_V - 1u));
-          //#unroll
-          for (var r = 0u; r < ROWS; r++) {
-            y[r * WIDE + n] += scores[r * THREADS + j] * x;
-          }
+        for (var r = 0u; r < ROWS; r++) {
+          y[r * WIDE + n] += scores[r * KEYS + j] * x;
         }
       }
     }
@@ -218,15 +246,26 @@ fn main(
   for (var c = 0u; c < CHUNKS; c++) {
     //#unroll
     for (var n = 0u; n < TOGETHER; n++) {
-      if (c * TOGETHER + n < RESULTS) { tile_q[n * THREADS + t] = y[min(c * TOGETHER + n, RESULTS - 1u)]; }
+      if (c * TOGETHER + n < RESULTS) { shared_parts[n * THREADS + t] = y[min(c * TOGETHER + n, RESULTS - 1u)]; }
     }
     workgroupBarrier();
-    for (var i = t; i < TOGETHER * OWNERS; i += THREADS) {
+    for (var i = t; i < SUMS * HELPERS; i += THREADS) {
+      let helper = i / SUMS;
+      let at = i % SUMS / OWNERS * THREADS + i % SUMS % OWNERS;
+      var x = shared_parts[at + helper * OWNERS];
+      for (var g = helper + HELPERS; g < GROUPS; g += HELPERS) {
+        x += shared_parts[at + g * OWNERS];
+      }
+      shared_parts[at + helper * OWNERS] = x;
+    }
+    workgroupBarrier();
+    for (var i = t; i < SUMS; i += THREADS) {
       let result = c * TOGETHER + i / OWNERS;
       if (result < RESULTS) {
-        var x = tile_q[i / OWNERS * THREADS + i % OWNERS];
-        for (var g = 1u; g < GROUPS; g++) {
-          x += tile_q[i / OWNERS * THREADS + g * OWNERS + i % OWNERS];
+        let at = i / OWNERS * THREADS + i % OWNERS;
+        var x = shared_parts[at];
+        for (var g = 1u; g < HELPERS; g++) {
+          x += shared_parts[at + g * OWNERS];
         }
         store_quad(batch, head0, row0, split, result / WIDE, i % OWNERS + result % WIDE * THREADS, x);
       }

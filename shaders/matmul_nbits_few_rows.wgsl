@@ -8,11 +8,13 @@
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
+// NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
-//#tensors a, b, scales, zeros, experts -> y
+//#tensors a, b, scales, zeros, experts, gain -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
+//#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -48,9 +50,16 @@ struct Params {
   pad0: u32,
   pad1: u32,
 //#endif
+//#if NORM
+  epsilon: f32,
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
+//#endif
 }
 
-var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS)>;
+// A piece of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
+var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS + LANES)>;
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -88,6 +97,21 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
 fn piece_a(row0: u32, first: u32, i: u32) -> vec4<T> {
   return quad_a(row_a(min(row0 + i / PIECE, params.m - 1u)), first * CHUNK + i % PIECE * 4u);
 }
+
+//#if NORM
+// What the vec4 `piece_a` gives is multiplied by.
+fn piece_gain(first: u32, i: u32) -> vec4<T> {
+  let k = first * CHUNK + i % PIECE * 4u;
+  let last = params.k - 1u;
+//#if VEC_A
+  return vec4<T>(load4_gain(min(k, last) >> 2u));
+//#else
+  return vec4<T>(
+    T(load_gain(min(k, last))), T(load_gain(min(k + 1u, last))),
+    T(load_gain(min(k + 2u, last))), T(load_gain(min(k + 3u, last))));
+//#endif
+}
+//#endif
 
 fn chunk_b(at: u32) -> array<u32, UNIT> {
 //#if EXPERTS
@@ -179,6 +203,15 @@ fn main(
   for (var h = 0u; h < HELD; h++) {
     next_a[h] = piece_a(row0, 0u, local + h * THREADS);
   }
+//#if NORM
+  var next_gain: array<vec4<T>, HELD>;
+  var squares: array<T, HELD>;
+  //#unroll
+  for (var h = 0u; h < HELD; h++) {
+    next_gain[h] = piece_gain(0u, local + h * THREADS);
+    squares[h] = T();
+  }
+//#endif
   var next: array<array<u32, UNIT>, COLS>;
   //#unroll
   for (var c = 0u; c < COLS; c++) {
@@ -194,13 +227,21 @@ fn main(
       let g = i % PIECE;
       // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
       if (i < ROWS * PIECE) {
+//#if NORM
+        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h] * next_gain[h];
+        squares[h] += dot(next_a[h], next_a[h]);
+//#else
         tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h];
+//#endif
       }
     }
     workgroupBarrier();
     //#unroll
     for (var h = 0u; h < HELD; h++) {
       next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
+//#if NORM
+      next_gain[h] = piece_gain(first + LANES, local + h * THREADS);
+//#endif
     }
     //#unroll
     for (var c = 0u; c < COLS; c++) {
@@ -258,6 +299,21 @@ fn main(
     workgroupBarrier();
   }
 
+//#if NORM
+  //#unroll
+  for (var h = 0u; h < HELD; h++) {
+    if (local + h * THREADS < ROWS * PIECE) { tile[local + h * THREADS] = vec4<T>(squares[h]); }
+  }
+  workgroupBarrier();
+  var square = vec4<T>();
+  if (local < LANES) {
+    for (var i = 0u; i < ROWS * QUADS; i++) {
+      square[i / QUADS] += tile[i * LANES + local].x;
+    }
+  }
+  workgroupBarrier();
+  if (local < LANES) { tile[COLS * THREADS + local] = square; }
+//#endif
   //#unroll
   for (var c = 0u; c < COLS; c++) {
     tile[c * THREADS + local] = sums[c];
@@ -269,14 +325,21 @@ fn main(
       for (var c = 0u; c < COLS; c++) {
         tile[c * THREADS + local] += tile[c * THREADS + local + width];
       }
+//#if NORM
+      if (local < width) { tile[COLS * THREADS + local] += tile[COLS * THREADS + local + width]; }
+//#endif
     }
     workgroupBarrier();
   }
   for (var i = local; i < WIDE / 4u * ROWS; i += THREADS) {
     let row = i / (WIDE / 4u);
     let quad = i - row * (WIDE / 4u);
-    put(row0 + row, strip * WIDE + quad * 4u, vec4<T>(
-      total(quad * 4u)[row], total(quad * 4u + 1u)[row], total(quad * 4u + 2u)[row], total(quad * 4u + 3u)[row]));
+    var sum = vec4<T>(
+      total(quad * 4u)[row], total(quad * 4u + 1u)[row], total(quad * 4u + 2u)[row], total(quad * 4u + 3u)[row]);
+//#if NORM
+    sum *= inverseSqrt(tile[COLS * THREADS][row] / T(params.k) + T(params.epsilon));
+//#endif
+    put(row0 + row, strip * WIDE + quad * 4u, sum);
   }
 }
 

@@ -9,6 +9,8 @@ import pytest
 
 from pyruntime.ir import Array
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.normed_product import NormedProduct
+from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op, typed
@@ -42,6 +44,61 @@ def test_few_rows__any_number_of_them__gives_the_same_bits(
     for rows in range(1, 8):
         (part,) = run_op(op, [a[:rows], *weights], gpu)
         np.testing.assert_array_equal(part, whole[:rows])
+
+
+def normed(base: Any, inputs: list[Array | None], dtype: Any) -> tuple[NormedProduct, list[Array | None]]:
+    """`base` behind an RMS norm of its rows, whose gain is the last input."""
+    norm: Any = newest("RMSNormalization", epsilon=1e-3)
+    assert inputs[0] is not None
+    gain = np.random.default_rng(7).uniform(0.5, 1.5, inputs[0].shape[-1]).astype(dtype)
+    return NormedProduct(base=base, count=len(inputs), norm=norm), [*inputs, gain]
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "bits", "block"),
+    [(2304, 64, 4, 32), (2500, 37, 4, 16), (4096, 40, 2, 64), (20, 12001, 8, 16), (525, 4100, 4, 128)],
+)
+def test_normed_rows__any_number_of_them__give_the_same_bits(k: int, n: int, bits: int, block: int, gpu: Any) -> None:
+    base, weights = product(k, n, bits, block)
+    # Rows of very different sizes: each has a mean square of its own.
+    a = np.random.default_rng(0).standard_normal((8, k)) * 10.0 ** np.arange(-3, 5)[:, None]
+    op, inputs = normed(base, [a.astype(np.float32), *weights], np.float32)
+    types: Any = tuple(typed(x) for x in inputs)
+    assert len(op.lower(gpu.target, *types)) == 1
+    (whole,), (expected,) = run_op(op, inputs, gpu), run_op(op, inputs)
+    np.testing.assert_allclose(whole, expected, 1e-4, 2e-4)
+    for rows in range(1, 8):
+        (part,) = run_op(op, [a[:rows].astype(np.float32), *inputs[1:]], gpu)
+        np.testing.assert_array_equal(part, whole[:rows])
+
+
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("behind", ["bias", "tail", "pair"])
+def test_normed_rows__whatever_is_behind_the_product__agree_with_numpy(
+    behind: str, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    rng = np.random.default_rng(3)
+    base, weights = product(200, 74, 4, 32)
+    weights[1] = weights[1].astype(dtype)
+    inputs: list[Array | None] = [(3 * rng.standard_normal((rows, 200))).astype(dtype), *weights]
+    if behind == "bias":
+        inputs += [None, rng.standard_normal(74).astype(dtype)]
+    elif behind == "tail":
+        add: Any = newest("Add")
+        base = WithTail(base=base, count=4, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
+        inputs.append(rng.standard_normal((rows, 74)).astype(dtype))
+    else:
+        mul: Any = newest("Mul")
+        sigmoid: Any = newest("Sigmoid")
+        steps = (Step(sigmoid, (0,)), Step(mul, (0, -1)), Step(mul, (-2, 1)))
+        base = PairedProduct(base=base, chain=FusedElementwise(steps=steps))
+    op, inputs = normed(base, inputs, dtype)
+    (mine,), (expected,) = run_op(op, inputs, gpu), run_op(op, inputs)
+    tolerance = 2e-4 if dtype is np.float32 else 1e-2
+    np.testing.assert_allclose(mine.astype(np.float32), expected.astype(np.float32), tolerance, 4 * tolerance)
 
 
 @pytest.mark.parametrize("device", ["gpu", "software"])

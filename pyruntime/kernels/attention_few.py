@@ -8,8 +8,9 @@ merge    `shaders/attention_merge.wgsl`: the second pass where keys were dealt o
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, upper
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
@@ -31,31 +32,49 @@ ALONE = 256
 ENOUGH = 512
 """Workgroups that fill any GPU."""
 
+UNROLLED = 8
+"""Turns of a loop over components or keys that are written out, at most."""
+
 ROW_WORKGROUP = 8
 """Invocations of a workgroup where rows are few: a processor gives a core a workgroup at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewQueries:
-    """A configuration of `shaders/attention_few_queries.wgsl`: rows and keys of a step, and shares of the keys."""
+    """A configuration of `shaders/attention_few_queries.wgsl`.
+
+    Attributes:
+        rows: rows of a workgroup.
+        keys: keys of a step.
+        share: invocations that share a key.
+        together: results of an invocation that go through workgroup memory at a time.
+        splits: shares of the keys.
+    """
 
     rows: int
     keys: int
+    share: int = 1
+    together: int = 1
     splits: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Invocations of a workgroup."""
+        return self.keys * self.share
 
     @property
     def lanes(self) -> int:
         """Invocations that find a row's maximum."""
         return min(16, self.keys // self.rows)
 
-    def together(self, wide: int) -> int:
-        """Results of an invocation that go through workgroup memory at a time; `wide`: vec4s of a row it has."""
-        return min(4, self.rows * wide)
-
     def workgroup_bytes(self, size: int) -> int:
         """Workgroup memory for heads of `size` components of q and k."""
-        staged = 16 * max(self.rows * -(-size // 4), 4 * self.keys)
+        staged = 16 * (self.rows * -(-size // 4) + max(self.together, -(-self.rows // 4)) * self.threads)
         return staged + 4 * self.rows * (self.keys + self.lanes + 3) + 64
+
+    def fits(self, form: AttentionForm, limits: Limits) -> bool:
+        """Whether a device has the memory and the invocations."""
+        return self.workgroup_bytes(form.sizes[4]) <= limits.workgroup_bytes and self.threads <= limits.invocations
 
     def blocks(self, form: AttentionForm) -> int:
         """Workgroups along the rows of a head of k."""
@@ -79,14 +98,16 @@ def few_queries(form: AttentionForm, limits: Limits, split: bool = True) -> FewQ
     # A vec4 of results a row and 512 components: more would not stay in registers.
     most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, form.sizes[5])))
     rows = min(most, 1 << max(0, wanted - 1).bit_length())
+    shares = [share for share in (4, 2, 1) if share <= -(-form.sizes[4] // 4)]
     while rows >= 1:
-        for keys in (128, 64):
-            made = FewQueries(rows, keys)
-            if made.workgroup_bytes(form.sizes[4]) <= limits.workgroup_bytes and keys <= limits.invocations:
+        results = rows * -(-form.sizes[5] // 512)
+        for keys, share, together in itertools.product((128, 64), shares, (4, 2, 1)):
+            made = FewQueries(rows, keys, share, min(together, results))
+            if made.fits(form, limits):
                 groups = made.groups(form)
                 seen = form.reach.keys(form.sizes[2], form.sizes[3])
                 splits = min(-(-seen // ALONE), -(-ENOUGH // max(1, groups))) if split else 1
-                return FewQueries(rows, keys, max(1, splits))
+                return replace(made, splits=max(1, splits))
         rows //= 2
     return None
 
@@ -113,9 +134,12 @@ def attend_few(
         DIM=D,
         DIM_V=E,
         ROWS=made.rows,
-        THREADS=made.keys,
+        KEYS=made.keys,
+        SHARE=made.share,
         LANES=made.lanes,
-        TOGETHER=made.together(-(-E // (4 * made.keys))),
+        TOGETHER=made.together,
+        FEW_QUADS=-(-D // (4 * made.share)) <= UNROLLED,
+        FEW_TURNS=made.keys * min(-(-E // 4), made.threads) <= UNROLLED * made.threads,
         **flags,
     )
     groups = made.groups(form)

@@ -18,7 +18,15 @@ from pyruntime.kernels.pairing import Pairing, attach_pairing
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Experts", "can_deal_out", "expert_product", "paired_product", "product_with_packed"]
+__all__ = [
+    "Experts",
+    "Normed",
+    "can_deal_out",
+    "expert_product",
+    "normed_product",
+    "paired_product",
+    "product_with_packed",
+]
 
 THREADS = 256
 """Invocations of a workgroup of `few_rows`: every device has as many."""
@@ -31,6 +39,22 @@ ROWS = 4
 
 STAGED = 16384
 """Bytes of a that are staged at a time: what every device has."""
+
+NORMED = 32768
+"""Most columns of a product that normalises its rows itself: each workgroup does it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normed:
+    """Rows x · gain / sqrt(mean(x²) + epsilon), normalised by the product that reads them.
+
+    Attributes:
+        gain: [k].
+    """
+
+    x: Operand
+    gain: Operand
+    epsilon: float
 
 
 def product_with_packed(
@@ -49,7 +73,7 @@ def product_with_packed(
     made: tuple[Dispatch, ...]
     if target.is_software and plain and _fits_lanes(b, product):
         made = (_direct(target, y, a, b, product),)
-    elif product.m <= FEW_ROWS and plain and _fits_lanes(b, product) and target.allows("packed_few_rows"):
+    elif _takes_few_rows(target, b, product):
         made = (_few_rows(target, y, a, b, product),)
     else:
         made = packed_product(target, y, a, b, product)
@@ -58,7 +82,7 @@ def product_with_packed(
 
 
 def paired_product(
-    target: Target, y: Operand, a: Operand, b: Packed, product: Product, chain: Pairing
+    target: Target, y: Operand, a: Operand | Normed, b: Packed, product: Product, chain: Pairing
 ) -> tuple[Dispatch, ...] | None:
     """y[m, j] = chain(p[m, 2j], p[m, 2j + 1]) of p = a @ b^T as one kernel; None where the product's has no hook.
 
@@ -67,13 +91,42 @@ def paired_product(
     """
     if not y.type.size:
         return ()
+    if isinstance(a, Normed):
+        if not _can_normalize(target, b, product):
+            return None
+        return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
     if b.is_grouped or not product.trans_b or not _fits_lanes(b, product):
         return None
     if target.is_software:
         return (attach_pairing(_direct(target, y, a, b, product, paired=True), chain),)
-    if product.m <= FEW_ROWS and target.allows("packed_few_rows"):
+    if _takes_few_rows(target, b, product):
         return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
     return None
+
+
+def normed_product(
+    target: Target, y: Operand, a: Normed, b: Packed, product: Product, bias: Operand | None = None
+) -> tuple[Dispatch, ...] | None:
+    """`product_with_packed` of rows that are normalised on the way; None where the product's kernel cannot."""
+    if not y.type.size:
+        return ()
+    if not _can_normalize(target, b, product):
+        return None
+    made = _few_rows(target, y, a, b, product)
+    epilogue = linear(bias, product.n, 1.0, 1.0, 0, 1) if bias is not None else None
+    return (attach(made, epilogue),) if epilogue is not None else (made,)
+
+
+def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
+    """Whether the kernel of few rows is taken, and normalising in each workgroup is cheaper than a dispatch."""
+    if target.is_software or not target.allows("normed_few_rows") or p.n > NORMED:
+        return False
+    return _takes_few_rows(target, b, p)
+
+
+def _takes_few_rows(target: Target, b: Packed, p: Product) -> bool:
+    plain = not b.is_grouped and p.trans_b and _fits_lanes(b, p)
+    return plain and p.m <= FEW_ROWS and target.allows("packed_few_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +190,14 @@ def _columns(n: int) -> int:
 def _few_rows(
     target: Target,
     y: Operand,
-    a: Operand,
+    a: Operand | Normed,
     b: Packed,
     p: Product,
     experts: Experts | None = None,
     paired: bool = False,
 ) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
+    norm, a = (a, a.x) if isinstance(a, Normed) else (None, a)
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     lanes, cols = _lanes(chunks, p.n), _columns(p.n)
@@ -154,9 +208,16 @@ def _few_rows(
         f"UNIT{unit}": unit > 1,
         "EXPERTS": experts is not None,
         "PAIRED": paired,
+        "NORM": norm is not None,
     }
-    more = {} if experts is None else {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
-    read = {**b.operands, **({} if experts is None else {"experts": experts.chosen})}
+    more: dict[str, float] = {}
+    read = dict(b.operands)
+    if experts is not None:
+        more = {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
+        read["experts"] = experts.chosen
+    if norm is not None:
+        more = {"epsilon": norm.epsilon, "pad0": 0, "pad1": 0, "pad2": 0}
+        read["gain"] = norm.gain
     weights = in_words(b.operand, unit)
     kernel = template(
         "matmul_nbits_few_rows",
@@ -189,7 +250,8 @@ def _few_rows(
         groups=groups,
         **more,
     )
-    kernel = replace(kernel, name=f"{b.name}_{'few_rows' if experts is None else 'experts'}_x{lanes}")
+    kind = "experts" if experts is not None else "few_rows" if norm is None else "few_normed_rows"
+    kernel = replace(kernel, name=f"{b.name}_{kind}_x{lanes}")
     operands = (a, weights, *read.values(), y)
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
 

@@ -17,6 +17,7 @@ __all__ = ["unroll"]
 
 _MARK = re.compile(r"^[ ]*//#unroll(?:[ ]+(\w+))?[ ]*\n", re.M)
 _LOOP = re.compile(r"[ ]*for \(var (\w+) = 0u; \1 < ([^;]+); \1\+\+\) \{\n")
+_CHOICES = {"min": min, "max": max}
 _CONST = re.compile(r"^\s*const (\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);", re.M)
 
 
@@ -27,7 +28,9 @@ def unroll(text: str, flags: Mapping[str, float | int | bool]) -> str:
         ValueError: a mark that is not followed by a loop of constant length.
     """
     constants = dict(_CONST.findall(text))
-    while (mark := _MARK.search(text)) is not None:
+    at = 0
+    while (mark := _MARK.search(text, at)) is not None:
+        at = mark.start()
         loop = _LOOP.match(text, mark.end())
         if loop is None:
             raise ValueError(f"//#unroll without a loop: {text[mark.end() : mark.end() + 60]!r}")
@@ -59,8 +62,8 @@ def _closing(text: str, start: int) -> int:
 
 
 def _value(expression: str, constants: Mapping[str, str]) -> int:
-    """A constant expression of unsigned literals, `const` names, + - * / % and parentheses."""
-    tokens = re.findall(r"\d+u?|[A-Za-z_]\w*|[-+*/%()]", expression)
+    """A constant expression of unsigned literals, `const` names, + - * / %, min, max and parentheses."""
+    tokens = re.findall(r"\d+u?|[A-Za-z_]\w*|[-+*/%(),]", expression)
     terms = [str(_value(constants[t], constants)) if t in constants else t.rstrip("u") for t in tokens]
     return _sum(terms)
 
@@ -89,6 +92,15 @@ def _factor(terms: list[str]) -> int:
         if not terms or terms.pop(0) != ")":
             raise ValueError("//#unroll: unbalanced parentheses")
         return value
+    if term in _CHOICES and terms and terms[0] == "(":
+        del terms[0]
+        values = [_sum(terms)]
+        while terms and terms[0] == ",":
+            del terms[0]
+            values.append(_sum(terms))
+        if not terms or terms.pop(0) != ")":
+            raise ValueError(f"//#unroll: {term}() is not closed")
+        return _CHOICES[term](values)
     if not term.isdigit():
         raise ValueError(f"//#unroll: {term} is not a constant of this file")
     return int(term)

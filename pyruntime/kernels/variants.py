@@ -28,6 +28,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",
         "integer_few_rows": "products of bytes of at most eight rows read the weights once; without: by tiles",
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
+        "normed_few_rows": "products of few rows normalise what they read; without: a kernel of its own does",
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
         "conv_depthwise": "depthwise convolution sharing what neighbours read; without: as any grouped one",
         "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",

@@ -13,11 +13,11 @@ import numpy as np
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.kernels.dispatch import Operand, Role
-from pyruntime.kernels.nbits import paired_product
+from pyruntime.kernels.nbits import Normed, paired_product
 from pyruntime.kernels.pairing import Pairing
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
-from pyruntime.ops.fused_elementwise import FusedElementwise
+from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
 
 __all__ = ["PairedProduct"]
 
@@ -53,19 +53,14 @@ class PairedProduct(Op):
         return self.chain.evaluate_typed((half, half), first, second)
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        both, half = self._halves(*inputs)
-        chain = self.chain.pointwise((half, half))
-        if chain is None:
-            raise Unsupported("a step of the chain has no WGSL for these types")
         x, b, scales, zeros = (*inputs, None)[:4]
         assert x is not None and b is not None and scales is not None
-        y = out(0, self.infer(*inputs)[0])
-        name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
-        pairing = Pairing(name, chain.code, chain.helpers, chain.scalars)
-        packed = self.base.packed(b, scales, zeros, None)
-        made = paired_product(target, y, inp(0, x), packed, self.base.product(both), pairing)
+        made = self._joined(target, inp(0, x), inputs)
         if made is not None:
             return made
+        both, _ = self._halves(*inputs)
+        chain, name = self._chain(inputs)
+        y = out(0, self.infer(*inputs)[0])
         between = Operand(Role.SCRATCH, _BOTH, both)
         first = [_redirected(d, between) for d in self.base.lower(target, x, b, scales, zeros)]
         numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
@@ -74,6 +69,31 @@ class PairedProduct(Op):
         source = [Source("both", between)]
         last = gather_map(target, f"pairs_{name}", y, source, element, fields, dict(chain.scalars), chain.helpers)
         return (*first, last)
+
+    def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
+        """Dispatches of the products of rows that they normalise themselves; None where their kernel cannot."""
+        return self._joined(target, rows, inputs)
+
+    def _joined(
+        self, target: Target, rows: Operand | Normed, inputs: tuple[TensorType | None, ...]
+    ) -> tuple[Dispatch, ...] | None:
+        """Both products and the chain as one kernel; None where there is none."""
+        both, _ = self._halves(*inputs)
+        chain, name = self._chain(inputs)
+        _, b, scales, zeros = (*inputs, None)[:4]
+        assert b is not None and scales is not None
+        pairing = Pairing(name, chain.code, chain.helpers, chain.scalars)
+        packed = self.base.packed(b, scales, zeros, None)
+        y = out(0, self.infer(*inputs)[0])
+        return paired_product(target, y, rows, packed, self.base.product(both), pairing)
+
+    def _chain(self, inputs: tuple[TensorType | None, ...]) -> tuple[Pointwise, str]:
+        """The chain's WGSL, and its name."""
+        _, half = self._halves(*inputs)
+        chain = self.chain.pointwise((half, half))
+        if chain is None:
+            raise Unsupported("a step of the chain has no WGSL for these types")
+        return chain, "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
 
 
 def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:

@@ -15,6 +15,7 @@ from pyruntime.passes import (
     fuse_attention,
     fuse_elementwise,
     fuse_group_norm,
+    fuse_normed_products,
     fuse_norms,
     fuse_product_norm,
     fuse_roll,
@@ -67,6 +68,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_tail", fuse_tail.run),
     ("fuse_product_norm", fuse_product_norm.run),
     ("fuse_skip_norm", fuse_skip_norm.run),
+    ("fuse_normed_products", fuse_normed_products.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 

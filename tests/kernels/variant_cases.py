@@ -13,6 +13,7 @@ from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.normed_product import NormedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
@@ -84,6 +85,12 @@ def _packed_product() -> Op:
     return made(K=300, N=52, block_size=32)  # type: ignore[no-any-return]
 
 
+def _normed_product() -> Op:
+    base: Any = _packed_product()
+    norm: Any = newest("RMSNormalization")
+    return NormedProduct(base=base, count=3, norm=norm)
+
+
 def _decoding_step() -> tuple[Array | None, ...]:
     """Packed queries, keys and values [1, 1, 4 · 8], caches of five rows, lengths, angles."""
     rng = np.random.default_rng(11)
@@ -113,6 +120,13 @@ CASES = {
     "matmul_slices": Case(_MATMUL, ((256, 384), (384, 1536)), "matmul_m2"),
     "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
     "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
+    "normed_few_rows": Case(
+        _normed_product(),
+        ((5, 300), (52, 10, 16), (52, 10), (300,)),
+        "matmul_4bits_few_normed_rows",
+        packed=(1,),
+        tolerance=1e-3,
+    ),
     "packed_few_rows": Case(
         _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
     ),

@@ -195,5 +195,11 @@ def test_unroll__nested__constant_indices() -> None:
     whole, partly = unroll(text, {"FLAG": 1}), unroll(text, {})
     assert whole.count("s[i] += j;") == 6 and "for" not in whole
     assert partly.count("for (var j") == 2 and partly.count("const i = ") == 2
+    chosen = (
+        "const N: u32 = 9u;\n//#unroll\nfor (var i = 0u; i < max(N / 5u, min(N, 3u, 7u) - 1u); i++) {\n  f(i);\n}\n"
+    )
+    assert unroll(chosen, {}).count("f(i);") == 2
+    with pytest.raises(ValueError, match="not closed"):
+        unroll(chosen.replace("7u)", "7u"), {})
     with pytest.raises(ValueError, match="without a loop"):
         unroll("//#unroll\nlet x = 1;\n", {})

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.nbits import product_with_packed
+from pyruntime.kernels.nbits import Normed, normed_product, product_with_packed
 from pyruntime.kernels.packed import Packed, integers
 from pyruntime.kernels.product import Product
 from pyruntime.ops.base import Op, op
@@ -123,6 +123,26 @@ class MatMulNBits(Op):
         packed, product = self.packed(b, scales, zeros, groups), self.product(y)
         add = inp(5, bias) if bias is not None else None
         return product_with_packed(target, out(0, y), inp(0, a), packed, product, add)
+
+    def normed(
+        self,
+        target: Target,
+        rows: Normed,
+        a: TensorType,
+        b: TensorType,
+        scales: TensorType,
+        zeros: TensorType | None = None,
+        groups: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> tuple[Dispatch, ...] | None:
+        """Dispatches of the product of rows that it normalises itself; None where its kernel cannot.
+
+        Args:
+            a: of the rows once they are normalised.
+        """
+        (y,) = self.infer(a, b, scales, zeros, groups, bias)
+        add = inp(5, bias) if bias is not None else None
+        return normed_product(target, out(0, y), rows, self.packed(b, scales, zeros, groups), self.product(y), add)
 
     def product(self, y: TensorType) -> Product:
         """The sizes of the product that y, [..., N], is."""
