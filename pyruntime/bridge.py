@@ -256,6 +256,19 @@ def _sizes(stage: Stage) -> dict[str, Any] | None:
     }
 
 
+async def sampler(handle: int, options: JsObject) -> JsObject | None:
+    """A model that chooses tokens by the logits of a session that is on the GPU; None where it is not.
+
+    Args:
+        options: those of `SamplerOptions` that are not its defaults.
+    """
+    from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
+
+    if _session(handle)._program is None:
+        return None
+    return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
+
+
 async def keep_plan(handle: int, model_hash: str, before: JsObject) -> dict[str, Any] | None:
     """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing is.
 
@@ -273,19 +286,6 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject) -> dict[str,
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
     data = kept_plan(session._program, source, model, inputs, outputs, earlier)
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
-
-
-async def sampler(handle: int, options: JsObject) -> JsObject | None:
-    """A model that chooses tokens by the logits of a session that is on the GPU; None where it is not.
-
-    Args:
-        options: those of `SamplerOptions` that are not its defaults.
-    """
-    from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
-
-    if _session(handle)._program is None:
-        return None
-    return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 
 async def release(handle: int) -> None:
@@ -371,8 +371,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         create,
         run,
-        keep_plan,
         sampler,
+        keep_plan,
         release,
         summary,
         explain,

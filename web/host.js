@@ -256,14 +256,6 @@ const methods = {
     }
   },
 
-  /** What a session has planned, for the next visit. @param {import('./protocol.js').KeepArguments} args */
-  async keepPlan({ session, before }) {
-    const known = sessions.get(session);
-    if (!known) return null;
-    known.hash ??= treeHash(known.model);
-    return callPython('keep_plan', session, await known.hash, before);
-  },
-
   /** Begin a text; the number of its loop. @param {import('./protocol.js').DecodeArguments} args */
   async decode(args) {
     const device = await callPython('gpu_device');
@@ -285,6 +277,14 @@ const methods = {
     const made = decodings.get(decoding);
     decodings.delete(decoding);
     return made ? made.end(kept) : {};
+  },
+
+  /** What a session has planned, for the next visit. @param {import('./protocol.js').KeepArguments} args */
+  async keepPlan({ session, before }) {
+    const known = sessions.get(session);
+    if (!known) return null;
+    known.hash ??= treeHash(known.model);
+    return callPython('keep_plan', session, await known.hash, before);
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */

@@ -70,18 +70,6 @@ export interface RunArguments {
   options: object;
 }
 
-export interface KeepArguments {
-  session: number;
-  /** What earlier sessions over the model have left. */
-  before: KeptPlan[];
-}
-
-/** A file of plans (`pyruntime/plan/saved.py`), and the adapter that they are for. */
-export interface KeptPlan {
-  plan: ArrayBuffer;
-  adapter: AdapterInfo;
-}
-
 /** An input that is made for each token: integers. */
 export interface DecodeInput {
   name: string;
@@ -141,6 +129,18 @@ export interface DecodeEndArguments {
   decoding: number;
   /** Tokens to which the caches are cut; null: they are given up. */
   kept: number | null;
+}
+
+export interface KeepArguments {
+  session: number;
+  /** What earlier sessions over the model have left. */
+  before: KeptPlan[];
+}
+
+/** A file of plans (`pyruntime/plan/saved.py`), and the adapter that they are for. */
+export interface KeptPlan {
+  plan: ArrayBuffer;
+  adapter: AdapterInfo;
 }
 
 export interface ReleaseArguments {
