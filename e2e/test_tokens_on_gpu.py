@@ -69,7 +69,8 @@ def test_counts__of_forty_tokens_more__one_submit_a_token_and_one_readback_a_bat
         counts.append({k: after[k] - before[k] for k in after})
     spent = {k: counts[5][k] - counts[4][k] for k in counts[5]}
     tokens, batches = 40, 5
-    # Which memory a token's outputs get hangs on when batches arrive, but bind groups are made for each memory once.
+    # Which memory a text's first tokens find hangs on when batches arrive; bind groups are made for each memory once,
+    # while new ones for each token would be more than ten times as many.
     assert spent.pop("groups") < tokens
     assert spent == {
         "all": SUBMITS * tokens,
