@@ -247,3 +247,24 @@ def test_storage__full__forgets_what_was_not_used_for_longest(visits: Visits) ->
     assert found["large"] == [True] * 5 and not found["tooLarge"]
     assert found["heavy"]["bytes"] <= 64 << 20 and found["heavy"]["plans"] < 64
     assert found["after"] == {"plans": 0, "bytes": 0}
+
+
+def test_widget__keep__second_visit_answers_without_python(visits: Visits, digits: Path) -> None:
+    answers = []
+    for _ in range(2):
+        visits.script.page.goto(f"{visits.url}e2e/blank.html")
+        answers.append(
+            visits.script(
+                """
+                await import('/web/widget.js');
+                const element = document.createElement('pyruntime-model');
+                element.setAttribute('src', '/x/digits.onnx');
+                element.setAttribute('keep', '');
+                document.body.append(element);
+                const { probabilities } = await element.run({ image: new Float32Array(256) });
+                await element.session.release();
+                return [...probabilities.data];
+                """
+            )
+        )
+    assert answers[0] == answers[1] and not visits.python

@@ -163,6 +163,14 @@ h => h.programs[0].plan.commands = 'x'
 h => h.programs[0].plan = null
 h => h.programs[0].computed = { x: 0 }
 h => h.programs = {}
+h => h.programs = []
+h => h.programs[0].plan.unread = null
+h => h.programs[0].plan.unread = [{}]
+h => h.programs[0].plan.unread = [{ name: 'x', type: 'float32', dims: [1.5], scaled: [] }]
+h => h.programs[0].plan.unread = [{ name: 'x', type: 'float32', dims: [1], scaled: [0] }]
+h => h.programs[0].plan.nodes = [['a', 'b', 'c', 'nowhere', '', []]]
+h => h.programs[0].plan.nodes = null
+h => h.programs[0].plan.memory = [-1, 0, 0, 0, 0]
 h => h.programs = Array(65).fill(h.programs[0])
 h => h.constants[0][1] = 2 ** 52
 h => h.constants[0][2] = 2 ** 40

@@ -110,12 +110,12 @@ def test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on(python_in_browse
         python_in_browser,
         """
         from pyruntime.device import pyodide as backend
-        real = backend._adapter
+        real = backend.find_adapter
         async def none():
             raise errors.EPFail("WebGPU found no adapter")
         session = await InferenceSession.create(model)
         allowed = await InferenceSession.create(model, options(pyruntime__cpu_after_device_loss=1))
-        backend._adapter = none
+        backend.find_adapter = none
         try:
             session._program.device.device.destroy()
             try:
@@ -127,7 +127,7 @@ def test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on(python_in_browse
             session.set_providers(["CPUExecutionProvider"])
             (asked,) = await session.run_async(None, {"x": x})
         finally:
-            backend._adapter = real
+            backend.find_adapter = real
         (await open_device()).ledger.total
         {"said": said, "automatic": automatic, "asked": asked, "providers": allowed.get_providers()}
         """,

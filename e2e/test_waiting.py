@@ -178,7 +178,7 @@ def test_adapter__there_is_none__is_told_when_no_gpu_process_can_be_starting(
         from pyodide.ffi import jsnull
         from types import SimpleNamespace
         from pyruntime import errors
-        from pyruntime.device import pyodide as backend
+        from pyruntime.device import adapter as backend
 
         asked = []
         class Gpu:
@@ -195,7 +195,7 @@ def test_adapter__there_is_none__is_told_when_no_gpu_process_can_be_starting(
         kept = backend.js, backend._had_adapter, backend._START_MS, backend._RESTART_MS
         try:
             backend.js, backend._had_adapter, backend._START_MS, backend._RESTART_MS = window, had_one, 600, 600
-            await backend._adapter()
+            await backend.find_adapter()
         except errors.EPFail as error:
             said = str(error)
         finally:
@@ -215,7 +215,7 @@ def test_adapter__there_for_the_second_question__is_given(python_in_browser: Bro
         """
         from pyodide.ffi import jsnull
         from types import SimpleNamespace
-        from pyruntime.device import pyodide as backend
+        from pyruntime.device import adapter as backend
 
         answers = [jsnull, "an adapter"]
         class Gpu:
@@ -227,7 +227,7 @@ def test_adapter__there_for_the_second_question__is_given(python_in_browser: Bro
         try:
             backend.js = SimpleNamespace(navigator=SimpleNamespace(userAgent="", gpu=Gpu()), performance=performance)
             backend._had_adapter = False
-            adapter = await backend._adapter()
+            adapter = await backend.find_adapter()
             noted = backend._had_adapter
         finally:
             backend.js, backend._had_adapter = kept

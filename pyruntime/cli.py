@@ -22,7 +22,7 @@ from pyruntime.errors import InvalidArgument, NoSuchFile, OrtError
 from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
 from pyruntime.plan.saved import read
 from pyruntime.session import InferenceSession, SessionOptions
-from pyruntime.session.ahead import compile_model, read_target
+from pyruntime.session.ahead import compile_model, profiles, read_target
 from pyruntime.session.explanation import KernelUse, kernels_of
 from pyruntime.session.feeds import from_user
 from pyruntime.session.markup import bytes_text, text_table
@@ -96,8 +96,9 @@ def _compile_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--target",
         default="default",
-        metavar="FILE",
-        help="JSON with limits, features, vendor of a device (default: what every device of WebGPU has)",
+        metavar="NAME|FILE",
+        help=f"the device: {', '.join(profiles())}, or JSON with its limits, features, vendor (default: what every "
+        "device of WebGPU has)",
     )
     command.add_argument(
         "--weights", choices=("inside", "beside"), default="beside", help="where the plan's weights are"

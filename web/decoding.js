@@ -51,6 +51,9 @@ const INTEGERS = {
   int32: { of: (values) => Int32Array.from(values).buffer, bytes: 4 },
 };
 
+/** Memory that is not Python's has numbers below 0. */
+let lastUploaded = 0;
+
 /** @param {number[]} dims */
 const sizeOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
 
@@ -66,8 +69,10 @@ export class Decoding {
   #caches = new Map();
   /** Caches without room after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
   #before = new Map();
-  /** The last token's, on the GPU or on the host. @type {Remote | WireTensor} */
+  /** The last token's. @type {Remote} */
   #ids;
+  /** Where the first ones are. @type {GPUBuffer} */
+  #first;
   /** How often each token was generated, where penalties ask. @type {Remote | WireTensor | null} */
   #counts;
   /** Tokens in the caches. */
@@ -93,7 +98,8 @@ export class Decoding {
     this.#records = new Records(host.device);
     this.#length = args.length;
     this.#counts = args.counts;
-    this.#ids = { type: args.ids.type, dims: [1, 1], data: INTEGERS[args.ids.type].of([args.ids.first]) };
+    this.#ids = uploaded(host.device, args.ids.type, INTEGERS[args.ids.type].of([args.ids.first]));
+    this.#first = this.#ids.memory.buffer;
     this.#ones = args.mask ? INTEGERS[args.mask.type].of(Array(LEAST).fill(1)) : new ArrayBuffer(0);
     for (const { input, given } of args.caches) this.#caches.set(input, this.#own(given));
   }
@@ -174,6 +180,7 @@ export class Decoding {
       await Promise.all([attend(device, collect(device, piece, [bytes]), { recording: this }), ...runs]);
     } catch (error) {
       this.#failure = error;
+      if (!piece.done) piece.staging.destroy();
       await Promise.allSettled(runs);
       throw error;
     }
@@ -196,15 +203,19 @@ export class Decoding {
     const made = computed instanceof Promise ? await computed : computed;
     const spent = this.#ids;
     this.#advance(made);
-    if ('memory' in spent) tensors.dispose(spent.number);
+    tensors.dispose(spent.number);
     const scores = /** @type {Remote} */ (made.get(logits));
     /** @type {Record<string, any>} */
     const given = { ...settings, logits: scores };
     if (draw !== undefined) given.uniform = { type: 'float32', dims: [1], data: Float32Array.of(draw).buffer };
     if (this.#counts) given.counts = this.#counts;
-    const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
-    const chosen = drawn instanceof Promise ? await drawn.finally(() => tensors.dispose(scores.number)) : drawn;
-    tensors.dispose(scores.number);
+    let chosen;
+    try {
+      const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
+      chosen = drawn instanceof Promise ? await drawn : drawn;
+    } finally {
+      tensors.dispose(scores.number);
+    }
     if (this.#counts) {
       if ('memory' in this.#counts) tensors.dispose(this.#counts.number);
       this.#counts = /** @type {Remote} */ (chosen.get('counts_out'));
@@ -212,9 +223,12 @@ export class Decoding {
     this.#ids = /** @type {Remote} */ (chosen.get('ids'));
     const record = this.#args.chosen.filter((name) => name !== 'counts_out')
       .map((name) => ({ name, tensor: /** @type {Remote} */ (chosen.get(name)) }));
-    batch.piece ??= this.#records.stage(record);
-    this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
-    for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    try {
+      batch.piece ??= this.#records.stage(record);
+      this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
+    } finally {
+      for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    }
   }
 
   /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
@@ -329,6 +343,7 @@ export class Decoding {
     const wanted = kept !== null && !this.#failure;
     const found = wanted ? this.#cut(kept) : {};
     const { tensors } = this.#host;
+    this.#first.destroy();
     for (const value of [...this.#caches.values(), this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
     for (const [length, caches] of this.#before) this.#drop(length, caches);
     this.#caches.clear();
@@ -361,8 +376,25 @@ export class Decoding {
   }
 }
 
+/**
+ * A token's id on the GPU, so that the first step is like the others: a tensor of number 0, whose buffer is its user's.
+ * @param {GPUDevice} device
+ * @param {string} type
+ * @param {ArrayBuffer} data
+ * @returns {Remote}
+ */
+function uploaded(device, type, data) {
+  const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+  const buffer = device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST });
+  device.queue.writeBuffer(buffer, 0, data);
+  lastUploaded += 1;
+  const memory = { id: -lastUploaded, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+  return { number: 0, type, dims: [1, 1], memory, python: 0 };
+}
+
 /** @param {Remote | WireTensor} value @returns {any} */
 function toWire(value) {
+  if ('memory' in value && !value.number) return { kind: 'buffer', type: value.type, dims: value.dims, buffer: value.memory.buffer };
   if ('memory' in value) return { kind: 'gpu', type: value.type, dims: value.dims, gpu: value.number };
   const { type, dims, data } = value;
   const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : null;

@@ -156,7 +156,7 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
  */
 export async function startPython(places, report) {
-  performance.mark('pyruntime: adapter asked'); // device/pyodide.py waits no longer than a GPU process takes from here
+  performance.mark('pyruntime: adapter asked'); // device/adapter.py waits no longer than a GPU process takes from here
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   adapter.catch(() => {}); // the device asks again, and says what is wrong
   const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);

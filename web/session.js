@@ -69,6 +69,16 @@ function outputsOnGpu(preferred, outputs) {
   return kept;
 }
 
+/**
+ * The session config entry that says which outputs stay on the GPU, so that a decoder's runs are planned while it loads.
+ * @param {string | Record<string, string> | undefined} preferred
+ */
+function expected(preferred) {
+  if (!preferred) return null;
+  const names = typeof preferred === 'string' ? null : Object.keys(preferred).filter((name) => preferred[name] === 'gpu-buffer');
+  return names?.length || preferred === 'gpu-buffer' ? JSON.stringify({ staying: names }) : null;
+}
+
 /** @implements {PublicSession} */
 export class InferenceSession {
   #client;
@@ -122,7 +132,8 @@ export class InferenceSession {
     const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = options;
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
-    plain.extra = { 'pyruntime.host_work': env.hostWork, ...plain.extra };
+    const expects = expected(preferredOutputLocation);
+    plain.extra = { 'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...plain.extra };
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);

@@ -6,17 +6,32 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import js
-from pyodide.ffi import JsException, to_js
+from pyodide.ffi import JsException, create_proxy, to_js
 
-from pyruntime.errors import Fail, NoSuchFile
+from pyruntime.errors import EPFail, Fail, NoSuchFile
 from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
-__all__ = ["JsBlob", "JsBytes", "JsException", "JsFile", "JsObject", "fetch_bytes", "js_object", "read_bytes"]
+__all__ = [
+    "JsBlob",
+    "JsBytes",
+    "JsException",
+    "JsFile",
+    "JsObject",
+    "fetch_bytes",
+    "js_data",
+    "js_object",
+    "player",
+    "read_bytes",
+    "write_now",
+]
 
 JsObject: TypeAlias = Any
 
 _BIG = 32 << 20
 """Bytes from which on a file stays a Blob where Python is in a worker."""
+
+_LARGE = 2 << 20
+"""Bytes from which on player.js uploads in pieces."""
 
 _BLOCK = 8 << 20
 """Bytes of a download that become a Blob together."""
@@ -119,6 +134,23 @@ def js_object(value: object) -> JsObject:
     return to_js(value, dict_converter=js.Object.fromEntries)
 
 
+def player(replay: str) -> JsObject | None:
+    """web/player.js; None where the page does not provide it, or `replay` is 'python'.
+
+    Raises:
+        EPFail: `replay` is 'player', and it is not there.
+    """
+    if replay == "python":
+        return None
+    try:
+        import pyruntime_player
+    except ImportError:
+        if replay == "player":
+            raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
+        return None
+    return pyruntime_player
+
+
 async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes | JsBlob:
     """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
 
@@ -155,3 +187,41 @@ async def _next(reader: JsObject, url: str, loaded: int, total: int) -> JsObject
         raise Fail(
             f"{url}: the connection broke after {loaded:,} of {of} bytes ({error.message}); load it again"
         ) from None
+
+
+def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None) -> tuple[JsObject, int]:
+    """`nbytes` bytes of `data` from `offset` on, as web/player.js uploads them: where they are, and the offset there.
+
+    Args:
+        data: bytes, or a source of them. What lies in JavaScript stays there.
+        proxies: gets what holds large bytes of Python's, which are not copied then; None: Blobs, files and these are
+            read into an array.
+    """
+    if isinstance(data, JsBytes):
+        return data.buffer, offset + data.offset
+    if proxies is not None and isinstance(data, JsBlob):
+        return data.blob, offset
+    if proxies is not None and isinstance(data, JsFile):
+        return data.file, offset
+    if isinstance(data, bytes | memoryview):
+        raw = memoryview(data).cast("B")[offset : offset + nbytes]
+    else:
+        raw = memoryview(data.read(offset, nbytes))
+    if proxies is None or nbytes < _LARGE:
+        return to_js(raw), 0
+    proxies.append(create_proxy(raw))
+    return proxies[-1], 0
+
+
+def write_now(queue: JsObject, write: dict[str, Any]) -> None:
+    """`queue.writeBuffer` of a `Write` of web/staging.js, the last word padded to four bytes."""
+    data, start, nbytes = write["data"], write["dataOffset"], write["nbytes"]
+    if js.ArrayBuffer.isView(data):
+        data, start = data.buffer, start + int(data.byteOffset)
+    whole = nbytes & ~3
+    if whole:
+        queue.writeBuffer(write["buffer"], write["offset"], data, start, whole)
+    if whole != nbytes:
+        tail = js.Uint8Array.new(4)
+        tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
+        queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)

@@ -9,24 +9,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import chain, count, repeat
+from itertools import count
 from typing import Any
 
 import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
-from pyruntime.device.advice import no_adapter, no_webgpu
+from pyruntime.device.adapter import find_adapter
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
-from pyruntime.device.javascript import JsBlob, JsBytes, JsFile, JsObject, fetch_bytes, js_object, read_bytes
+from pyruntime.device.javascript import (
+    JsBytes,
+    JsObject,
+    fetch_bytes,
+    js_data,
+    js_object,
+    player,
+    read_bytes,
+    write_now,
+)
 from pyruntime.device.pipelines import Pipelines
+from pyruntime.device.replaying import described
 from pyruntime.device.timing import timed
-from pyruntime.device.unaided import play
+from pyruntime.device.unaided import play, scaled
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.plan.plan import Kept, Transfer
 
 __all__ = [
     "JsBytes",
@@ -52,51 +61,8 @@ _LIMITS = {
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
 """What of WGSL not every browser has."""
-_LARGE = 2 << 20
-"""Bytes from which on player.js uploads in pieces."""
-
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
-
-_START_MS = 2000.0
-"""Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
-
-_RESTART_MS = 3000.0
-"""The same where there has been one: the GPU process may be starting again."""
-
-_ASKED = "pyruntime: adapter asked"
-"""The performance mark of the first question, which web/runtime.js asks while Python starts."""
-
-_had_adapter = False
-
-
-async def _adapter() -> JsObject:
-    """The high-performance adapter; asked for again while the GPU process may be starting."""
-    global _had_adapter
-    navigator = js.navigator
-    agent = str(navigator.userAgent)
-    gpu = getattr(navigator, "gpu", None)
-    if gpu is None:
-        raise EPFail(no_webgpu(agent, bool(js.isSecureContext), not hasattr(js, "document")))
-    until = js.performance.now() + _RESTART_MS if _had_adapter else _first_asked() + _START_MS
-    for seconds in chain((0.05, 0.1), repeat(0.2)):
-        asked = js.performance.now()
-        adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
-        if adapter:
-            _had_adapter = True
-            return adapter
-        if asked > until:
-            break
-        await asyncio.sleep(seconds)
-    raise EPFail(no_adapter(agent))
-
-
-def _first_asked() -> float:
-    """When this thread first asked for an adapter: now, where nobody has."""
-    marks = list(js.performance.getEntriesByName(_ASKED))
-    if not marks:
-        js.performance.mark(_ASKED)
-    return float(marks[0].startTime if marks else js.performance.now())
 
 
 async def open_device(replay: str = "auto") -> WebGpuDevice:
@@ -108,38 +74,26 @@ async def open_device(replay: str = "auto") -> WebGpuDevice:
     Raises:
         EPFail: no WebGPU, no adapter, or it gives no device.
     """
-    adapter = await _adapter()
+    adapter = await find_adapter()
     limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
     features = [f for f in _FEATURES if adapter.features.has(f)]
     try:
         device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
         raise EPFail(f"the adapter gave no device: {error.message}") from None
-    return WebGpuDevice(adapter.info, device, features, _player(replay))
+    return WebGpuDevice(adapter.info, device, features, player(replay))
 
 
 def adopt_device(device: JsObject) -> WebGpuDevice:
     """A GPUDevice that somebody else has opened; it stays theirs, with the limits they asked for."""
     features = [f for f in _FEATURES if device.features.has(f)]
-    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, _player("auto"))
-
-
-def _player(replay: str) -> JsObject | None:
-    if replay == "python":
-        return None
-    try:
-        import pyruntime_player
-    except ImportError:
-        if replay == "player":
-            raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
-        return None
-    return pyruntime_player
+    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, player("auto"))
 
 
 class WebGpuDevice:
     """Implements `Device` on a GPUDevice."""
 
-    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], player: JsObject) -> None:
+    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], played: JsObject) -> None:
         self.info = AdapterInfo(
             *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
         )
@@ -150,7 +104,7 @@ class WebGpuDevice:
         self.ledger = Ledger()
         self.device = device
         self.lost: str | None = None
-        self._player = player
+        self._player = played
         self._numbers = count(1)
         self._buffers: dict[int, JsObject] = {}
         self._pipelines = Pipelines(device, self.ledger, self._scope, self._failed)
@@ -255,7 +209,7 @@ class WebGpuDevice:
         """See `Device.write`."""
         self._check()
         try:
-            self._upload(self._write(Write(target, data, offset)))
+            write_now(self.device.queue, self._write(Write(target, data, offset)))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
 
@@ -277,40 +231,11 @@ class WebGpuDevice:
 
     def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
         """What player.js calls a Write. Large bytes of Python's are not copied where `proxies` gets what holds them."""
-        data: JsObject
-        target, offset = write.target, write.offset
-        if isinstance(write.data, JsBytes):
-            data, offset = write.data.buffer, offset + write.data.offset
-        elif isinstance(write.data, JsBlob) and proxies is not None and self._player is not None:
-            data = write.data.blob
-        elif isinstance(write.data, JsFile) and proxies is not None and self._player is not None:
-            data = write.data.file
-        else:
-            if isinstance(write.data, bytes | memoryview):
-                raw = memoryview(write.data).cast("B")[offset : offset + target.nbytes]
-            else:
-                raw = memoryview(write.data.read(offset, target.nbytes))
-            offset = 0
-            if proxies is not None and self._player is not None and target.nbytes >= _LARGE:
-                data = create_proxy(raw)
-                proxies.append(data)
-            else:
-                data = to_js(raw)
+        passed = proxies if self._player is not None else None
+        data, offset = js_data(write.data, write.offset, write.target.nbytes, passed)
+        target = write.target
         buffer = self._buffers[target.buffer]
         return {"buffer": buffer, "offset": target.offset, "data": data, "dataOffset": offset, "nbytes": target.nbytes}
-
-    def _upload(self, write: dict[str, Any]) -> None:
-        """`queue.writeBuffer`, the last word padded to four bytes."""
-        data, start, nbytes = write["data"], write["dataOffset"], write["nbytes"]
-        if js.ArrayBuffer.isView(data):
-            data, start = data.buffer, start + int(data.byteOffset)
-        queue, whole = self.device.queue, nbytes & ~3
-        if whole:
-            queue.writeBuffer(write["buffer"], write["offset"], data, start, whole)
-        if whole != nbytes:
-            tail = js.Uint8Array.new(4)
-            tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
-            queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)
 
     def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
         """See `Device.copy`."""
@@ -399,8 +324,13 @@ class WebGpuDevice:
                 given = js_object(uploads), js_object(sources), to_js(list(numbers))
                 answers = await self._player.play(self.device, commands, *given)
             else:
-                sized = _scaled(commands, numbers)
-                answers = await play(self.device, sized, lambda: list(map(self._upload, uploads)), sources, js_object)
+                sized, queue = scaled(commands, numbers), self.device.queue
+
+                def upload() -> None:
+                    for write in uploads:
+                        write_now(queue, write)
+
+                answers = await play(self.device, sized, upload, sources, js_object)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:
@@ -418,7 +348,7 @@ class WebGpuDevice:
         keys = ("pipeline", "group", "grid", "scaled")
         commands = [{k: getattr(c, k) for k in keys} for c in recorded] if self._player else recorded
         has_queries = "timestamp-query" in self.target.features
-        spans, clock = await timed(self.device, _scaled(commands, numbers), has_queries, js_object)
+        spans, clock = await timed(self.device, scaled(commands, numbers), has_queries, js_object)
         empty = self.record([])
         try:
             return Measured(await self.submit(empty, [], reads), spans, clock)
@@ -428,7 +358,7 @@ class WebGpuDevice:
     def replay_object(
         self, replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None
     ) -> JsObject | None:
-        """A run for `run` of web/player.js, in which Python has no part; None without the player.
+        """A run for `run` of web/replay.js, in which Python has no part; None without the player.
 
         Args:
             names: JavaScript's name of a tensor's element type.
@@ -436,46 +366,15 @@ class WebGpuDevice:
         """
         if self._player is None:
             return None
-
-        def shape(seen: Transfer | Kept) -> dict[str, Any]:
-            return described(seen.name, seen.type, seen.scaled)
-
-        def described(name: str, kind: TensorType, scaled: Sequence[int]) -> dict[str, Any]:
-            dims = list(kind.shape)
-            return {"name": name, "type": names(kind), "dims": dims, "scaled": list(scaled), "bits": kind.dtype.bits}
-
-        def placed(transfers: Sequence[tuple[Transfer, Slice]]) -> list[dict[str, Any]]:
-            return [{**shape(t), "buffer": self._buffers[p.buffer], "offset": p.offset} for t, p in transfers]
-
-        def slots(transfers: Sequence[Transfer]) -> list[dict[str, Any]]:
-            given = {k.input: described(k.input, k.given, k.given_scaled) for k in replay.kept if k.given}
-            return [{**given.get(t.name, shape(t)), "slot": t.region.index} for t in transfers]
-
-        numbers = [
-            {
-                "elements": list(made.elements),
-                "expressions": list(made.expressions),
-                "bytes": made.transfer.type.dtype.bits // 8,
-                "buffer": self._buffers[place.buffer],
-                "offset": place.offset,
-            }
-            for made, place in replay.numbers
-        ]
         if sizes is not None:
             sizes = {**sizes, "buffer": self._buffers[replay.params.buffer] if replay.params else jsnull}
         commands = [self._command(c) for c in replay.commands]
         return js_object(
             {
+                **described(replay, names, self._buffers),
                 "device": self.device,
                 "commands": commands if replay.recording is None else self._recordings[replay.recording],
                 "live": True,
-                "uploads": placed(replay.uploads),
-                "downloads": placed(replay.downloads),
-                "unread": [described(u.name, u.type, u.scaled) for u in replay.unread],
-                "inputs": slots(replay.inputs),
-                "outputs": slots(replay.outputs),
-                "kept": [{**shape(k), "input": k.input, "axis": k.axis, "room": k.room} for k in replay.kept],
-                "numbers": numbers,
                 "sizes": jsnull if sizes is None else sizes,
             }
         )
@@ -494,13 +393,3 @@ class WebGpuDevice:
         self.device.destroy()
         if self.lost is None:
             self.lost = "destroyed: closed here"
-
-
-def _scaled(commands: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """The commands with the grids of a run."""
-    return [
-        {**c, "grid": [n if k < 0 else numbers[k] for n, k in zip(c["grid"], c["scaled"], strict=True)]}
-        if len(c["scaled"])
-        else c
-        for c in commands
-    ]

@@ -9,7 +9,7 @@ from typing import Any
 from pyruntime.device.waiting import attend
 from pyruntime.errors import EngineError
 
-__all__ = ["play"]
+__all__ = ["play", "scaled"]
 
 JsObject = Any
 
@@ -77,3 +77,13 @@ def _queue(
         staging.append(buffer)
         encoder.copyBufferToBuffer(read["buffer"], read["offset"], buffer, 0, size)
     device.queue.submit(to_object([encoder.finish()]))
+
+
+def scaled(commands: Sequence[dict[str, Any]], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """The commands with the grids of a run."""
+    return [
+        {**c, "grid": [n if k < 0 else numbers[k] for n, k in zip(c["grid"], c["scaled"], strict=True)]}
+        if len(c["scaled"])
+        else c
+        for c in commands
+    ]

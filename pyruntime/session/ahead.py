@@ -26,7 +26,9 @@ from pyruntime.session.program import Program
 from pyruntime.session.refusals import TooEarly
 from pyruntime.session.stages import Stage
 
-__all__ = ["compile_model", "package_version", "read_target", "saved_program"]
+__all__ = ["compile_model", "package_version", "profiles", "read_target", "saved_program"]
+
+_TARGETS = Path(__file__).parents[1] / "targets"
 
 
 def compile_model(
@@ -81,24 +83,32 @@ def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> S
 
 
 def read_target(text: str) -> Target:
-    """The target that a JSON file describes: `limits` by name, `features`, `vendor`; 'default': WebGPU's least.
+    """The target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
 
     Raises:
         InvalidArgument: there is no such file, or it says other things.
     """
-    if text == "default":
-        return Target()
     try:
-        data = json.loads(Path(text).read_text())
-        unknown = data.keys() - {"limits", "features", "vendor"}
+        known = _TARGETS / f"{text}.json"
+        data = json.loads((known if text in profiles() else Path(text)).read_text())
+        unknown = data.keys() - {"limits", "features", "vendor", "about", "source"}
         if unknown:
-            raise ValueError(f"it knows limits, features and vendor, not {sorted(unknown)}")
+            raise ValueError(f"it knows limits, features, vendor, about and source, not {sorted(unknown)}")
         limits = data.get("limits", {})
         if not all(isinstance(n, int) and n >= getattr(Limits(), name) for name, n in limits.items()):
             raise ValueError("a limit is a number, at least what WebGPU guarantees")
         return Target(Limits(**limits), frozenset(data.get("features", ())), str(data.get("vendor", "")))
+    except FileNotFoundError:
+        raise InvalidArgument(
+            f"--target {text}: neither a file nor one of the profiles {', '.join(profiles())}"
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InvalidArgument(f"--target {text}: {error}") from None
+
+
+def profiles() -> list[str]:
+    """Names of the targets that come with the package; 'default' is what every device of WebGPU has."""
+    return sorted(path.stem for path in _TARGETS.glob("*.json"))
 
 
 def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], target: Target) -> Stage:
@@ -132,7 +142,7 @@ def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], targ
     if stage.compiled.guards.read:
         raise EPFail(f"the plan depends on the values of {sorted(stage.compiled.guards.read)}; make these initializers")
     if rounds > 1 and stage.sizes is None:
-        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.closed.items())
+        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.reasons.items())
         raise EPFail(
             f"the model needs its sizes when it is planned ({reason}); give one shape, and compile one plan each"
         )

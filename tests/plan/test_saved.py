@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import struct
 import zlib
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,13 +20,14 @@ from pyruntime.cli import main
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import EPFail, InvalidArgument, OrtError
 from pyruntime.ir import DType, TensorType
+from pyruntime.kernels import Target
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import MemorySource, open_file
 from pyruntime.plan.plan import GpuSegment, Plan
 from pyruntime.plan.saved import BLOCK, FORMAT, read, tree_hash, write
 from pyruntime.plan.verify import verify
-from pyruntime.session.ahead import compile_model, read_target
+from pyruntime.session.ahead import compile_model, profiles, read_target
 from pyruntime.session.program import Program
 from tests import open_models
 
@@ -202,3 +205,55 @@ def test_read_target__limits_below_the_guaranteed__are_refused(tmp_path: Path) -
         read_target(str(file))
     file.write_text('{"limits": {"storage_buffers": 10}, "features": ["subgroups"], "vendor": "nvidia"}')
     assert read_target(str(file)).limits.storage_buffers == 10
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_profile__each__is_a_target_that_models_are_compiled_for(name: str) -> None:
+    target = read_target(name)
+    saved = read(compile_model(DIGITS, target=target), open_file(DIGITS))
+    assert saved.target == {
+        "limits": asdict(target.limits),
+        "features": sorted(target.features),
+        "vendor": target.vendor,
+    }
+    data = json.loads((ROOT / "pyruntime" / "targets" / f"{name}.json").read_text())
+    assert data["about"] and data["source"], "says what it is for, and where its numbers are from"
+    rows = (ROOT / "docs" / "javascript.md").read_text().splitlines()
+    (row,) = [r.split("|") for r in rows if r.startswith(f"| `{name}` |")]
+    limits = target.limits
+    buffer = f"{limits.buffer_bytes >> 20} MiB" if limits.buffer_bytes < 1 << 30 else f"{limits.buffer_bytes >> 30} GiB"
+    told = [cell.strip() for cell in row[3:7]]
+    assert told == [
+        f"{limits.workgroup_bytes >> 10} KiB",
+        f"{limits.invocations:,}",
+        buffer,
+        target.vendor or "any",
+    ]
+
+
+# Dawn, native/Limits.cpp: what Chromium reports is one of these.
+TIERS = {
+    "storage_buffers": (8, 10),
+    "binding_bytes": (128 << 20, 512 << 20, 1 << 30, (2 << 30) - 4, (4 << 30) - 4),
+    "buffer_bytes": (256 << 20, 1 << 30, 2 << 30, 4 << 30),
+    "invocations": (256, 1024),
+    "workgroup_x": (256, 1024),
+    "workgroup_bytes": (16384, 32768, 49152, 65536),
+}
+
+
+@pytest.mark.parametrize("name", profiles())
+def test_profile__limits__are_tiers_that_browsers_report(name: str) -> None:
+    limits = asdict(read_target(name).limits)
+    assert {key: limits[key] in tiers for key, tiers in TIERS.items()} == dict.fromkeys(TIERS, True)
+    assert limits["binding_bytes"] <= limits["buffer_bytes"]
+
+
+def test_profile__default__is_the_least(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert read_target("default") == Target()
+    with pytest.raises(OrtError, match="neither a file nor one of the profiles amd, apple-m"):
+        read_target("toaster")
+    out = tmp_path / "digits.plan"
+    assert main(["compile", str(DIGITS), "-o", str(out), "--target", "nvidia"]) == 0
+    assert out.read_bytes() == compile_model(DIGITS, target=read_target("nvidia"))
+    assert read(out.read_bytes()).target["vendor"] == "nvidia"

@@ -91,7 +91,8 @@ export class Decoder {
    * @param {import('../pyruntime.js').SessionOptions} options
    */
   static async create(model, externalData, names, options) {
-    const session = await InferenceSession.create(model, { ...options, externalData, preferredOutputLocation: 'gpu-buffer' });
+    const extra = { 'pyruntime.expects': JSON.stringify({ staying: null, text: true }), ...options.extra };
+    const session = await InferenceSession.create(model, { ...options, extra, externalData, preferredOutputLocation: 'gpu-buffer' });
     try {
       const caches = session.inputMetadata.flatMap((input) => {
         const output = presentOf(input.name, names, session.outputNames);
