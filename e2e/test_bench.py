@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from bench import cases
-from bench.folder import write_pages
+from bench.folder import PAGES, write_pages
 from bench.run import POLICY
 from e2e.harness.browser import guarded_page
+from tests.genai.folder import write_folder
 from tools.devkit.server import Server
 
 
@@ -62,3 +63,29 @@ def test_first__page_with_one_model__tells_when_the_result_was_there(
         first = page.evaluate("globalThis.firstResult")
     assert first["ms"] > first["phases"]["session"] > 0
     assert sum(first["output"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_generate__page_that_measures_text__tells_the_rate_of_each_stretch(
+    browser: Browser, site_url: str, site_server: Server, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "model")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()  # the page makes one
+    site_server.mounts |= {"/e2e/generate-model/": folder, "/e2e/generate/": PAGES}
+    query = "lib=/web/pyruntime.js&models=/e2e/generate-model&prompt=10&tokens=40&every=16"
+    with guarded_page(browser, site_url) as (page, guard):
+        guard.allow("404")
+        found = []
+        for more in ("", "&step=1"):
+            page.goto(f"{site_url}e2e/generate/generate.html?{query}{more}")
+            found.append(page.evaluate("globalThis.generated"))
+    for answer in found:
+        assert "error" not in answer
+        (result,) = answer["results"]
+        assert len(result["runs"]) == 2
+        for run in result["runs"]:
+            assert run["ids"] == found[0]["results"][0]["runs"][0]["ids"]
+            assert len(run["ids"]) == 40
+            assert [s["context"] for s in run["stretches"]] == [11, 27, 43]
+            assert sum(s["tokens"] for s in run["stretches"]) == 39
+            assert run["tokens_per_s"] > 0 < run["first_ms"]

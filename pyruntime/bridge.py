@@ -51,6 +51,7 @@ __all__ = [
     "operators",
     "release",
     "run",
+    "sampler",
     "serve",
     "set_log_level",
     "settle",
@@ -247,6 +248,19 @@ def _sizes(stage: Stage) -> dict[str, Any] | None:
     }
 
 
+async def sampler(handle: int, options: JsObject) -> JsObject | None:
+    """A model that chooses tokens by the logits of a session that is on the GPU; None where it is not.
+
+    Args:
+        options: those of `SamplerOptions` that are not its defaults.
+    """
+    from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
+
+    if _session(handle)._program is None:
+        return None
+    return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
+
+
 async def release(handle: int) -> None:
     """Free everything of the session, on the GPU too."""
     session = _sessions.pop(handle, None)
@@ -329,6 +343,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         create,
         run,
+        sampler,
         release,
         summary,
         explain,

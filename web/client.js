@@ -200,4 +200,9 @@ export function client() {
   return shared;
 }
 
+/** Whether this is the one client. @param {unknown} owner */
+export function isShared(owner) {
+  return owner === shared;
+}
+
 answerDevice(() => client().device());

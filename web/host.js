@@ -1,6 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
+import { Decoding } from './decoding.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as replays from './replay.js';
@@ -32,6 +33,10 @@ let settleInPython;
 export function settle(tensor) {
   return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
 }
+
+/** Texts whose tokens are chosen on the GPU. @type {Map<number, Decoding>} */
+const decodings = new Map();
+let lastDecoding = 0;
 
 /** @typedef {import('./runtime.js').Report} Report */
 
@@ -243,6 +248,29 @@ const methods = {
     } finally {
       request.spare.push(...incoming.flatMap(({ complete, pieces }) => (complete ? pieces : [])));
     }
+  },
+
+  /** Begin a text; the number of its loop. @param {import('./protocol.js').DecodeArguments} args */
+  async decode(args) {
+    const device = await callPython('gpu_device');
+    const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run }, args);
+    lastDecoding += 1;
+    decodings.set(lastDecoding, made);
+    return lastDecoding;
+  },
+
+  /** @param {import('./protocol.js').DecodeStepsArguments} args */
+  async decodeSteps(args, report, request) {
+    const made = decodings.get(args.decoding);
+    if (!made) throw new Error('decoding has ended');
+    return made.steps(args, request);
+  },
+
+  /** @param {import('./protocol.js').DecodeEndArguments} args */
+  async decodeEnd({ decoding, kept }) {
+    const made = decodings.get(decoding);
+    decodings.delete(decoding);
+    return made ? made.end(kept) : {};
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */

@@ -70,6 +70,67 @@ export interface RunArguments {
   options: object;
 }
 
+/** An input that is made for each token: integers. */
+export interface DecodeInput {
+  name: string;
+  type: 'int64' | 'int32';
+}
+
+/** A text whose tokens are chosen on the GPU: see `web/decoding.js`. */
+export interface DecodeArguments {
+  /** Sessions. */
+  decoder: number;
+  sampler: number;
+  ids: DecodeInput & {
+    /** The token before the first one that is chosen; it is not in the caches. */
+    first: number;
+  };
+  mask: DecodeInput | null;
+  positions: DecodeInput | null;
+  /** Name of the input that says whether there are caches. */
+  branch: string | null;
+  /** Other inputs of the decoder, the same for every token. */
+  fixed: Record<string, WireTensor>;
+  /** Name of the output. */
+  logits: string;
+  /** What `input` gets first, and the output that it gets next. Tensors on the GPU stay the caller's. */
+  caches: { input: string; output: string; given: WireTensor | WireRemote }[];
+  /** Tokens in the caches. */
+  length: number;
+  /** Outputs of the sampler, of those that `sampler_model` names. */
+  chosen: string[];
+  /** Inputs of the sampler, the same for every token. */
+  settings: Record<string, WireTensor>;
+  /** Its input `counts` at first; null: it has none. */
+  counts: WireTensor | null;
+}
+
+export interface DecodeStepsArguments {
+  /** The number that `decode` has answered. */
+  decoding: number;
+  /** How many tokens, at most 16. */
+  count: number;
+  /** The sampler's input `uniform` for each of them; none: it has no such input. */
+  draws: number[];
+  /** Tokens in the caches that will not be taken back. */
+  confirmed: number;
+}
+
+export interface DecodedTokens {
+  ids: number[];
+  logProbabilities: number[];
+  /** Of each token, where the sampler says them. */
+  top: { ids: number[]; logProbabilities: number[] }[];
+  /** Whether taking tokens back needs no memory: all caches grow where they are. */
+  grows: boolean;
+}
+
+export interface DecodeEndArguments {
+  decoding: number;
+  /** Tokens to which the caches are cut; null: they are given up. */
+  kept: number | null;
+}
+
 export interface ReleaseArguments {
   session: number;
 }

@@ -189,6 +189,19 @@ function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) 
  * @returns {Promise<Record<string, any>> | null}
  */
 export function run(replay, feeds, values, tensors, spares) {
+  return begin(replay, feeds, values, tensors, spares)?.running ?? null;
+}
+
+/**
+ * `run`, with the tensors that stay: a next run may be queued behind this one before it is done.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ * @param {Tensors | null} tensors
+ * @param {Memory[]} spares
+ * @returns {{running: Promise<Record<string, any>>, staying: {name: string, tensor: Remote}[]} | null}
+ */
+export function begin(replay, feeds, values, tensors, spares) {
   const { sizes } = replay;
   const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
   const memory = memoryOf(replay, feeds, numbers, spares);
@@ -197,10 +210,11 @@ export function run(replay, feeds, values, tensors, spares) {
     ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
     ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
   ].map(({ seen, at }) => ({ name: seen.name, tensor: hold(tensors, seen, numbers, at) }));
-  return finish(replay, feeds, numbers, boundTo(replay, memory), staying).catch((error) => {
+  const running = finish(replay, feeds, numbers, boundTo(replay, memory), staying).catch((error) => {
     for (const { tensor } of staying) tensors?.dispose(tensor.number);
     throw error;
   });
+  return { running, staying };
 }
 
 /**

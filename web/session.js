@@ -1,7 +1,7 @@
 // @ts-check
 /** InferenceSession: a model, held by the worker. */
 
-import { client } from './client.js';
+import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
 import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
@@ -143,6 +143,15 @@ export class InferenceSession {
       undo(info);
       throw error;
     }
+  }
+
+  /**
+   * What else asks its host about a session; null where that is not the one host of sessions.
+   * @param {InferenceSession} session
+   */
+  static behind(session) {
+    const owner = session.#client;
+    return isShared(owner) ? { owner, handle: session.#handle, memory: session.#memory } : null;
   }
 
   get inputNames() {

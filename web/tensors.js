@@ -164,13 +164,14 @@ export class Tensors {
 }
 
 /**
- * Memory for an output of so many bytes, taken out of `spares`.
+ * Memory for an output of so many bytes, taken out of `spares`: what was left last, so that runs that come again find the
+ * bind groups of those before.
  * @param {Spares} spares
  * @param {number} nbytes
  * @returns {Memory | null}
  */
 export function takeSpare(spares, nbytes) {
-  const at = spares.findIndex(({ buffer }) => buffer.size >= nbytes && buffer.size <= Math.max(2 * nbytes, 256));
+  const at = spares.findLastIndex(({ buffer }) => buffer.size >= nbytes && buffer.size <= Math.max(2 * nbytes, 256));
   return at < 0 ? null : spares.splice(at, 1)[0];
 }
 

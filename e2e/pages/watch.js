@@ -11,6 +11,9 @@ globalThis.submits = { all: 0, withoutPython: 0 };
 /** Calls of this realm that make something on the GPU. */
 globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
 
+/** Buffers of this realm that were mapped to be read. */
+globalThis.readbacks = 0;
+
 if (globalThis.GPUDevice) {
   const { requestDevice } = GPUAdapter.prototype;
   const { submit } = GPUQueue.prototype;
@@ -43,6 +46,11 @@ if (globalThis.GPUDevice) {
       return create.apply(this, descriptor);
     };
   }
+  const { mapAsync } = GPUBuffer.prototype;
+  GPUBuffer.prototype.mapAsync = function counted(mode, ...range) {
+    if (mode === GPUMapMode.READ) readbacks += 1;
+    return mapAsync.call(this, mode, ...range);
+  };
   GPUBuffer.prototype.destroy = function counted() {
     live.delete(this);
     return destroy.call(this);

@@ -38,6 +38,7 @@ __all__ = ["EVERY", "SamplerOptions", "sampler_model"]
 EVERY = -1
 """`candidates`: the whole vocabulary is sorted."""
 
+_IDS = {"int64": DType.INT64, "int32": DType.INT32}
 _LARGEST_DRAW = float(np.float32(1) - np.float32(2**-24))
 _SMALLEST_P = 1e-30
 
@@ -56,6 +57,8 @@ class SamplerOptions:
         mask: with the input mask, for constraints.
         rows: with the input row: which row of each sequence counts, instead of the last one.
         log_probability: with that output.
+        top: with outputs of the most probable tokens, this many; 0: without.
+        ids: 'int64' or 'int32', of the output ids: as the decoder takes them.
     """
 
     greedy: bool = False
@@ -65,6 +68,8 @@ class SamplerOptions:
     mask: bool = False
     rows: bool = False
     log_probability: bool = True
+    top: int = 0
+    ids: str = "int64"
 
 
 def sampler_model(options: SamplerOptions | None = None) -> bytes:
@@ -84,18 +89,24 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
         mask              bool [batch, vocab], true where a token may come, at least once a row; with `mask`
 
     Outputs:
-        ids               int64 [batch, 1]
+        ids               int64 or int32 [batch, 1]
         log_probability   float32 [batch, 1]; with `log_probability`
+        top_ids           int64 [batch, n], n = min(top, vocab): the most probable tokens, likeliest first; with `top`
+        top_log_probabilities    float32 [batch, n]: log softmax of the model's own logits; with `top`
         counts_out        int32 [batch, vocab]: counts with the new ids; with `penalties`
 
     Raises:
-        InvalidArgument: another dtype, or a negative number of candidates that is not EVERY.
+        InvalidArgument: another dtype or type of ids, a negative number of candidates that is not EVERY, or of top.
     """
     options = options or SamplerOptions()
     if options.dtype not in ("float32", "float16"):
         raise InvalidArgument(f"sampler_model: expected dtype 'float32' or 'float16', got {options.dtype!r}")
     if options.candidates < EVERY:
         raise InvalidArgument(f"sampler_model: expected candidates >= 0, or EVERY (-1), got {options.candidates}")
+    if options.ids not in _IDS:
+        raise InvalidArgument(f"sampler_model: expected ids 'int64' or 'int32', got {options.ids!r}")
+    if options.top < 0:
+        raise InvalidArgument(f"sampler_model: expected top >= 0, got {options.top}")
     writer = ModelWriter("sampler")
     dtype = DType.FLOAT if options.dtype == "float32" else DType.FLOAT16
     writer.input("logits", dtype, ("batch", "sequence", "vocab"))
@@ -105,19 +116,34 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
     if options.mask:
         writer.input("mask", DType.BOOL, ("batch", "vocab"))
         x = writer.node("Where", "mask", x, writer.constant(-np.inf, np.float32))
+    chosen = "ids" if options.ids == "int64" else "chosen"
     if options.greedy:
-        writer.node("ArgMax", x, axis=1, keepdims=1, name="ids")
+        writer.node("ArgMax", x, axis=1, keepdims=1, name=chosen)
     else:
-        _draw(writer, x, options.candidates)
-    writer.output("ids", DType.INT64, ("batch", 1))
-    if options.log_probability:
-        chosen = writer.node("GatherElements", own, "ids", axis=1)
-        total = writer.node("ReduceLogSumExp", own, writer.constant([1], np.int64), keepdims=1)
-        writer.node("Sub", chosen, total, name="log_probability")
-        writer.output("log_probability", DType.FLOAT, ("batch", 1))
+        _draw(writer, x, options.candidates, chosen)
+    if chosen != "ids":
+        writer.node("Cast", chosen, to=_IDS[options.ids].code, name="ids")
+    writer.output("ids", _IDS[options.ids], ("batch", 1))
+    _probabilities(writer, own, chosen, options)
     if options.penalties:
-        _count(writer)
+        _count(writer, chosen)
     return writer.model()
+
+
+def _probabilities(writer: ModelWriter, own: str, chosen: str, options: SamplerOptions) -> None:
+    """The outputs with what the model itself gives tokens."""
+    if not options.log_probability and not options.top:
+        return
+    total = writer.node("ReduceLogSumExp", own, writer.constant([1], np.int64), keepdims=1)
+    if options.log_probability:
+        writer.node("Sub", writer.node("GatherElements", own, chosen, axis=1), total, name="log_probability")
+        writer.output("log_probability", DType.FLOAT, ("batch", 1))
+    if options.top:
+        greatest, order = _sorted(writer, own, options.top)
+        writer.node("Identity", order, name="top_ids")
+        writer.node("Sub", greatest, total, name="top_log_probabilities")
+        writer.output("top_ids", DType.INT64, ("batch", "top"))
+        writer.output("top_log_probabilities", DType.FLOAT, ("batch", "top"))
 
 
 def _row(writer: ModelWriter, options: SamplerOptions) -> str:
@@ -147,8 +173,8 @@ def _penalized(writer: ModelWriter, x: str) -> str:
     return writer.node("Sub", x, present)
 
 
-def _draw(writer: ModelWriter, x: str, candidates: int) -> None:
-    """`ids` by one draw from what the filters keep of x [batch, vocab]."""
+def _draw(writer: ModelWriter, x: str, candidates: int, chosen: str) -> None:
+    """`chosen` by one draw from what the filters keep of x [batch, vocab]."""
     writer.input("uniform", DType.FLOAT, ("batch",))
     writer.input("temperature", DType.FLOAT, ())
     axis, ones = writer.constant(1, np.int64), writer.constant([1], np.int64)
@@ -177,9 +203,9 @@ def _draw(writer: ModelWriter, x: str, candidates: int) -> None:
         "Where", writer.node("Greater", sums, threshold), writer.constant(2, np.float32), writer.constant(1, np.float32)
     )
     beyond = writer.node("Where", writer.node("Greater", p, zero), beyond, zero)
-    place = writer.node("ArgMax", beyond, axis=1, keepdims=1, name="" if candidates else "ids")
+    place = writer.node("ArgMax", beyond, axis=1, keepdims=1, name="" if candidates else chosen)
     if candidates:
-        writer.node("GatherElements", order, place, axis=1, name="ids")
+        writer.node("GatherElements", order, place, axis=1, name=chosen)
 
 
 def _sorted(writer: ModelWriter, x: str, candidates: int) -> tuple[str, str]:
@@ -200,11 +226,11 @@ def _top_k(writer: ModelWriter, x: str, p: str) -> str:
     return writer.node("Where", writer.node("GreaterOrEqual", x, least), p, writer.constant(0, np.float32))
 
 
-def _count(writer: ModelWriter) -> None:
+def _count(writer: ModelWriter, chosen: str) -> None:
     """counts_out: counts, one more at the new ids."""
     length = writer.node("Gather", writer.node("Shape", "counts"), writer.constant(1, np.int64))
     every = writer.node("Range", writer.constant(0, np.int64), length, writer.constant(1, np.int64))
-    here = writer.node("Equal", every, "ids")
+    here = writer.node("Equal", every, chosen)
     more = writer.node("Add", writer.node("Max", "counts", writer.constant(0, np.int32)), writer.constant(1, np.int32))
     writer.node("Where", here, more, "counts", name="counts_out")
     writer.output("counts_out", DType.INT32, ("batch", "vocab"))

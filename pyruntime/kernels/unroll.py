@@ -28,7 +28,9 @@ def unroll(text: str, flags: Mapping[str, float | int | bool]) -> str:
         ValueError: a mark that is not followed by a loop of constant length.
     """
     constants = dict(_CONST.findall(text))
-    while (mark := _MARK.search(text)) is not None:
+    at = 0
+    while (mark := _MARK.search(text, at)) is not None:
+        at = mark.start()
         loop = _LOOP.match(text, mark.end())
         if loop is None:
             raise ValueError(f"//#unroll without a loop: {text[mark.end() : mark.end() + 60]!r}")

@@ -6,7 +6,8 @@ empty tensor and a dimension that broadcasts are other computations.
 
 The range of a plan decides memory and the choice of kernels. It ends at a power of two; a size that outgrows it gets
 four times as much, and smaller ones share that where kernels for it are no waste. One that was empty once (a cache)
-gets at least 256 and then twice as much, and so does what is always longer (the mask over the cache).
+gets at least 1,024 and then four times as much, and so does what is always longer (the mask over the cache): that is
+room for choices, not memory, which caches get by doubling.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ __all__ = ["WASTE", "Openings", "matched", "scale"]
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
 
-STATE = 256
-"""Least range of a size that grows."""
+STATE = 1024
+"""Least range of a size that grows: planning anew stops a text for longer than all tokens in between take."""
 
 WASTE = 16
 """A plan is not used for sizes of which its kernels expect as many times more: another one is made."""
@@ -68,7 +69,7 @@ class _Seen:
         """The ends that the range of a plan for `size` may have, the most general first."""
         power = 1 << (size - 1).bit_length()
         if self.grows:
-            state = max(power, STATE, self.most)
+            state = max(power, STATE, 4 * self.most if size > self.most else self.most)
             return state, state, power, size
         roomy = max(power, 4 * self.most) if self.most and size > self.most else power
         return max(roomy, self.most), max(power, self.most), power, size

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import Executable, HostValue, run_on_host
@@ -19,10 +18,11 @@ from pyruntime.ir import Graph, HostTensor, Sizes, TensorType, ValueType, known
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
-from pyruntime.session.compiler import Compiled, Computed, compile_stage, sources_of
+from pyruntime.session.compiler import Compiled, compile_stage, sources_of
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.openings import Openings
 from pyruntime.session.profiling import Recorder
+from pyruntime.session.prologue import Prologue
 from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
 from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
 
@@ -60,6 +60,7 @@ class Program:
         self.weights = Weights(device)
         self.openings = Openings(graph)
         self.roots: list[Stage] = []
+        self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
         self._planning = asyncio.Lock()
         self._staged = asyncio.Lock()
 
@@ -338,13 +339,13 @@ class Program:
             made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
             self.limits.check_host(step.node.label, sum(made))
         carried = before.executable.resident if before else {}
-        computed: dict[str, int] = {}
         keys: list[Hashable] = []
+        compiling = asyncio.ensure_future(self.device.compile(plan.shaders))
+        compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # told of below
         try:
-            for constant in compiled.prologue:
-                make = partial(self._compute, constant)
-                computed[constant.name] = await self.weights.compute(constant.key, constant.nbytes, make)
-                keys.append(constant.key)
+            computed = await self._prologue.run(compiled.prologue)
+            keys = [constant.key for constant in compiled.prologue]
+            await compiling
             nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
             self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
             executable = self._executable(plan, compiled.alone, self.weights, {**carried, **computed}, compiled.bound)
@@ -359,20 +360,6 @@ class Program:
         stage.on_release.append(lambda: self.weights.drop(keys))
         stages.append(stage)
         return stage
-
-    async def _compute(self, constant: Computed) -> int:
-        """Make a computed constant; what it is made from leaves the GPU again. Returns its buffer."""
-        weights = Weights(self.device)
-        plan = constant.plan
-        self.limits.check_gpu(planned_bytes(plan, ()) + weights.missing(plan.constants), self.held)
-        executable = self._executable(plan, constant.alone, weights, {}, ())
-        try:
-            await executable.prepare()
-            await executable.run({})
-            return executable.keep_resident()[constant.name]
-        finally:
-            executable.release()
-            weights.release()
 
     def _make_room(self, stages: list[Stage], needed: int, before: Stage | None) -> None:
         """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.

@@ -2,8 +2,9 @@
 /** A decoder with its caches: tokens go in, logits of the last one come out; what came before stays on the GPU. */
 
 import { InferenceSession } from '../session.js';
-import { Tensor } from '../tensor.js';
+import { Tensor, fromWire, toWire } from '../tensor.js';
 import { Rewinder } from './rewind.js';
+import { Samplers } from './samplers.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('./repository.js').Names} Names */
@@ -55,6 +56,8 @@ export class Turn {
   ids = [];
   /** The step under way. @type {Promise<unknown>} */
   busy = Promise.resolve();
+  /** What writes it. @type {import('./tokens.js').Tokens | null} */
+  tokens = null;
 
   dispose() {
     for (const tensor of this.caches.values()) tensor.dispose();
@@ -72,6 +75,7 @@ export class Decoder {
     this.names = names;
     this.caches = caches;
     this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
+    this.samplers = new Samplers();
     const known = [names.ids, names.mask, names.positions, 'use_cache_branch', ...KEPT_LOGITS];
     const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
     if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
@@ -110,11 +114,76 @@ export class Decoder {
   async step(turn, ids, signal) {
     const last = ids.length - 1;
     if (!this.caches.length) return this.#run(turn, [...turn.ids.splice(0), ...ids], true);
-    for (let at = 0; at < last; at += CHUNK) {
-      await this.#run(turn, ids.slice(at, Math.min(last, at + CHUNK)), false);
+    await this.prefill(turn, ids.slice(0, last), signal);
+    return this.#run(turn, ids.slice(last), true);
+  }
+
+  /**
+   * Compute `ids` without their logits.
+   * @param {Turn} turn that has what was before them
+   * @param {readonly number[]} ids
+   * @param {AbortSignal} [signal] looked at between parts
+   */
+  async prefill(turn, ids, signal) {
+    for (let at = 0; at < ids.length; at += CHUNK) {
+      await this.#run(turn, ids.slice(at, at + CHUNK), false);
       signal?.throwIfAborted();
     }
-    return this.#run(turn, ids.slice(last), true);
+  }
+
+  /**
+   * Element types of ids and logits, and how many tokens there are where the model says it; null where the model's inputs
+   * are no integers of one text, which only a step takes.
+   */
+  get types() {
+    const { ids, mask, positions, logits } = this.names;
+    const scores = this.session.outputMetadata.find(({ name }) => name === logits);
+    const made = [ids, mask, positions].flatMap((name) => this.inputs.get(name) ?? []);
+    const fits = this.caches.length && made.every(({ type, shape }) => ['int64', 'int32'].includes(type) && shape.length === 2)
+      && scores && ['float32', 'float16'].includes(scores.type) && scores.shape.length === 3;
+    if (!fits) return null;
+    const words = scores.shape[2];
+    return {
+      ids: /** @type {'int64' | 'int32'} */ (this.inputs.get(ids)?.type),
+      logits: /** @type {'float32' | 'float16'} */ (scores.type),
+      vocabulary: typeof words === 'number' ? words : null,
+    };
+  }
+
+  /**
+   * What `decode` of web/host.js is asked of this decoder.
+   * @param {Turn} turn that has what is before `first`
+   * @param {number} first
+   */
+  loop(turn, first) {
+    const { owner, handle } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    const { ids, mask, positions, logits } = this.names;
+    const wire = (/** @type {string} */ name, /** @type {Tensor} */ tensor) => toWire(name, tensor, owner, owner.sharesBuffers);
+    const feeds = this.#feeds(turn, [first]);
+    const made = (/** @type {string} */ name) => (this.inputs.has(name) ? { name, type: this.inputs.get(name)?.type } : null);
+    return {
+      decoder: handle,
+      ids: { ...made(ids), first },
+      mask: made(mask),
+      positions: made(positions),
+      branch: this.inputs.has('use_cache_branch') ? 'use_cache_branch' : null,
+      fixed: Object.fromEntries(KEPT_LOGITS.flatMap((name) => (name in feeds ? [[name, wire(name, feeds[name])]] : []))),
+      logits,
+      caches: this.caches.map(({ input: { name }, output }) => ({ input: name, output, given: wire(name, feeds[name]) })),
+      length: turn.ids.length,
+    };
+  }
+
+  /**
+   * Give a turn the caches that a loop has left.
+   * @param {Turn} turn
+   * @param {Record<string, any>} caches by the names of inputs; none: it has nothing
+   * @param {readonly number[]} ids that they are of
+   */
+  restore(turn, caches, ids) {
+    const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    for (const [name, cache] of Object.entries(caches)) turn.caches.set(name, fromWire(cache, memory));
+    turn.ids = turn.caches.size ? [...ids] : [];
   }
 
   /**
@@ -139,14 +208,7 @@ export class Decoder {
   }
 
   /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
-  #run(turn, ids, wanted) {
-    const run = this.#runAlone(turn, ids, wanted);
-    turn.busy = run.catch(() => {});
-    return run;
-  }
-
-  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted @returns {Promise<Float32Array>} */
-  async #runAlone(turn, ids, wanted) {
+  async #run(turn, ids, wanted) {
     const { logits } = this.names;
     /** @type {Record<string, Tensor | null>} */
     const fetches = Object.fromEntries(this.caches.map(({ output }) => [output, null]));
@@ -193,18 +255,27 @@ export class Decoder {
     if (this.inputs.has('use_cache_branch')) {
       feeds.use_cache_branch = new Tensor('bool', [past > 0], [1]);
     }
-    for (const { input } of this.caches) feeds[input.name] = turn.caches.get(input.name) ?? empty(input);
+    for (const { input } of this.caches) feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids));
     return feeds;
   }
 
   async release() {
-    await Promise.all([this.#rewinder.release(), this.session.release()]);
+    await Promise.all([this.#rewinder.release(), this.samplers.release(), this.session.release()]);
   }
 }
 
-/** The cache of no token: a dimension without a size has none, the batch is one text. @param {ValueMetadata} input */
-function empty({ type, shape }) {
-  const dims = shape.map((dim) => (typeof dim === 'number' ? dim : Number(/batch/i.test(dim))));
+/**
+ * The cache of no token: a dimension without a size has none, but for the batch, which is one text. That is the one whose
+ * name says so or is that of the ids' batch, else the first where there is another one.
+ * @param {ValueMetadata} input
+ * @param {ValueMetadata | undefined} ids
+ */
+function empty({ type, shape }, ids) {
+  const isBatch = (/** @type {string} */ dim) => /batch/i.test(dim) || (dim !== '' && dim === ids?.shape[0]);
+  const open = shape.filter((dim) => typeof dim === 'string');
+  const named = open.some((dim) => isBatch(dim));
+  const dims = shape.map((dim, axis) => (
+    typeof dim === 'number' ? dim : Number(named ? isBatch(dim) : axis === 0 && open.length > 1)));
   const size = dims.reduce((product, dim) => product * dim, 1);
   return new Tensor(type, Array(size).fill(0), dims);
 }

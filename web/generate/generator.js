@@ -4,8 +4,9 @@
 import { Decoder, Turn } from './decoder.js';
 import { openFolder } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
-import { draw, largest, logSumExp, penalize, penalizes, rulesOf, uniform } from './sampling.js';
+import { rulesOf } from './sampling.js';
 import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
+import { HostTokens, QueuedTokens } from './tokens.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
 /** @typedef {import('../pyruntime.js').GenerateOptions} GenerateOptions */
@@ -121,40 +122,58 @@ export class TextGenerator {
     const stops = new StopStrings([stop].flat());
     const ends = new Set(options.endTokens ?? this.#ends());
     const stream = new TextStream(this.#tokenizer, ids);
-    const all = [...ids];
-    let begin = performance.now();
     await this.#decoder.rewind(turn, ids);
-    let next = ids.slice(turn.ids.length);
-    for (let count = 1; ; count++) {
-      ended.throwIfAborted();
-      const logits = await this.#decoder.step(turn, next, ended);
-      ended.throwIfAborted();
-      const model = since(begin);
-      begin = performance.now();
-      const whole = logSumExp(logits);
-      const top = topLogProbabilities > 0 ? this.#top(logits, whole, topLogProbabilities) : undefined;
-      const changed = processLogits || penalizes(rules) ? logits.slice() : logits;
-      penalize(changed, rules, all, ids.length);
-      processLogits?.(changed, all);
-      const id = draw(changed, rules, () => uniform(seed, count));
-      const sampling = since(begin);
-      begin = performance.now();
-      const isEnd = ends.has(id);
-      let text = stops.add(isEnd ? stream.end() : stream.add(id));
-      const finishReason = stops.found ? 'stop' : isEnd ? 'end' : count === most ? 'length' : undefined;
-      if (finishReason && !stops.found) text += stops.add(isEnd ? '' : stream.end()) + stops.end();
-      const times = { model, sampling, text: since(begin) };
-      yield { text, id, logProbability: logits[id] - whole, top, times, promptTokens: next.length, finishReason };
-      if (finishReason) return;
-      begin = performance.now();
-      all.push(id);
-      next = [id];
+    const wanted = { rules, seed, most, top: topLogProbabilities, ended, processLogits };
+    turn.tokens = await QueuedTokens.open(this.#decoder, turn, ids, wanted) ?? new HostTokens(this.#decoder, turn, ids, ids.length, wanted);
+    const all = [...ids];
+    let finishReason;
+    try {
+      for (let count = 1; !finishReason; count++) {
+        ended.throwIfAborted();
+        const { id, logProbability, top, model, sampling, computed } = await this.#next(turn, all, ids.length, wanted);
+        ended.throwIfAborted();
+        const begin = performance.now();
+        const isEnd = ends.has(id);
+        let text = stops.add(isEnd ? stream.end() : stream.add(id));
+        finishReason = /** @type {Piece['finishReason']} */ (
+          stops.found ? 'stop' : isEnd ? 'end' : count === most ? 'length' : undefined);
+        if (finishReason && !stops.found) text += stops.add(isEnd ? '' : stream.end()) + stops.end();
+        const named = top?.map((one) => ({ ...one, text: this.#tokenizer.name(one.id) }));
+        all.push(id);
+        if (finishReason) await turn.tokens?.end(true);
+        yield { text, id, logProbability, top: named, times: { model, sampling, text: since(begin) }, promptTokens: computed, finishReason };
+      }
+    } finally {
+      await turn.tokens?.end(false);
+      turn.tokens = null;
     }
   }
 
-  /** The likeliest tokens. @param {Float32Array} logits @param {number} whole ln of the sum of exp @param {number} count */
-  #top(logits, whole, count) {
-    return largest(logits, count).map((id) => ({ id, text: this.#tokenizer.name(id), logProbability: logits[id] - whole }));
+  /**
+   * The next token. Where the GPU fails at queued ones, they are chosen here from then on, from nothing: what was computed is
+   * given up.
+   * @param {Turn} turn
+   * @param {readonly number[]} all tokens so far
+   * @param {number} prompt how many are the prompt's
+   * @param {import('./tokens.js').Wanted} wanted
+   */
+  async #next(turn, all, prompt, wanted) {
+    const ask = () => {
+      const next = /** @type {import('./tokens.js').Tokens} */ (turn.tokens).next();
+      turn.busy = next.catch(() => {});
+      return next;
+    };
+    try {
+      return await ask();
+    } catch (error) {
+      wanted.ended.throwIfAborted();
+      if (!turn.tokens?.queued) throw error;
+      console.warn(`pyruntime chooses the tokens of this text on the host from here on: ${/** @type {Error} */ (error).message}`);
+      await turn.tokens?.end(false);
+      turn.dispose();
+      turn.tokens = new HostTokens(this.#decoder, turn, all, prompt, wanted);
+      return ask();
+    }
   }
 
   /** Tokens that end a text. */
@@ -187,6 +206,7 @@ export class TextGenerator {
     for (const [turn, control] of this.#live) {
       control.abort(new Error('the generator is released'));
       await turn.busy;
+      await turn.tokens?.end(false);
       turn.dispose();
     }
     await this.#decoder.release();

@@ -1,0 +1,227 @@
+// @ts-check
+/** Where a text's tokens come from: chosen on the GPU, several queued ahead, or here, one after the other. */
+
+import { InferenceSession } from '../session.js';
+import { draw, largest, logSumExp, penalize, penalizes, uniform } from './sampling.js';
+import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
+
+/** @typedef {import('./decoder.js').Decoder} Decoder */
+/** @typedef {import('./decoder.js').Turn} Turn */
+/** @typedef {import('./sampling.js').Candidate} Candidate */
+/**
+ * @typedef {object} Wanted
+ * @property {import('./sampling.js').Rules} rules
+ * @property {number} seed
+ * @property {number} most tokens
+ * @property {number} top how many of the likeliest are named
+ * @property {AbortSignal} ended
+ * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
+ *
+ * @typedef {object} Token
+ * @property {number} id
+ * @property {number} logProbability
+ * @property {Candidate[] | undefined} top
+ * @property {number} model milliseconds
+ * @property {number} sampling milliseconds
+ * @property {number} computed tokens that the model was given
+ *
+ * @typedef {object} Tokens
+ * @property {boolean} queued whether they are chosen on the GPU
+ * @property {() => Promise<Token>} next
+ * @property {(whole: boolean) => Promise<void>} end
+ *    leaves the turn with what is before the last token, or with nothing where the text is not whole
+ */
+
+/**
+ * How far ahead of its ids the GPU is. `ms`: of its work that a batch is to be; `most`: tokens of a batch (web/decoding.js has
+ * room for 16); `batches` that are queued: the GPU works on one while the ids of the other are on their way.
+ */
+export const pace = { ms: 12, most: 16, batches: 2 };
+
+/** Likeliest tokens that are named at most: more are found here. */
+const MOST_NAMED = 256;
+
+/** @implements {Tokens} */
+export class HostTokens {
+  queued = false;
+  #decoder;
+  #turn;
+  #ids;
+  #wanted;
+  #prompt;
+
+  /**
+   * @param {Decoder} decoder
+   * @param {Turn} turn
+   * @param {readonly number[]} ids of prompt and text so far
+   * @param {number} prompt how many are the prompt's
+   * @param {Wanted} wanted
+   */
+  constructor(decoder, turn, ids, prompt, wanted) {
+    this.#decoder = decoder;
+    this.#turn = turn;
+    this.#ids = [...ids];
+    this.#prompt = prompt;
+    this.#wanted = wanted;
+  }
+
+  /** @returns {Promise<Token>} */
+  async next() {
+    const { rules, seed, top: named, ended, processLogits } = this.#wanted;
+    const count = this.#ids.length - this.#prompt + 1;
+    const given = this.#ids.slice(this.#turn.ids.length);
+    const begin = performance.now();
+    const logits = await this.#decoder.step(this.#turn, given, ended);
+    const middle = performance.now();
+    const whole = logSumExp(logits);
+    const top = named > 0 ? largest(logits, named).map((id) => ({ id, logProbability: logits[id] - whole })) : undefined;
+    const changed = processLogits || penalizes(rules) ? logits.slice() : logits;
+    penalize(changed, rules, this.#ids, this.#prompt);
+    processLogits?.(changed, this.#ids);
+    const id = draw(changed, rules, () => uniform(seed, count));
+    this.#ids.push(id);
+    return { id, logProbability: logits[id] - whole, top, model: middle - begin, sampling: performance.now() - middle, computed: given.length };
+  }
+
+  async end() {}
+}
+
+/** @implements {Tokens} */
+export class QueuedTokens {
+  queued = true;
+  #decoder;
+  #turn;
+  #ids;
+  #wanted;
+  #prompt;
+  #sampler;
+  #options;
+  #behind;
+  /** The loop's number, once it has begun. */
+  #loop = 0;
+  /** @type {{answer: Promise<any>, began: number, count: number}[]} */
+  #batches = [];
+  /** That have arrived, and were not asked for. @type {Token[]} */
+  #tokens = [];
+  #size = 1;
+  #asked = 0;
+  /** When the last batch arrived. */
+  #arrived = 0;
+  /** @type {Promise<void> | null} */
+  #end = null;
+
+  /**
+   * Use `QueuedTokens.open`.
+   * @param {Decoder} decoder
+   * @param {Turn} turn
+   * @param {readonly number[]} ids
+   * @param {Wanted} wanted
+   * @param {{sampler: InferenceSession, options: import('./samplers.js').SamplerOptions}} chooser
+   */
+  constructor(decoder, turn, ids, wanted, { sampler, options }) {
+    this.#decoder = decoder;
+    this.#turn = turn;
+    this.#ids = [...ids];
+    this.#prompt = ids.length;
+    this.#wanted = wanted;
+    this.#sampler = sampler;
+    this.#options = options;
+    this.#behind = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(decoder.session));
+  }
+
+  /**
+   * Null where tokens cannot be chosen on the GPU: the caller changes logits, or the model is not for it.
+   * @param {Decoder} decoder
+   * @param {Turn} turn that has what the prompt begins with
+   * @param {readonly number[]} ids of the prompt
+   * @param {Wanted} wanted
+   */
+  static async open(decoder, turn, ids, wanted) {
+    const { types } = decoder;
+    const { rules, top, processLogits } = wanted;
+    if (processLogits || !types || top > MOST_NAMED || (penalizes(rules) && !types.vocabulary)) return null;
+    const options = samplerOf(rules, top, types.logits, types.ids);
+    const sampler = await decoder.samplers.of(decoder.session, options);
+    return sampler && new QueuedTokens(decoder, turn, ids, wanted, { sampler, options });
+  }
+
+  /** @returns {Promise<Token>} */
+  async next() {
+    const token = this.#tokens.shift() ?? await this.#arrive();
+    this.#ids.push(token.id);
+    return token;
+  }
+
+  /** The first token of the next batch. @returns {Promise<Token>} */
+  async #arrive() {
+    let computed = 1;
+    if (!this.#loop) {
+      this.#arrived = performance.now();
+      computed = this.#prompt - this.#turn.ids.length;
+      await this.#begin();
+    }
+    this.#ask();
+    const { answer, began, count } = /** @type {{answer: Promise<any>, began: number, count: number}} */ (this.#batches.shift());
+    const { ids, logProbabilities, top, grows } = await answer;
+    const now = performance.now();
+    const model = (now - this.#arrived) / count;
+    this.#size = grows ? Math.max(1, Math.min(pace.most, Math.round((pace.ms * count) / (now - Math.max(began, this.#arrived))))) : 1;
+    this.#arrived = now;
+    this.#tokens = ids.map((/** @type {number} */ id, /** @type {number} */ i) => (
+      { id, logProbability: logProbabilities[i], top: this.#top(top[i]), model, sampling: 0, computed: i ? 1 : computed }));
+    return /** @type {Token} */ (this.#tokens.shift());
+  }
+
+  /** @param {{ids: number[], logProbabilities: number[]} | undefined} found */
+  #top(found) {
+    return found?.ids.slice(0, this.#wanted.top).map((id, i) => ({ id, logProbability: found.logProbabilities[i] }));
+  }
+
+  /** Compute the prompt but for its last token, and hand its caches to the loop. */
+  async #begin() {
+    const { rules, ended } = this.#wanted;
+    const last = this.#prompt - 1;
+    await this.#decoder.prefill(this.#turn, this.#ids.slice(this.#turn.ids.length, last), ended);
+    ended.throwIfAborted();
+    const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
+    const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
+    this.#loop = await this.#behind.owner.call('decode', {
+      ...this.#decoder.loop(this.#turn, this.#ids[last]),
+      sampler: sampler.handle,
+      chosen: outputsOf(this.#options),
+      settings: settingsOf(this.#options, rules),
+      counts: this.#options.penalties ? countsOf(this.#ids, this.#prompt, /** @type {number} */ (vocabulary)) : null,
+    });
+    this.#turn.dispose();
+  }
+
+  /** Queue batches, so that the GPU has work while ids are on their way. */
+  #ask() {
+    const { seed, most } = this.#wanted;
+    while (this.#batches.length < pace.batches && this.#asked < most) {
+      const count = Math.min(this.#size, most - this.#asked);
+      const first = this.#asked + 1;
+      this.#asked += count;
+      const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
+      const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - 1 };
+      const answer = this.#behind.owner.call('decodeSteps', steps);
+      answer.catch(() => {}); // whoever waits for it hears it
+      this.#batches.push({ answer, began: performance.now(), count });
+    }
+  }
+
+  /** @param {boolean} whole */
+  end(whole) {
+    this.#end ??= this.#finish(whole);
+    return this.#end;
+  }
+
+  /** Without a host there is nothing to give back: what ended that is told to who asked for a token. @param {boolean} whole */
+  async #finish(whole) {
+    if (!this.#loop) return;
+    const kept = this.#ids.length - 1;
+    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole ? kept : null });
+    const caches = await ending.catch(() => ({}));
+    this.#decoder.restore(this.#turn, caches, this.#ids.slice(0, kept));
+  }
+}
