@@ -244,6 +244,41 @@ def test_unmerge_transpose__last_dimensions_that_change__are_left_alone() -> Non
     assert not apply(unmerge_transpose.run, graph_of(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants))
 
 
+def capped(before: str, after: str = "Mul", inside: bool = False, cap: float = 3.0) -> TypedGraph:
+    """Attention whose scores Gemma 2's soft cap bounds; `inside`: the mask is added before it."""
+    scored = "m1" if inside else "s1"
+    nodes = [
+        node("Transpose", ["k"], ["kt"], perm=(0, 1, 3, 2)),
+        node("MatMul", ["q", "kt"], ["s0"]),
+        node("Mul", ["scale", "s0"], ["s1"]),
+        *([node("Add", ["s1", "m"], ["m1"])] if inside else []),
+        *([node(before, [scored, "before"], ["s2"])] if before else []),
+        node("Tanh", ["s2" if before else scored], ["s3"]),
+        *([node(after, ["s3", "after"], ["s4"])] if after else []),
+        *([] if inside else [node("Add", ["s4" if after else "s3", "m"], ["m1"])]),
+        node("Softmax", [("s4" if after else "s3") if inside else "m1"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    constants = {"scale": np.float32(0.7), "before": np.float32(cap), "after": np.float32(cap)}
+    return graph_of(nodes, {**dict.fromkeys("qkv", (2, 3, 5, 8)), "m": (2, 1, 5, 5)}, ["y"], constants)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("Div", "Mul"), ("Mul", "Mul"), ("Mul", "Div"), ("", "Mul"), ("Div", "")]
+)
+def test_fuse_attention__soft_cap_before_the_mask__is_one_kernel(before: str, after: str) -> None:
+    graph = capped(before, after)
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == ["FusedAttention"]
+
+
+@pytest.mark.parametrize(
+    "graph", [capped("Div", inside=True), capped("Div", cap=-3.0)], ids=["mask inside", "negative"]
+)
+def test_fuse_attention__mask_inside_the_cap_or_a_negative_one__is_left_alone(graph: TypedGraph) -> None:
+    assert not apply(fuse_attention.run, graph)
+
+
 @pytest.mark.parametrize(("first", "second"), [((1, 2, 5, 5), (4, 1, 5, 5)), ((5, 5), (4, 2, 1, 5))])
 def test_fuse_attention__two_masks__are_one(first: tuple[int, ...], second: tuple[int, ...]) -> None:
     nodes = [
