@@ -244,6 +244,38 @@ def test_unmerge_transpose__last_dimensions_that_change__are_left_alone() -> Non
     assert not apply(unmerge_transpose.run, graph_of(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants))
 
 
+@pytest.mark.parametrize("places", [(0, 1, 2), (2, 0, -2)])
+def test_fuse_attention__projections_picked_by_number__are_read_where_they_are(places: tuple[int, int, int]) -> None:
+    nodes = [
+        node("Reshape", ["x", "apart"], ["wide"]),
+        node("Transpose", ["wide"], ["qkv"], perm=(2, 0, 3, 1, 4)),
+        *(node("Gather", ["qkv", f"at_{n}"], [n], axis=0) for n in "qkv"),
+        node("Transpose", ["k"], ["kt"], perm=(0, 1, 3, 2)),
+        node("MatMul", ["q", "kt"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    constants = {"apart": ints(2, 5, 3, 4, 8)} | {f"at_{n}": np.int64(i) for n, i in zip("qkv", places, strict=True)}
+    graph = graph_of(nodes, {"x": (2, 5, 96)}, ["y"], constants)
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == ["FusedAttention"]
+
+
+@pytest.mark.parametrize("places", [(1, 2, 3), (0, 2, 4), (-3,), (4, 3), (0, 1, 3)])
+def test_fuse_attention__rows_picked__are_a_view_where_they_are_equally_far_apart(places: tuple[int, ...]) -> None:
+    nodes = [
+        node("Gather", ["x", "at"], ["k"], axis=2),
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    count = len(places)
+    shapes = {"q": (2, 4, 8), "x": (2, 8, 5), "v": (2, count, 8)}
+    graph = graph_of(nodes, shapes, ["y"], {"at": ints(*places)})
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == (["FusedAttention"] if places not in ((4, 3), (0, 1, 3)) else ["Gather", "FusedAttention"])
+
+
 def capped(before: str, after: str = "Mul", inside: bool = False, cap: float = 3.0) -> TypedGraph:
     """Attention whose scores Gemma 2's soft cap bounds; `inside`: the mask is added before it."""
     scored = "m1" if inside else "s1"
