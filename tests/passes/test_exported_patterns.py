@@ -13,6 +13,7 @@ from pyruntime.ops.registry import op_class
 from pyruntime.passes import (
     common_subexpressions,
     dead_code,
+    drop_expand,
     fuse_append,
     fuse_attention,
     fuse_elementwise,
@@ -274,6 +275,39 @@ def test_fuse_attention__rows_picked__are_a_view_where_they_are_equally_far_apar
     graph = graph_of(nodes, shapes, ["y"], {"at": ints(*places)})
     assert apply(fuse_attention.run, graph)
     assert cleaned(graph) == (["FusedAttention"] if places not in ((4, 3), (0, 1, 3)) else ["Gather", "FusedAttention"])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_drop_expand__norms_as_wide_as_what_they_divide__are_read_as_they_are(swapped: bool) -> None:
+    inputs = ["e", "x"] if swapped else ["x", "e"]
+    nodes = [node("Expand", ["n", "shape"], ["e"]), node("Add", inputs, ["y"])]
+    graph = graph_of(nodes, {"x": (2, 3, 4), "n": (3, 1)}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == ["Add"]
+
+
+@pytest.mark.parametrize(("a", "b", "left"), [((3, 1), (1,), ["Expand", "Add"]), ((2, 3, 1), (4,), ["Add"])])
+def test_drop_expand__two_values_as_wide_as_each_other__those_that_make_it_wide_stay(
+    a: tuple[int, ...], b: tuple[int, ...], left: list[str]
+) -> None:
+    nodes = [
+        node("Expand", ["a", "shape"], ["wide_a"]),
+        node("Expand", ["b", "shape"], ["wide_b"]),
+        node("Add", ["wide_a", "wide_b"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"a": a, "b": b}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == left
+
+
+def test_drop_expand__what_makes_the_result_wide_or_is_no_elementwise_input__stays() -> None:
+    nodes = [
+        node("Expand", ["n", "shape"], ["e"]),
+        node("Add", ["e", "m"], ["y"]),
+        node("Concat", ["e", "e"], ["z"], axis=0),
+    ]
+    graph = graph_of(nodes, {"n": (3, 1), "m": (3, 4)}, ["y", "z"], {"shape": ints(2, 3, 4)})
+    assert not apply(drop_expand.run, graph)
 
 
 def capped(before: str, after: str = "Mul", inside: bool = False, cap: float = 3.0) -> TypedGraph:
