@@ -75,6 +75,47 @@ def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
     assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
 
 
+# When the first answer was shown, and when Python's worker was made.
+WATCH = """
+    globalThis.times = { answer: null, python: null, said: [] };
+    const { Worker: Plain } = globalThis;
+    globalThis.Worker = class extends Plain {
+        constructor(...rest) { super(...rest); times.python ??= performance.now(); }
+    };
+    const { info } = console;
+    console.info = (text) => { times.said.push(String(text)); info(text); };
+    new MutationObserver(() => {
+        if (document.querySelector('.bar.best')) times.answer ??= performance.now();
+    }).observe(document, { subtree: true, childList: true, attributes: true });
+"""
+
+
+def test_second_visit__first_answer__is_there_before_python_is_asked_for__offline_too(
+    visited: tuple[Page, Guard, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, guard, server = visited
+    expect(page.locator("#storage-text")).to_contain_text("1 plan,")
+    page.add_init_script(WATCH)
+    counting = Counting(monkeypatch)
+    for offline in (False, True):
+        counting.down = offline
+        if offline:
+            guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")
+        open_page(page, server.url)
+        expect(page.locator("#storage-text")).to_contain_text(KEPT)
+        times = page.evaluate("times")
+        assert times["said"] == []
+        assert 0 < times["answer"] < times["python"]
+        expect(page.locator("#peak-memory")).to_contain_text("weights")
+
+    counting.down = False
+    page.locator("#storage-clear").click()
+    expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+    open_page(page, server.url)
+    times = page.evaluate("times")
+    assert times["python"] < times["answer"], "without a plan Python makes one"
+
+
 def test_build__newer_one__replaces_what_was_kept(browser: Browser, site: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(site, tmp_path / "site")
     with Server({"/": copy}) as server, guarded_page(browser, server.url, service_workers="allow") as (page, guard):

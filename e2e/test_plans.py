@@ -20,6 +20,7 @@ from playwright.sync_api import Page
 
 from e2e.harness.browser import Guard
 from e2e.harness.script import Script
+from pyruntime.plan.saved import FORMAT
 from pyruntime.session.ahead import compile_model
 from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model
 from tools.digits_data import from_counts, load_split
@@ -202,7 +203,7 @@ def test_forged_headers__right_hash__are_refused_before_anything_is_allocated(sc
         data = zlib.compress(text.encode())
         body = data + sections
         head = struct.pack(
-            "<8sIIII32s", b"pyrtplan", 1, len(data), len(text.encode()), len(sections), sha256(body).digest()
+            "<8sIIII32s", b"pyrtplan", FORMAT, len(data), len(text.encode()), len(sections), sha256(body).digest()
         )
         plans.append(head + body)
     reasons = script(REASONS, plans=[base64.b64encode(p).decode() for p in plans])

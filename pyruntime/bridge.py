@@ -12,6 +12,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import js
@@ -23,7 +24,9 @@ from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
+from pyruntime.onnx.source import ByteSource
 from pyruntime.ops import registry
+from pyruntime.plan.saved import ModelFile
 from pyruntime.session import (
     GraphOptimizationLevel,
     InferenceSession,
@@ -33,7 +36,8 @@ from pyruntime.session import (
     adapter,
 )
 from pyruntime.session.environment import adopt, device
-from pyruntime.session.loading import Fetched
+from pyruntime.session.keeping import kept_plan
+from pyruntime.session.loading import Fetched, source_of
 from pyruntime.session.log import logger, set_default_logger_severity
 from pyruntime.session.openings import WASTE
 from pyruntime.session.profiling import Trace
@@ -79,6 +83,8 @@ _OPTIMIZATION = {
 }
 
 _sessions: dict[int, InferenceSession] = {}
+_sources: dict[int, ByteSource] = {}
+"""The bytes of each session's model."""
 _handles = itertools.count(1)
 _replays: dict[Executable, JsObject] = {}
 """What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
@@ -142,16 +148,18 @@ async def create(
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`.
     """
     plain = options.to_py()
+    source = source_of(model)
     chosen = _session_options(plain, [(path, buffer) for path, buffer in external])
     with _cancellable(request, lambda: chosen.set_load_cancellation_flag(True)):
         session = await InferenceSession.create(
-            Fetched(model, beside or None),
+            Fetched(source, beside or None),
             chosen,
             _providers(plain.get("executionProviders")),
             progress=_progress(report),
         )
     handle = next(_handles)
     _sessions[handle] = session
+    _sources[handle] = source
     return {
         "handle": handle,
         "inputs": [_metadata(value) for value in session.get_inputs()],
@@ -261,9 +269,29 @@ async def sampler(handle: int, options: JsObject) -> JsObject | None:
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 
+async def keep_plan(handle: int, model_hash: str, before: JsObject) -> dict[str, Any] | None:
+    """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing is.
+
+    Args:
+        model_hash: `tree_hash` of the model.
+        before: what earlier sessions over the model have left, as this returns it.
+    """
+    session, source = _session(handle), _sources[handle]
+    if session._program is None:
+        return None
+    inputs, outputs = (list(map(_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
+    model = ModelFile(source.size, model_hash)
+    info = asdict(session._program.device.info)
+    known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
+    earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
+    data = kept_plan(session._program, source, model, inputs, outputs, earlier)
+    return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
+
+
 async def release(handle: int) -> None:
     """Free everything of the session, on the GPU too."""
     session = _sessions.pop(handle, None)
+    _sources.pop(handle, None)
     if session is not None:
         session.release()
 
@@ -344,6 +372,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         create,
         run,
         sampler,
+        keep_plan,
         release,
         summary,
         explain,

@@ -48,6 +48,11 @@ class Client {
     this.ready.catch(() => {}); // whoever makes a session hears it
   }
 
+  /** Who holds the tensors that stay on the GPU. */
+  get holder() {
+    return this;
+  }
+
   /** Whether GPUBuffers can go to Python. */
   get sharesBuffers() {
     return this.port.sharesBuffers;
@@ -193,6 +198,11 @@ function withResolvers() {
 
 /** @type {Client | undefined} */
 let shared;
+
+/** The one client, where it has been made: who made it has Python. */
+export function started() {
+  return shared;
+}
 
 /** The one client; its worker is made at the first call, and again when it could not start. */
 export function client() {

@@ -1,13 +1,14 @@
 // @ts-check
 /**
  * Decoding whose token ids stay on the GPU: a decoder's logits go to a sampler, and the id that it chooses is the decoder's
- * next input. Steps are queued one after another without waiting for any; their ids come to JavaScript in batches. Caches in
- * memory with room lose the rows of tokens that are not wanted in the end; of others those before such tokens are kept.
+ * next input. Steps are queued one after another without waiting for any, each with one submit; their ids come to JavaScript in
+ * batches. Caches in memory with room lose the rows of tokens that are not wanted in the end; of others those before such tokens are kept.
  */
 
-import { begin, matches } from './replay.js';
-import { caught, collect, guarded, stage } from './staging.js';
-import { LARGE } from './pieces.js';
+import { enqueue } from './player.js';
+import { MOST, Records } from './records.js';
+import { matches, prepare } from './replay.js';
+import { caught, collect, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 /**
@@ -15,7 +16,9 @@ import { attend } from './waiting.js';
  * @typedef {import('./protocol.js').DecodeInput} DecodeInput
  * @typedef {import('./protocol.js').WireTensor} WireTensor
  * @typedef {import('./replay.js').Fed} Fed
+ * @typedef {import('./replay.js').Prepared} Prepared
  * @typedef {import('./replay.js').Replay} Replay
+ * @typedef {import('./staging.js').Piece} Piece
  * @typedef {import('./tensors.js').Memory} Memory
  * @typedef {import('./tensors.js').Remote} Remote
  * @typedef {import('./tensors.js').Tensors} Tensors
@@ -32,10 +35,12 @@ import { attend } from './waiting.js';
  * @property {Tensors} tensors
  * @property {(session: number) => Known | undefined} known
  * @property {(args: import('./protocol.js').RunArguments, request: Request) => Promise<Record<string, any>>} run
+ *
+ * @typedef {object} Batch of steps that is being queued
+ * @property {Piece | null} piece memory that what is known of each token is copied to
+ * @property {Promise<unknown>[]} runs what error scopes catch
+ * @property {Request} request
  */
-
-/** Steps of a batch at most: all batches have staging buffers of one size. */
-const MOST = 16;
 
 /** Elements of what is fed for each token of the text, at first. */
 const LEAST = 256;
@@ -45,6 +50,9 @@ const INTEGERS = {
   int64: { of: (values) => BigInt64Array.from(values, BigInt).buffer, bytes: 8 },
   int32: { of: (values) => Int32Array.from(values).buffer, bytes: 4 },
 };
+
+/** Memory that is not Python's has numbers below 0. */
+let lastUploaded = 0;
 
 /** @param {number[]} dims */
 const sizeOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
@@ -61,8 +69,10 @@ export class Decoding {
   #caches = new Map();
   /** Caches without room after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
   #before = new Map();
-  /** The last token's, on the GPU or on the host. @type {Remote | WireTensor} */
+  /** The last token's. @type {Remote} */
   #ids;
+  /** Where the first ones are. @type {GPUBuffer} */
+  #first;
   /** How often each token was generated, where penalties ask. @type {Remote | WireTensor | null} */
   #counts;
   /** Tokens in the caches. */
@@ -73,10 +83,9 @@ export class Decoding {
   #turn = Promise.resolve();
   /** Batches that have not arrived. @type {Set<Promise<unknown>>} */
   #arriving = new Set();
-  /** Runs of the batch that is being queued. @type {Promise<unknown>[]} */
-  #runs = [];
-  /** What an output takes of a token's record, in bytes. @type {Map<string, number>} */
-  #widths = new Map();
+  /** By session, the run that was replayed last. @type {Map<number, Replay>} */
+  #last = new Map();
+  #records;
   /** What went wrong. @type {unknown} */
   #failure;
   /** Why nothing more is queued. @type {Error | undefined} */
@@ -86,9 +95,11 @@ export class Decoding {
   constructor(host, args) {
     this.#host = host;
     this.#args = args;
+    this.#records = new Records(host.device);
     this.#length = args.length;
     this.#counts = args.counts;
-    this.#ids = { type: args.ids.type, dims: [1, 1], data: INTEGERS[args.ids.type].of([args.ids.first]) };
+    this.#ids = uploaded(host.device, args.ids.type, INTEGERS[args.ids.type].of([args.ids.first]));
+    this.#first = this.#ids.memory.buffer;
     this.#ones = args.mask ? INTEGERS[args.mask.type].of(Array(LEAST).fill(1)) : new ArrayBuffer(0);
     for (const { input, given } of args.caches) this.#caches.set(input, this.#own(given));
   }
@@ -112,7 +123,7 @@ export class Decoding {
     this.#turn = queued.catch(() => {});
     const { arrival, grows } = await queued;
     const bytes = await arrival;
-    return { ...this.#read(bytes, Math.min(count, MOST)), grows };
+    return { ...this.#records.read(bytes, Math.min(count, MOST)), grows };
   }
 
   /**
@@ -124,58 +135,44 @@ export class Decoding {
   async #batch(count, draws, confirmed, request) {
     if (this.#failure ?? this.#ended) throw this.#failure ?? this.#ended;
     for (const [length, caches] of this.#before) if (length < confirmed) this.#drop(length, caches);
-    const { device } = this.#host;
-    const runs = /** @type {Promise<unknown>[]} */ ([]);
-    this.#runs = runs;
-    /** @type {import('./staging.js').Piece | undefined} */
-    let piece;
+    /** @type {Batch} */
+    const batch = { piece: null, runs: [], request };
     try {
       for (let step = 0; step < count; step++) {
-        const record = await this.#step(draws[step], request);
-        piece ??= this.#piece(record);
-        const { staging } = piece;
-        runs.push(caught(guarded(device, () => this.#copy(record, staging, step))));
-        for (const { tensor } of record) if (tensor !== this.#ids) this.#host.tensors.dispose(tensor.number);
-        await null; // the browser sends what is queued when microtasks run
+        await this.#step(step, draws[step], batch); // the browser sends what is queued when microtasks run
       }
     } catch (error) {
       this.#failure = error;
-      piece?.staging.destroy();
-      await Promise.allSettled(runs);
+      batch.piece?.staging.destroy();
+      await Promise.allSettled(batch.runs);
       throw error;
     }
-    const arrival = this.#arrival(/** @type {import('./staging.js').Piece} */ (piece), runs);
+    const arrival = this.#arrival(/** @type {Piece} */ (batch.piece), batch.runs);
     this.#arriving.add(arrival);
     arrival.catch(() => {}).finally(() => this.#arriving.delete(arrival));
     return { arrival, grows: [...this.#caches.values()].every((cache) => 'memory' in cache && cache.memory.room) };
   }
 
-  /** Memory that the records of a batch are copied to. @param {{name: string, tensor: Remote}[]} record */
-  #piece(record) {
-    for (const { name, tensor } of record) this.#widths.set(name, sizeOf(tensor.dims) * (tensor.type === 'int64' ? 8 : 4));
-    const { buffer } = record[0].tensor.memory;
-    return stage(this.#host.device, [{ buffer, offset: 0, nbytes: MOST * this.#stride }])[0];
+  /**
+   * Queue recordings, and copies behind them.
+   * @param {{known: Known, prepared: Prepared}[]} parts
+   * @param {{from: GPUBuffer, to: GPUBuffer, at: number, nbytes: number}[]} copies
+   * @param {Batch} batch
+   */
+  #send(parts, copies, { runs }) {
+    const recordings = parts.map(({ prepared }) => prepared);
+    const run = caught(enqueue(this.#host.device, recordings, copies)).catch((error) => {
+      for (const { replay } of recordings) replay.live = false; // Python finds out why
+      throw error;
+    }).finally(() => {
+      for (const { known } of parts) known.replaying.delete(run);
+    });
+    for (const { known } of parts) known.replaying.add(run);
+    run.catch(() => {}); // who waits for the batch hears it
+    runs.push(run);
   }
 
-  /** Bytes of a token's record. */
-  get #stride() {
-    return [...this.#widths.values()].reduce((sum, width) => sum + width, 0);
-  }
-
-  /** @param {{name: string, tensor: Remote}[]} record @param {GPUBuffer} staging @param {number} step */
-  #copy(record, staging, step) {
-    const { device } = this.#host;
-    const encoder = device.createCommandEncoder();
-    let at = step * this.#stride;
-    for (const { name, tensor } of record) {
-      const width = /** @type {number} */ (this.#widths.get(name));
-      encoder.copyBufferToBuffer(tensor.memory.buffer, 0, staging, at, width);
-      at += width;
-    }
-    device.queue.submit([encoder.finish()]);
-  }
-
-  /** @param {import('./staging.js').Piece} piece @param {Promise<unknown>[]} runs */
+  /** @param {Piece} piece @param {Promise<unknown>[]} runs */
   async #arrival(piece, runs) {
     const bytes = new Uint8Array(piece.length);
     const { device } = this.#host;
@@ -183,58 +180,55 @@ export class Decoding {
       await Promise.all([attend(device, collect(device, piece, [bytes]), { recording: this }), ...runs]);
     } catch (error) {
       this.#failure = error;
+      if (!piece.done) piece.staging.destroy();
       await Promise.allSettled(runs);
       throw error;
     }
     return bytes.buffer;
   }
 
-  /** What the records of `count` steps say. @param {ArrayBuffer} bytes @param {number} count */
-  #read(bytes, count) {
-    const [stride, view] = [this.#stride, new DataView(bytes)];
-    /** @type {{ids: number[], logProbabilities: number[], top: {ids: number[], logProbabilities: number[]}[]}} */
-    const found = { ids: [], logProbabilities: [], top: [] };
-    for (let step = 0; step < count; step++) {
-      let at = step * stride;
-      /** @type {Record<string, number[]>} */
-      const record = {};
-      for (const [name, width] of this.#widths) {
-        const wide = name === 'top_ids' || (name === 'ids' && this.#args.ids.type === 'int64');
-        record[name] = Array.from({ length: width / (wide ? 8 : 4) }, (_, i) => {
-          if (wide) return Number(view.getBigInt64(at + 8 * i, true));
-          return name === 'ids' ? view.getInt32(at + 4 * i, true) : view.getFloat32(at + 4 * i, true);
-        });
-        at += width;
-      }
-      found.ids.push(record.ids[0]);
-      found.logProbabilities.push(record.log_probability[0]);
-      if (record.top_ids) found.top.push({ ids: record.top_ids, logProbabilities: record.top_log_probabilities });
-    }
-    return found;
-  }
-
-  /** Queue one token; what the sampler says of it. @param {number | undefined} draw @param {Request} request */
-  async #step(draw, request) {
+  /**
+   * Queue one token. From what a run is given to its place in the queue nothing is awaited: memory that it reads is free for
+   * the next one by then.
+   * @param {number} step of the batch
+   * @param {number | undefined} draw
+   * @param {Batch} batch
+   */
+  async #step(step, draw, batch) {
     const { decoder, sampler, logits, caches, settings } = this.#args;
     const { tensors } = this.#host;
-    const made = await this.#run(decoder, this.#feeds(), [logits, ...caches.map(({ output }) => output)], request);
+    /** @type {{known: Known, prepared: Prepared}[]} */
+    const parts = [];
+    const computed = this.#run(decoder, this.#feeds(), [logits, ...caches.map(({ output }) => output)], parts, batch);
+    const made = computed instanceof Promise ? await computed : computed;
     const spent = this.#ids;
     this.#advance(made);
-    if ('memory' in spent) tensors.dispose(spent.number);
+    tensors.dispose(spent.number);
     const scores = /** @type {Remote} */ (made.get(logits));
     /** @type {Record<string, any>} */
     const given = { ...settings, logits: scores };
     if (draw !== undefined) given.uniform = { type: 'float32', dims: [1], data: Float32Array.of(draw).buffer };
     if (this.#counts) given.counts = this.#counts;
-    const chosen = await this.#run(sampler, given, this.#args.chosen, request)
-      .finally(() => tensors.dispose(scores.number));
+    let chosen;
+    try {
+      const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
+      chosen = drawn instanceof Promise ? await drawn : drawn;
+    } finally {
+      tensors.dispose(scores.number);
+    }
     if (this.#counts) {
       if ('memory' in this.#counts) tensors.dispose(this.#counts.number);
       this.#counts = /** @type {Remote} */ (chosen.get('counts_out'));
     }
     this.#ids = /** @type {Remote} */ (chosen.get('ids'));
-    return this.#args.chosen.filter((name) => name !== 'counts_out')
+    const record = this.#args.chosen.filter((name) => name !== 'counts_out')
       .map((name) => ({ name, tensor: /** @type {Remote} */ (chosen.get(name)) }));
+    try {
+      batch.piece ??= this.#records.stage(record);
+      this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
+    } finally {
+      for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    }
   }
 
   /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
@@ -277,18 +271,29 @@ export class Decoding {
   }
 
   /**
-   * Queue a run whose outputs stay on the GPU, through Python where there has been none like it.
+   * A run whose outputs stay on the GPU: to be queued with `parts`; where there has been none like it, queued behind them
+   * through Python.
    * @param {number} session
    * @param {Record<string, Remote | WireTensor>} feeds
    * @param {string[]} outputs
-   * @param {Request} request
-   * @returns {Promise<Map<string, Remote>>}
+   * @param {{known: Known, prepared: Prepared}[]} parts
+   * @param {Batch} batch
+   * @returns {Map<string, Remote> | Promise<Map<string, Remote>>}
    */
-  async #run(session, feeds, outputs, request) {
+  #run(session, feeds, outputs, parts, batch) {
     const known = this.#host.known(session);
     if (!known) throw new Error('the session is released');
-    const queued = this.#queued(known, feeds, outputs);
-    if (queued) return queued;
+    const prepared = this.#prepared(session, known, feeds, outputs);
+    if (prepared) {
+      parts.push({ known, prepared });
+      return new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
+    }
+    if (parts.length) this.#send(parts.splice(0), [], batch);
+    return this.#asked(session, feeds, outputs, batch.request);
+  }
+
+  /** @param {number} session @param {Record<string, Remote | WireTensor>} feeds @param {string[]} outputs @param {Request} request */
+  async #asked(session, feeds, outputs, request) {
     const { tensors } = this.#host;
     const kept = Object.fromEntries(outputs.map((name) => [name, null]));
     const wires = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, toWire(value)]));
@@ -300,30 +305,28 @@ export class Decoding {
   }
 
   /**
-   * A run without Python; null where there has been none like it.
+   * A run without Python; null where there has been none like it, or what it uploads has to wait.
+   * @param {number} session
    * @param {Known} known
    * @param {Record<string, Remote | WireTensor>} feeds
    * @param {string[]} outputs
-   * @returns {Promise<Map<string, Remote>> | Map<string, Remote> | null}
+   * @returns {Prepared | null}
    */
-  #queued({ replays, replaying, outputs: count, spares }, feeds, outputs) {
+  #prepared(session, { replays, outputs: count, spares }, feeds, outputs) {
+    const { device, tensors } = this.#host;
     const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => (
       [name, /** @type {Fed} */ ('memory' in value ? { type: value.type, dims: value.dims, remote: value } : value)])));
-    for (const replay of replays) {
+    const last = this.#last.get(session);
+    for (const replay of last && replays.includes(last) ? [last, ...replays] : replays) {
       const sizes = matches(replay, given, outputs, count, outputs);
-      const begun = sizes && begin(replay, given, sizes, this.#host.tensors, spares);
-      if (!begun) continue;
-      const { running, staying } = begun;
-      const run = running.catch((error) => {
-        replay.live = false;
-        throw error;
-      }).finally(() => replaying.delete(run));
-      replaying.add(run);
-      run.catch(() => {}); // who waits for the batch hears it
-      this.#runs.push(run);
-      const found = new Map(staying.map(({ name, tensor }) => [name, tensor]));
-      const large = Object.values(given).some(({ remote, dims }) => !remote && 8 * sizeOf(dims) >= LARGE);
-      return large ? run.then(() => found) : found; // large tensors go up in their own time
+      const prepared = sizes && prepare(replay, given, sizes, tensors, spares);
+      if (!prepared) continue;
+      if (waits(device, prepared.writes)) {
+        for (const { tensor } of prepared.staying) tensors.dispose(tensor.number);
+        return null;
+      }
+      this.#last.set(session, replay);
+      return prepared;
     }
     return null;
   }
@@ -340,6 +343,7 @@ export class Decoding {
     const wanted = kept !== null && !this.#failure;
     const found = wanted ? this.#cut(kept) : {};
     const { tensors } = this.#host;
+    this.#first.destroy();
     for (const value of [...this.#caches.values(), this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
     for (const [length, caches] of this.#before) this.#drop(length, caches);
     this.#caches.clear();
@@ -372,8 +376,25 @@ export class Decoding {
   }
 }
 
+/**
+ * A token's id on the GPU, so that the first step is like the others: a tensor of number 0, whose buffer is its user's.
+ * @param {GPUDevice} device
+ * @param {string} type
+ * @param {ArrayBuffer} data
+ * @returns {Remote}
+ */
+function uploaded(device, type, data) {
+  const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+  const buffer = device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST });
+  device.queue.writeBuffer(buffer, 0, data);
+  lastUploaded += 1;
+  const memory = { id: -lastUploaded, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+  return { number: 0, type, dims: [1, 1], memory, python: 0 };
+}
+
 /** @param {Remote | WireTensor} value @returns {any} */
 function toWire(value) {
+  if ('memory' in value && !value.number) return { kind: 'buffer', type: value.type, dims: value.dims, buffer: value.memory.buffer };
   if ('memory' in value) return { kind: 'gpu', type: value.type, dims: value.dims, gpu: value.number };
   const { type, dims, data } = value;
   const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : null;

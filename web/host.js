@@ -6,6 +6,7 @@ import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
+import { treeHash } from './treehash.js';
 import { Tensors } from './tensors.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
@@ -18,6 +19,8 @@ const REPLAYS = 8;
  * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
  * @property {Set<Promise<unknown>>} replaying those under way
  * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
+ * @property {import('./loading/loading.js').Held} model its file
+ * @property {Promise<string>} [hash] of it
  */
 
 /** @type {Map<number, Session>} */
@@ -230,13 +233,16 @@ const methods = {
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options }, report, request) {
     const loading = new Loading(report, request.signal);
+    /** @type {any} */
+    let held;
     const info = await created(loading, async () => {
       const [buffer, ...files] = await timed(report, 'model', () => (
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
+      held = buffer;
       const external = externalData.map(({ path }, index) => [path, files[index]]);
       return callCancellable(request, 'create', buffer, external, options, report, loading.beside(model));
     });
-    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [] });
+    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], model: held });
     return info;
   },
 
@@ -271,6 +277,14 @@ const methods = {
     const made = decodings.get(decoding);
     decodings.delete(decoding);
     return made ? made.end(kept) : {};
+  },
+
+  /** What a session has planned, for the next visit. @param {import('./protocol.js').KeepArguments} args */
+  async keepPlan({ session, before }) {
+    const known = sessions.get(session);
+    if (!known) return null;
+    known.hash ??= treeHash(known.model);
+    return callPython('keep_plan', session, await known.hash, before);
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */

@@ -28,12 +28,15 @@
  * @property {number[]} arenas
  * @property {[offset: number, nbytes: number]} params
  * @property {Transfer[]} uploads
+ * @property {Omit<Transfer, 'bits' | 'region' | 'most'>[]} unread
  * @property {Transfer[]} downloads
  * @property {Transfer[]} external
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
  * @property {SavedCommand[]} commands
  * @property {import('./sizes.js').Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
+ * @property {[name: string, op_type: string, domain: string, placement: 'gpu' | 'host' | 'none', reason: string, kernels: string[]][]} nodes
+ * @property {[peak: number, lowerBound: number, withoutReuse: number, weights: number, steps: number]} memory
  *
  * @typedef {object} Program
  * @property {SavedPlan} plan
@@ -59,7 +62,7 @@
 /** A plan that is not used, and why. */
 export class Refused extends Error {}
 
-const FORMAT = 1;
+const FORMAT = 2;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 const MOST_ITEMS = 1 << 20;
@@ -171,6 +174,12 @@ function checkPlan(header, plan, sizes, sections, limits) {
   for (const key of ['external', 'uploads', 'downloads']) {
     check.list(plan[key], key, (t) => checkTransfer(header, plan, t), 1 << 16);
   }
+  check.list(plan.unread, 'inputs', ({ name, type, dims, scaled }) => {
+    check.text(name, 'a name');
+    check.text(type, 'a type');
+    check.list(dims, 'a shape', (d) => check.integer(d, 2 ** 40, 'a dimension'), 64);
+    checkScaled(scaled, plan, dims.length);
+  }, 1 << 16);
   check.list(plan.numbers, 'numbers', ({ transfer, elements, expressions }) => {
     checkTransfer(header, plan, transfer);
     check.list(elements, 'elements', (n) => check.integer(n, 2 ** 53, 'an element', -(2 ** 53)));
@@ -185,6 +194,16 @@ function checkPlan(header, plan, sizes, sections, limits) {
     check.integer(patch[2], plan.expressions.length - 1, 'a patch');
     if (!['u32', 'i32', 'f32'].includes(patch[1])) refuse('it is damaged: a patch');
   });
+}
+
+/** What is told of a plan. @param {any} plan */
+function checkReport({ nodes, memory }) {
+  check.list(nodes, 'nodes', (node) => {
+    if (!Array.isArray(node) || node.length !== 6 || !['gpu', 'host', 'none'].includes(node[3])) refuse('it is damaged: a node');
+    for (const text of node.slice(0, 5)) check.text(text, 'a node');
+    check.list(node[5], 'kernels', (name) => check.text(name, 'a kernel'));
+  });
+  check.list(memory, 'memory', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'memory'), 5);
 }
 
 /** @param {any} header @param {any} program */
@@ -208,7 +227,7 @@ function checkSizes(header, { plan, sizes, computed }) {
     checkExpression(guard[0], sizes.ranges.length);
   });
   if (typeof sizes.waste !== 'number') refuse('it is damaged: sizes');
-  for (const { dims, scaled } of plan.uploads) {
+  for (const { dims, scaled } of [...plan.uploads, ...plan.unread]) {
     for (const number of dims.length ? scaled : []) {
       const [term] = number < 0 ? [[1, [0]]] : plan.expressions[number];
       if (typeof term?.[1]?.[0] !== 'number') refuse('it is damaged: the size of an input');
@@ -246,12 +265,14 @@ function checkHeader(header, sections, limits) {
   check.list(header.computed, 'computed constants', (plan) => {
     checkPlan(header, plan, 0, sections, limits);
     const { external, uploads, downloads, numbers } = plan;
-    if (external.length !== 1 || uploads.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
+    if (external.length !== 1 || uploads.length + plan.unread.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
   }, 1 << 16);
+  if (!header.programs?.length) refuse('it has no program');
   check.list(header.programs, 'programs', (program) => {
     check.object(program, 'a program');
     checkPlan(header, program.plan, program.sizes?.ranges?.length ?? 0, sections, limits);
     checkSizes(header, program);
+    checkReport(program.plan);
     const given = program.plan.downloads.map((/** @type {any} */ t) => t.name).sort().join('\n');
     if (given !== header.outputs.map((/** @type {any} */ t) => t.name).sort().join('\n')) refuse('it is damaged: its outputs');
   }, 64);
@@ -292,7 +313,9 @@ function missing({ target }, device, vendor) {
     if (!(wanted <= there)) return `it is for devices of ${name} ${wanted}, and this one has ${there}`;
   }
   if (device.limits.minStorageBufferOffsetAlignment > 256) return 'this device wants buffers aligned to more than 256 bytes';
-  const lacking = target.features.filter((feature) => feature !== 'timestamp-query' && !device.features.has(feature));
+  const language = navigator.gpu?.wgslLanguageFeatures;
+  const lacking = target.features.filter((feature) => (
+    feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature)));
   if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;
   if (target.vendor && target.vendor !== vendor) return `it is for adapters of '${target.vendor}', and this is of '${vendor}'`;
   return null;

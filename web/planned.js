@@ -4,8 +4,10 @@
  * signature or `explain()`, Python is started for, and does from then on.
  */
 
-import { client } from './client.js';
+import { client, started } from './client.js';
 import { chosenDevice, env, version } from './env.js';
+import { Keeper } from './keeping.js';
+import { find, forget, placeOf } from './kept.js';
 import { cut, Incoming } from './pieces.js';
 import { readPlan, Refused } from './plan.js';
 import { matches, run } from './replay.js';
@@ -16,21 +18,38 @@ const LIMITS = /** @type {const} */ ([
   'maxComputeWorkgroupsPerDimension', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX',
   'maxComputeWorkgroupStorageSize']);
 
-/** The device of all compiled models. @type {Promise<{device: GPUDevice, vendor: string}> | undefined} */
+/** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
+const PAUSES = [50, 100, 200, 200, 400];
+
+/** @typedef {{device: GPUDevice, vendor: string, adapter: import('./pyruntime.js').AdapterInfo}} Opened */
+
+/** The device of all compiled models. @type {Promise<Opened> | undefined} */
 let opened;
 
-async function open() {
-  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
-  if (!adapter) throw new Refused('this browser has no adapter yet');
+/** @returns {Promise<GPUAdapter>} */
+async function findAdapter() {
+  for (const pause of [...PAUSES, 0]) {
+    const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+    if (adapter) return adapter;
+    if (!navigator.gpu || !pause) break;
+    await new Promise((resolve) => { setTimeout(resolve, pause); });
+  }
+  throw new Refused('this browser has no adapter');
+}
+
+/** @returns {Promise<Opened>} */
+async function openDevice() {
+  const adapter = await findAdapter();
   const features = /** @type {GPUFeatureName[]} */ (['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name)));
   const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, Number(adapter.limits[name])]));
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures: features });
   device.lost.then(() => { opened = undefined; });
-  return { device, vendor: adapter.info.vendor.toLowerCase() };
+  const { vendor, architecture, device: name, description } = adapter.info;
+  return { device, vendor: vendor.toLowerCase(), adapter: { vendor, architecture, device: name, description } };
 }
 
 function device() {
-  opened ??= open();
+  opened ??= openDevice();
   opened.catch(() => { opened = undefined; });
   return opened;
 }
@@ -38,12 +57,14 @@ function device() {
 /**
  * Why a session with these options needs Python from its beginning; null where it does not.
  * @param {any} options
+ * @param {boolean} same whether the plan was made for these options
  */
-function wantsPython({ executionProviders, preferredOutputLocation, enableProfiling, extra, logId, logSeverityLevel, ...rest }) {
+function wantsPython({ executionProviders, preferredOutputLocation, enableProfiling, extra, logId, logSeverityLevel, ...rest }, same) {
   const providers = executionProviders?.map((/** @type {any} */ p) => p?.name ?? p);
   if (executionProviders?.some((/** @type {any} */ p) => p?.device) || chosenDevice()) return 'a GPUDevice is given';
   if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
   if (preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer')) return 'outputs stay on the GPU';
+  if (same) return enableProfiling || /pyruntime(?!\.host_work)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
   const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');
@@ -71,7 +92,6 @@ class PlannedClient {
   #streams = new Map();
   /** @type {Set<Promise<unknown>>} */
   #running = new Set();
-  #sharesBuffers = false;
 
   /** @param {Program} program @param {import('./protocol.js').CreateArguments} create what Python is asked for */
   constructor(program, create) {
@@ -79,8 +99,14 @@ class PlannedClient {
     this.#create = create;
   }
 
+  /** Whether GPUBuffers can go to Python, which is where they are. */
   get sharesBuffers() {
-    return this.#sharesBuffers;
+    return started()?.sharesBuffers ?? env.worker === false;
+  }
+
+  /** Who holds the tensors that stay on the GPU. @returns {object} */
+  get holder() {
+    return started() ?? this;
   }
 
   /** @param {string} why */
@@ -91,7 +117,6 @@ class PlannedClient {
         const owner = client();
         await owner.ready;
         const { handle } = await owner.call('create', this.#create);
-        this.#sharesBuffers = owner.sharesBuffers;
         return { owner, handle };
       })();
       this.#python.catch(() => { this.#python = undefined; });
@@ -109,6 +134,8 @@ class PlannedClient {
     listening.signal?.throwIfAborted();
     if (method === 'release') return this.#release();
     if (method === 'run') return this.#run(args, transfer, listening);
+    if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
+    if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
     const what = method === 'call' ? `${args.function}()` : method;
     return this.#forward(`${what} was asked for`, method, args, transfer, listening);
   }
@@ -147,7 +174,8 @@ class PlannedClient {
       return this.#forward('no plan runs these inputs and outputs', 'run', args, transfer, listening, streams);
     }
     const given = this.#received(feeds);
-    const running = /** @type {Promise<Record<string, any>>} */ (run(found.replay, given, found.sizes, null, []));
+    const running = this.#program.replay(found.entry).then((replay) => (
+      /** @type {Promise<Record<string, any>>} */ (run(replay, given, found.sizes, null, []))));
     this.#running.add(running);
     try {
       const outputs = await running;
@@ -155,7 +183,7 @@ class PlannedClient {
       return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
     } catch (error) {
       if (listening.signal?.aborted) throw error;
-      found.replay.live = false;
+      found.entry.seen.live = false;
       for (const value of Object.values(given)) {
         if (value.data instanceof Incoming) value.data = await value.data.whole();
       }
@@ -182,9 +210,9 @@ class PlannedClient {
     const names = this.#program.plan.header.outputs.map(({ name }) => name);
     if (Object.values(feeds).some((value) => !value || 'kind' in value || Array.isArray(value.data))) return null;
     if (fetches?.some((name) => !names.includes(name))) return null;
-    for (const replay of this.#program.replays) {
-      const sizes = matches(replay, feeds, null, names.length, []);
-      if (sizes) return { replay, sizes };
+    for (const entry of this.#program.entries) {
+      const sizes = matches(/** @type {import('./replay.js').Replay} */ (entry.seen), feeds, null, names.length, []);
+      if (sizes) return { entry, sizes };
     }
     return null;
   }
@@ -198,6 +226,11 @@ class PlannedClient {
   /** @param {number} number */
   async download(number) {
     return (await this.#start('a tensor on the GPU was asked for')).owner.download(number);
+  }
+
+  /** @param {number} number */
+  settle(number) {
+    return started()?.settle(number);
   }
 
   /** @param {number} number */
@@ -219,33 +252,97 @@ function copied({ buffer, byteOffset, byteLength }) {
 }
 
 /**
- * A session's client over a plan; null where the plan is not used, which the console says why.
- * @param {string | Blob | ArrayBuffer} plan
+ * @typedef {object} Wanted
+ * @property {import('./protocol.js').CreateArguments} create
+ * @property {(event: import('./pyruntime.js').ProgressEvent) => void} onProgress
+ * @property {AbortSignal} [signal]
+ */
+
+/**
+ * A session's client over the plan in `file`.
+ * @param {ArrayBuffer} file
+ * @param {Opened} there
+ * @param {Wanted} wanted
+ */
+async function start(file, there, { create, onProgress, signal }) {
+  const began = performance.now();
+  const read = await readPlan(file, { version, ...there });
+  const program = new Program(there.device, read, there.adapter);
+  onProgress({ phase: 'model', status: 'begin' });
+  const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
+    onProgress({ phase: 'model', status: 'progress', loaded, total }));
+  await program.prepare(create.model, report, signal);
+  const ms = performance.now() - began;
+  program.timings.create_ms = ms;
+  onProgress({ phase: 'model', status: 'end', ms });
+  const { inputs, outputs } = read.header;
+  return { owner: new PlannedClient(program, create), info: { handle: 0, inputs, outputs } };
+}
+
+/**
+ * What `work` makes; null where it does not, which the console says why.
+ * @template T
+ * @param {() => Promise<T>} work
+ * @param {AbortSignal} [signal]
+ * @param {(error: unknown) => void} [refused]
+ */
+async function unlessRefused(work, signal, refused) {
+  signal?.throwIfAborted();
+  try {
+    return await work();
+  } catch (error) {
+    if (signal?.aborted) throw signal.reason;
+    refused?.(error);
+    console.info(`pyruntime: the plan is not used, Python plans: ${/** @type {Error} */ (error).message}`);
+    return null;
+  }
+}
+
+/**
+ * A session over what an earlier one has left in `place`; null where there is nothing that does.
+ * @param {string} place
+ * @param {Wanted} wanted
+ */
+async function fromKept(place, wanted) {
+  const found = await find(place).catch(() => []);
+  if (!found.length) return null;
+  /** @type {import('./kept.js').Kept | undefined} */
+  let kept;
+  return unlessRefused(async () => {
+    const there = await device();
+    const same = (/** @type {any} */ other) => JSON.stringify(Object.entries(other).sort()) === JSON.stringify(Object.entries(there.adapter).sort());
+    const ours = found.filter(({ version: by }) => by === version);
+    if (!ours.length) throw new Refused(`the kept one is of pyruntime ${found[0].version}, and this is ${version}`);
+    kept = ours.find(({ adapter }) => same(adapter));
+    if (!kept) throw new Refused('the kept one is for another adapter');
+    const file = await kept.read();
+    if (!file) throw new Refused('the kept one cannot be read');
+    return start(file, there, wanted);
+  }, wanted.signal, () => { if (kept) forget(place, kept).catch(() => {}); });
+}
+
+/**
+ * `made`: a session's client over a plan, that of the page or one that is kept; null where there is none that does, which the
+ * console says why. `keeping`: what has new plans kept.
+ * @param {string | Blob | ArrayBuffer | undefined} plan
+ * @param {boolean} keep whether plans are kept, and looked for among those
  * @param {import('./protocol.js').CreateArguments} create
  * @param {any} options as the page gave them
  * @param {(event: import('./pyruntime.js').ProgressEvent) => void} [onProgress]
  * @param {AbortSignal} [signal]
  */
-export async function planned(plan, create, options, onProgress = () => {}, signal) {
-  signal?.throwIfAborted();
-  try {
-    const { onProgress: _, signal: __, externalData: ___, ...rest } = options;
-    const reason = wantsPython(rest);
+export async function open(plan, keep, create, options, onProgress = () => {}, signal) {
+  const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
+  const wanted = { create, onProgress, signal };
+  const keeps = keep && !create.externalData.length && !wantsPython(rest, true);
+  const place = keeps ? await placeOf(create.model, create.options) : null;
+  const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
+    place ? new Keeper(owner, handle, place) : null);
+  const given = plan && await unlessRefused(async () => {
+    const reason = wantsPython(rest, false);
     if (reason) throw new Refused(reason);
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
-    const read = await readPlan(file, { version, ...there });
-    const program = new Program(there.device, read);
-    onProgress({ phase: 'model', status: 'begin' });
-    const began = performance.now();
-    const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
-      onProgress({ phase: 'model', status: 'progress', loaded, total }));
-    await program.prepare(create.model, report, signal);
-    onProgress({ phase: 'model', status: 'end', ms: performance.now() - began });
-    const { inputs, outputs } = read.header;
-    return { owner: new PlannedClient(program, create), info: { handle: 0, inputs, outputs } };
-  } catch (error) {
-    if (signal?.aborted) throw signal.reason;
-    console.info(`pyruntime: the plan is not used, Python plans: ${/** @type {Error} */ (error).message}`);
-    return null;
-  }
+    return start(file, there, wanted);
+  }, signal);
+  return { made: given || (place && await fromKept(place, wanted)), keeping };
 }

@@ -114,6 +114,24 @@ function queue(device, commands, writes, reads, numbers) {
 }
 
 /**
+ * Queue recordings one behind the other, with copies behind them, in one submit. Uploads come before all of them: no recording
+ * may upload to memory that one before it uses, and none of them may wait (`waits`).
+ * @param {GPUDevice} device
+ * @param {{commands: Command[], writes: Write[], numbers: number[]}[]} recordings
+ * @param {{from: GPUBuffer, to: GPUBuffer, at: number, nbytes: number}[]} copies from the beginning of a buffer
+ * @returns {Promise<GPUError | null>[]} what error scopes catch
+ */
+export function enqueue(device, recordings, copies) {
+  return guarded(device, () => {
+    for (const { writes } of recordings) for (const write of writes) uploadNow(device, write);
+    const encoder = device.createCommandEncoder();
+    for (const { commands, numbers } of recordings) if (commands.length) encode(encoder, commands, numbers);
+    for (const { from, to, at, nbytes } of copies) encoder.copyBufferToBuffer(from, 0, to, at, nbytes);
+    device.queue.submit([encoder.finish()]);
+  });
+}
+
+/**
  * Run a recording. Everything up to the submit is synchronous, or in turn where a large tensor is uploaded or one before
  * it still is, so that overlapping runs of one session are queued whole, one after another.
  * @param {GPUDevice} device

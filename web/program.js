@@ -9,6 +9,16 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').SavedPlan} SavedPlan */
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
+/** @typedef {import('./replay.js').Replay} Replay */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+
+/** What a program is for, as `matches` of replay.js looks at it. @param {import('./plan.js').Program} program @returns {Entry['seen']} */
+function seenOf({ plan, sizes }) {
+  const { uploads, unread, downloads, expressions, patches } = plan;
+  const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
+  const seen = { uploads, unread, downloads, inputs: [], outputs: [], kept: [], sizes: known, live: true };
+  return /** @type {any} */ (seen); // without memory
+}
 
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
@@ -21,13 +31,17 @@ export class Program {
   #computed = [];
   /** @type {GPUBuffer[]} */
   #weights = [];
-  /** @type {import('./replay.js').Replay[]} */
-  replays = [];
+  /** Each plan: for which feeds it is, and what runs them once it has been asked for. @type {Entry[]} */
+  entries = [];
+  /** Milliseconds, by what took them. @type {Record<string, number>} */
+  timings = {};
 
-  /** @param {GPUDevice} device @param {Opened} plan */
-  constructor(device, plan) {
+  /** @param {GPUDevice} device @param {Opened} plan @param {import('./pyruntime.js').AdapterInfo} adapter */
+  constructor(device, plan, adapter) {
     this.device = device;
     this.plan = plan;
+    this.adapter = adapter;
+    for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program), made: null });
   }
 
   /**
@@ -38,7 +52,8 @@ export class Program {
   async prepare(source, report, signal) {
     const { header } = this.plan;
     try {
-      const plans = [...header.computed, ...header.programs.map(({ plan }) => plan)];
+      const last = this.entries[this.entries.length - 1];
+      const plans = [...header.computed, last.program.plan];
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.catch(() => {}); // awaited when the weights are there
       this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
@@ -46,11 +61,33 @@ export class Program {
       await compiled;
       for (const plan of header.computed) await this.#compute(plan);
       header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });
-      for (const program of header.programs) this.replays.push(await this.#replay(program));
+      await this.replay(last);
     } catch (error) {
       this.release();
       throw error;
     }
+  }
+
+  /** What runs an entry's feeds: memory and pipelines, made when it is first asked for. @param {Entry} entry */
+  replay(entry) {
+    entry.made ??= this.#replay(entry.program);
+    return entry.made;
+  }
+
+  /** What `summary` of a session tells, of the program used last. @returns {import('./pyruntime.js').Summary} */
+  summary() {
+    const { nodes, memory: [peak, bound, without, weights], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
+    return {
+      nodes: nodes.map(([name, op_type, domain, placement, reason, kernels]) => (
+        { name, op_type, domain, placement, reason: placement === 'gpu' ? '' : reason, kernels })),
+      memory: { peak, lower_bound: bound, total_without_reuse: without, weights },
+      dispatches: commands.length,
+      pipelines: new Set(shaders).size,
+      adapter: this.adapter,
+      providers: ['WebGpuExecutionProvider', 'CPUExecutionProvider'],
+      timings: this.timings,
+      warnings: [],
+    };
   }
 
   /** @template T @param {() => T | Promise<T>} work @returns {Promise<T>} */
@@ -164,6 +201,7 @@ export class Program {
       device: this.device,
       commands,
       uploads: plan.uploads.map(placed),
+      unread: plan.unread,
       downloads: plan.downloads.map(placed),
       numbers: plan.numbers.map(({ transfer, elements, expressions: made }) => {
         const { buffer, offset, bits } = placed(transfer);
@@ -179,7 +217,7 @@ export class Program {
 
   /** Free everything. */
   release() {
-    for (const replay of this.replays) replay.live = false;
+    for (const { seen } of this.entries) seen.live = false;
     for (const buffer of this.#held) buffer.destroy();
     this.#held.clear();
   }

@@ -2,7 +2,7 @@
  * Messages between a page and its worker. Each request has an id and gets one reply, a value or an error; progress may
  * come before it.
  */
-import type { ProgressEvent, TensorType } from './pyruntime.js';
+import type { AdapterInfo, ProgressEvent, TensorType } from './pyruntime.js';
 
 /** A tensor under way: raw little-endian elements, an array of strings for type `string`. */
 export interface WireTensor {
@@ -129,6 +129,18 @@ export interface DecodeEndArguments {
   decoding: number;
   /** Tokens to which the caches are cut; null: they are given up. */
   kept: number | null;
+}
+
+export interface KeepArguments {
+  session: number;
+  /** What earlier sessions over the model have left. */
+  before: KeptPlan[];
+}
+
+/** A file of plans (`pyruntime/plan/saved.py`), and the adapter that they are for. */
+export interface KeptPlan {
+  plan: ArrayBuffer;
+  adapter: AdapterInfo;
 }
 
 export interface ReleaseArguments {

@@ -35,6 +35,7 @@ import { isLongest, takeSpare, visible } from './tensors.js';
  * @property {(Command | Open)[]} commands
  * @property {Place[]} uploads
  * @property {Place[]} downloads
+ * @property {Omit<Seen, 'bits'>[]} unread inputs on the host of which only type and shape count
  * @property {Slot[]} inputs tensors on the GPU
  * @property {Slot[]} outputs that stay there
  * @property {Kept[]} kept
@@ -53,7 +54,7 @@ import { isLongest, takeSpare, visible } from './tensors.js';
 /** Sets of memory whose bind groups a replay keeps. */
 const BOUND = 8;
 
-/** @param {Seen[]} seen */
+/** @param {{name: string}[]} seen */
 const namesOf = (seen) => seen.map(({ name }) => name);
 
 /** @param {string[]} some @param {string[]} others */
@@ -69,13 +70,13 @@ const isSame = (some, others) => some.length === others.length && some.every((na
  * @returns {number[] | null}
  */
 export function matches(replay, feeds, fetches, outputs, stay) {
-  const { live, uploads, downloads, inputs, sizes } = replay;
-  const given = [...uploads, ...inputs];
+  const { live, uploads, unread, downloads, inputs, sizes } = replay;
+  const given = [...uploads, ...unread, ...inputs];
   const staying = namesOf([...replay.outputs, ...replay.kept]);
   const made = [...namesOf(downloads), ...staying];
   const same = live && given.length === Object.keys(feeds).length
     && given.every(({ name, type }) => feeds[name]?.type === type)
-    && inputs.every(({ name }) => feeds[name].remote) && uploads.every(({ name }) => !feeds[name].remote)
+    && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
   if (!same || !fitsMemory(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
@@ -179,29 +180,25 @@ function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) 
 }
 
 /**
- * Begin a run of `feeds`; null where there is no memory for what stays on the GPU. Tensors that stay are claimed at once,
+ * @typedef {object} Prepared a run that is not queued yet
+ * @property {Replay} replay
+ * @property {Command[]} commands
+ * @property {import('./staging.js').Write[]} writes
+ * @property {number[]} numbers what the grids count
+ * @property {{name: string, tensor: Remote}[]} staying tensors that it leaves on the GPU
+ */
+
+/**
+ * What a run of `feeds` does; null where there is no memory for what stays on the GPU. Tensors that stay are claimed at once,
  * so that the next run sees them.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {number[]} values of its open sizes
  * @param {Tensors | null} tensors null where nothing stays on the GPU
  * @param {Memory[]} spares
- * @returns {Promise<Record<string, any>> | null}
+ * @returns {Prepared | null}
  */
-export function run(replay, feeds, values, tensors, spares) {
-  return begin(replay, feeds, values, tensors, spares)?.running ?? null;
-}
-
-/**
- * `run`, with the tensors that stay: a next run may be queued behind this one before it is done.
- * @param {Replay} replay
- * @param {Record<string, Fed>} feeds
- * @param {number[]} values
- * @param {Tensors | null} tensors
- * @param {Memory[]} spares
- * @returns {{running: Promise<Record<string, any>>, staying: {name: string, tensor: Remote}[]} | null}
- */
-export function begin(replay, feeds, values, tensors, spares) {
+export function prepare(replay, feeds, values, tensors, spares) {
   const { sizes } = replay;
   const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
   const memory = memoryOf(replay, feeds, numbers, spares);
@@ -210,11 +207,24 @@ export function begin(replay, feeds, values, tensors, spares) {
     ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
     ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
   ].map(({ seen, at }) => ({ name: seen.name, tensor: hold(tensors, seen, numbers, at) }));
-  const running = finish(replay, feeds, numbers, boundTo(replay, memory), staying).catch((error) => {
-    for (const { tensor } of staying) tensors?.dispose(tensor.number);
+  return { replay, commands: boundTo(replay, memory), writes: writesOf(replay, feeds, numbers), numbers, staying };
+}
+
+/**
+ * Run `feeds`; null as `prepare` is.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ * @param {Tensors | null} tensors
+ * @param {Memory[]} spares
+ * @returns {Promise<Record<string, any>> | null}
+ */
+export function run(replay, feeds, values, tensors, spares) {
+  const prepared = prepare(replay, feeds, values, tensors, spares);
+  return prepared && finish(prepared).catch((error) => {
+    for (const { tensor } of prepared.staying) tensors?.dispose(tensor.number);
     throw error;
   });
-  return { running, staying };
 }
 
 /**
@@ -228,16 +238,10 @@ function hold(tensors, seen, numbers, memory) {
   return /** @type {Tensors} */ (tensors).made(seen.type, sized(seen, numbers).dims, memory);
 }
 
-/**
- * @param {Replay} replay
- * @param {Record<string, Fed>} feeds
- * @param {number[]} numbers
- * @param {Command[]} commands
- * @param {{name: string, tensor: Remote}[]} staying
- */
-async function finish(replay, feeds, numbers, commands, staying) {
+/** @param {Prepared} prepared */
+async function finish({ replay, commands, writes, numbers, staying }) {
   const reads = replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
-  const results = await play(replay.device, commands, writesOf(replay, feeds, numbers), reads, numbers);
+  const results = await play(replay.device, commands, writes, reads, numbers);
   return Object.fromEntries([
     ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]),
     ...staying.map(({ name, tensor: { number, type, dims, memory } }) => (

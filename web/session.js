@@ -77,20 +77,24 @@ export class InferenceSession {
   /** Outputs that stay on the GPU. @type {Set<string>} */
   #onGpu;
   #memory;
+  /** @type {import('./keeping.js').Keeper | null} */
+  #keeper;
 
   /**
    * Use `InferenceSession.create`.
    * @param {ReturnType<typeof client>} owner
    * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
    * @param {Set<string>} onGpu
+   * @param {import('./keeping.js').Keeper | null} keeper
    */
-  constructor(owner, { handle, inputs, outputs }, onGpu) {
+  constructor(owner, { handle, inputs, outputs }, onGpu, keeper) {
     this.#client = owner;
     this.#handle = handle;
     this.#onGpu = onGpu;
+    this.#keeper = keeper;
     /** @type {import('./tensor.js').Memory} */
     this.#memory = {
-      port: owner,
+      get port() { return owner.holder; },
       download: (/** @type {number} */ number) => owner.download(number),
       dispose: (/** @type {number} */ number) => owner.dispose(number),
       settle: (/** @type {number} */ number) => owner.settle(number),
@@ -115,18 +119,24 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null) ?? {};
     }
-    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, plan, ...plain } = options;
+    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = options;
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
     plain.extra = { 'pyruntime.host_work': env.hostWork, ...plain.extra };
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
-    if (plan) {
-      const { planned } = await import('./planned.js');
+    /** @type {(owner: any, handle: number) => import('./keeping.js').Keeper | null} */
+    let keeping = () => null;
+    if (plan || keepPlan) {
+      const { open } = await import('./planned.js');
       const create = { model, externalData: files, options: plain };
-      const made = await planned(toSource(plan), create, options, onProgress, signal);
-      if (made) return new InferenceSession(/** @type {any} */ (made.owner), made.info, new Set());
+      const opened = await open(plan && toSource(plan), Boolean(keepPlan), create, options, onProgress, signal);
+      keeping = opened.keeping;
+      if (opened.made) {
+        const { owner, info } = opened.made;
+        return new InferenceSession(/** @type {any} */ (owner), info, new Set(), keeping(owner, info.handle));
+      }
     }
     const owner = client();
     if (device) await owner.useDevice(device);
@@ -138,7 +148,7 @@ export class InferenceSession {
       'create', { model, externalData: files, options: plain }, transfer, { onProgress, signal, undo });
     try {
       const outputs = info.outputs.map((/** @type {ValueMetadata} */ { name }) => name);
-      return new InferenceSession(owner, info, outputsOnGpu(preferredOutputLocation, outputs));
+      return new InferenceSession(owner, info, outputsOnGpu(preferredOutputLocation, outputs), keeping(owner, info.handle));
     } catch (error) {
       undo(info);
       throw error;
@@ -182,7 +192,7 @@ export class InferenceSession {
     const wire = {};
     const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
     for (const [name, value] of Object.entries(given)) {
-      wire[name] = (!sharesBuffers && toStream(name, value)) || toWire(name, value, this.#client, sharesBuffers);
+      wire[name] = (!sharesBuffers && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
@@ -194,6 +204,7 @@ export class InferenceSession {
       if (stream) this.#client.send(stream, viewOf(given[name]));
     }
     const outputs = await answer;
+    this.#keeper?.ran(given);
     /** @type {Record<string, any>} */
     const results = {};
     for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {
@@ -232,7 +243,7 @@ export class InferenceSession {
     const kept = {};
     for (const name of names) {
       const target = asTensor(targets[name]);
-      if (target?.location === 'gpu-buffer') kept[name] = remoteToWire(name, target, this.#client, sharesBuffers);
+      if (target?.location === 'gpu-buffer') kept[name] = remoteToWire(name, target, this.#client.holder, sharesBuffers);
       else if (!target && this.#onGpu.has(name)) kept[name] = null;
     }
     return kept;
@@ -268,6 +279,7 @@ export class InferenceSession {
   async release() {
     if (this.#released) return;
     this.#released = true;
+    await this.#keeper?.finish();
     await this.#client.call('release', { session: this.#handle });
   }
 

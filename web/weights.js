@@ -2,9 +2,7 @@
 /** Constants of a compiled model to the GPU, from the model's bytes as they arrive. */
 
 import { Refused } from './plan.js';
-
-/** Bytes that are hashed together (`pyruntime/plan/saved.py`). */
-const BLOCK = 4 << 20;
+import { BLOCK, ofHashes } from './treehash.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
@@ -117,7 +115,5 @@ export async function uploadConstants(device, { header: { model, constants }, se
     hashes.push(...new Uint8Array(await hash));
     start = stop;
   }
-  const whole = new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(hashes)));
-  const hash = [...whole].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-  if (hash !== model.hash) throw new Refused('it is for another model: the hash differs');
+  if (await ofHashes(hashes) !== model.hash) throw new Refused('it is for another model: the hash differs');
 }

@@ -185,7 +185,8 @@ export class PyruntimeModel extends Base {
       const options = { signal: control.signal, onProgress: report };
       const [session, labels] = await Promise.all([
         this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
-          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...this.options, ...options }),
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), keepPlan: this.hasAttribute('keep'),
+          ...this.options, ...options }),
         this.#readLabels(),
       ]);
       this.#labels = labels;

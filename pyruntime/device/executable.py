@@ -14,7 +14,7 @@ from pyruntime.errors import OutOfMemory
 from pyruntime.ir import HostTensor, Node, TensorType, ValueType, known
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import current, execute, located
-from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer
+from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer, Unread
 
 __all__ = ["Executable", "HostValue", "Observer", "Recorded", "Sized", "arrived", "host_value", "run_on_host"]
 
@@ -53,6 +53,7 @@ class Replay:
     Attributes:
         recording: None where runs bring buffers: then `commands` have slots for them, numbered as `Plan.external`.
         inputs, outputs: tensors on the device that a run brings and makes. kept: outputs in the memory of inputs.
+        unread: inputs on the host of which only the type counts.
     """
 
     recording: int | None
@@ -64,6 +65,7 @@ class Replay:
     inputs: tuple[Transfer, ...] = ()
     outputs: tuple[Transfer, ...] = ()
     kept: tuple[Kept, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
 class Executable:
@@ -208,6 +210,7 @@ class Executable:
             tuple(t for t in bound if t.name in fed),
             tuple(t for t in bound if t.name not in fed),
             tuple(self.plan.kept),
+            tuple(self.plan.unread),
         )
 
     def sized(self, sizes: Sequence[int]) -> Sized:

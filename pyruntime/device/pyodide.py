@@ -471,6 +471,7 @@ class WebGpuDevice:
                 "live": True,
                 "uploads": placed(replay.uploads),
                 "downloads": placed(replay.downloads),
+                "unread": [described(u.name, u.type, u.scaled) for u in replay.unread],
                 "inputs": slots(replay.inputs),
                 "outputs": slots(replay.outputs),
                 "kept": [{**shape(k), "input": k.input, "axis": k.axis, "room": k.room} for k in replay.kept],

@@ -56,7 +56,8 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     sides = [(*p.product.inputs, "", "", "")[1:4] for p in parts]
     counts = [p.op.N for p in parts]
     # Rows of keys and values of another number than those of queries cannot be packed.
-    if len({graph.tensor(n).shape[:-1] for n in node.inputs[:3]}) > 1:
+    rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
+    if any(r != rows[0] for r in rows):
         return None
     joined = rows_behind(graph, sides, counts)
     if joined is None:

@@ -48,7 +48,7 @@ def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | No
         return None
     assert isinstance(chain.op, FusedElementwise)
     products = [graph.tensor(n) for n in (*gate.outputs[:1], *values.outputs[:1], chain.outputs[0])]
-    if len({(p.dtype, p.shape) for p in products}) > 1:
+    if any((p.dtype, p.shape) != (products[0].dtype, products[0].shape) for p in products):
         return None
     sides = [(*n.inputs, "", "", "")[:6] for n in (gate, values)]
     if sides[0][0] != sides[1][0] or any(s[4] or s[5] for s in sides) or bool(sides[0][3]) != bool(sides[1][3]):

@@ -39,6 +39,7 @@ from pyruntime.plan.plan import (
     Region,
     Space,
     Transfer,
+    Unread,
 )
 from pyruntime.plan.schedule import schedule
 from pyruntime.plan.verify import checked, verify
@@ -101,6 +102,14 @@ class _Builder:
         for placed in idle:
             self._assign(placed)
         return self._emit()
+
+    def _is_unread(self, name: str) -> bool:
+        """Whether no step reads the bytes of an input."""
+        if name in self.external or not isinstance(self.graph.types[name], TensorType):
+            return False
+        on_host = (s for s in self.segments if isinstance(s, HostStep))
+        uploads = (s.uploads for s in self.segments if isinstance(s, _Segment))
+        return not any(name in names for names in (*uploads, *(s.node.inputs for s in on_host)))
 
     def _assign(self, placed: Placed) -> None:
         op = placed.node.op
@@ -306,6 +315,7 @@ class _Builder:
             emitter.expressions,
             emitter.patches,
             [emitter.state(s) for s in self.graph.states.values()],
+            [emitter.unread(n) for n in self.graph.inputs if self._is_unread(n)],
         )
         if checked():
             verify(plan)
@@ -347,6 +357,11 @@ class _Emitter:
         kind = self.builder.graph.tensor(name)
         most = self.most(name, kind)
         return Transfer(name, _seen(kind), self.region(name, most), most, self._scaled(kind.shape))
+
+    def unread(self, name: str) -> Unread:
+        """An input of which only the type counts."""
+        kind = self.builder.graph.tensor(name)
+        return Unread(name, _seen(kind), self._scaled(kind.shape))
 
     def state(self, state: State) -> Kept:
         """An output in the memory of an input."""

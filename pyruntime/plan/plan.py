@@ -23,6 +23,7 @@ __all__ = [
     "Region",
     "Space",
     "Transfer",
+    "Unread",
 ]
 
 
@@ -175,6 +176,19 @@ class Patch:
     expression: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An input whose bytes no step reads; its shape may matter, and has to be what it was.
+
+    Attributes:
+        scaled: as `Transfer.scaled`.
+    """
+
+    name: str
+    type: TensorType
+    scaled: tuple[int, ...] = ()
+
+
 @dataclass(slots=True)
 class GpuSegment:
     """Uploads, dispatches in one pass and one submit, downloads; `numbers` are uploads that follow from sizes."""
@@ -229,6 +243,7 @@ class Plan:
         sizes: names of the sizes that a run brings; empty for a plan of one signature.
         expressions: over these; what the run puts into `patches`, grids and shapes.
         kept: outputs in the memory of inputs.
+        unread: inputs on the host that no step reads.
     """
 
     steps: list[GpuSegment | HostStep]
@@ -245,6 +260,7 @@ class Plan:
     expressions: list[Expression] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
 
     def numbers(self, sizes: Sequence[int]) -> list[int]:
         """The values of the expressions for these sizes."""

@@ -21,31 +21,24 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import Constant, DType, RawSource, TensorType
-from pyruntime.plan.memory import MemoryReport, round_up
+from pyruntime.ir import Constant, RawSource, TensorType
+from pyruntime.plan.memory import MemoryReport
 from pyruntime.plan.plan import (
-    Access,
     Assignment,
-    Command,
-    GpuSegment,
-    HostStep,
-    Numbers,
     Patch,
     Plan,
-    Region,
-    Space,
-    Transfer,
 )
+from pyruntime.plan.saved_plan import Sections, dtype_of, read_segment, read_transfer, read_unread
 
 __all__ = ["BLOCK", "FORMAT", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 1
+FORMAT = 2
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20
@@ -53,11 +46,6 @@ BLOCK = 4 << 20
 
 _HEAD = struct.Struct("<8sIIII32s")
 _MOST_HEADER = 256 << 20
-_EXACT = 1 << 53
-_SHARED = 4 << 20
-_SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
-_JS_NAMES = {"float": "float32", "double": "float64"}
-_ONNX_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _Json: TypeAlias = Any
 
 
@@ -125,10 +113,20 @@ def write(saved: Saved, source: RawSource | None = None) -> bytes:
     Raises:
         InvalidArgument: a plan that no player runs alone: host steps, outputs known without running, two segments.
     """
-    sections = _Sections(None if saved.inside else source)
-    computed = [sections.plan(plan, temporary=True) for plan in saved.computed]
+    sections = Sections(None if saved.inside else source)
+    computed: list[_Json] = []
+    renumbered: dict[int, int] = {}
+    for number in sorted({n for p in saved.programs for n in p.computed.values()}):
+        made = sections.plan(saved.computed[number], temporary=True)
+        if made not in computed:
+            computed.append(made)
+        renumbered[number] = computed.index(made)
     programs: list[_Json] = [
-        {"plan": sections.plan(p.plan, temporary=False), "sizes": p.sizes, "computed": p.computed}
+        {
+            "plan": sections.plan(p.plan, temporary=False),
+            "sizes": p.sizes,
+            "computed": {name: renumbered[number] for name, number in p.computed.items()},
+        }
         for p in saved.programs
     ]
     header = {
@@ -196,155 +194,24 @@ def _opened(data: bytes) -> tuple[_Json, bytes]:
         raise InvalidArgument(f"the plan is damaged: {error}; compile the model again") from None
 
 
-class _Sections:
-    """What plans share: shaders, constants, bytes."""
-
-    def __init__(self, source: RawSource | None) -> None:
-        self.data = b""
-        self.shaders: dict[str, int] = {}
-        self._source = source
-        self._constants: dict[Any, tuple[int, Constant]] = {}
-        self._places: list[_Json] = []
-        self._kept: list[bool] = []
-
-    def _put(self, raw: bytes | memoryview) -> int:
-        self.data += bytes(-len(self.data) % 16)
-        at = len(self.data)
-        self.data += raw
-        return at
-
-    def _constant(self, constant: Constant, temporary: bool) -> int:
-        """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
-        if constant.key not in self._constants:
-            beside = self._source is not None and constant.source is self._source
-            at = constant.offset if beside else self._put(constant.raw())
-            self._constants[constant.key] = len(self._places), constant
-            self._places.append([int(beside), at, constant.nbytes])
-            self._kept.append(False)
-        number, _ = self._constants[constant.key]
-        self._kept[number] |= not temporary
-        return number
-
-    def weights(self) -> dict[str, _Json]:
-        """Constants, each with its place on the GPU, and the buffers these are in: bytes, and whether they stay.
-
-        Small ones share buffers, in the order of their size.
-        """
-        buffers: list[list[int]] = []
-        places: dict[int, tuple[int, int]] = {}
-        for kept in (True, False):
-            room = 0
-            chosen = [n for n, k in enumerate(self._kept) if k == kept]
-            for number in sorted(chosen, key=lambda n: (-self._places[n][2], n)):
-                size = round_up(self._places[number][2])
-                if size > room:
-                    buffers.append([0, int(kept)])
-                    room = max(_SHARED, size) if size < _SHARED else size
-                places[number] = len(buffers) - 1, buffers[-1][0]
-                buffers[-1][0] += size
-                room -= size
-        return {"buffers": buffers, "constants": [[*p, *places[n]] for n, p in enumerate(self._places)]}
-
-    def plan(self, plan: Plan, temporary: bool) -> dict[str, _Json]:
-        """A plan as data."""
-        segment = plan.steps[0] if len(plan.steps) == 1 else None
-        if not isinstance(segment, GpuSegment) or plan.host_values:
-            steps = [s.node.label for s in plan.steps if isinstance(s, HostStep)]
-            raise InvalidArgument(
-                "the plan cannot be saved: "
-                + (
-                    f"these nodes run on the host: {', '.join(steps[:10])}"
-                    if steps
-                    else "an output follows from constants"
-                )
-                + "; create the session without a plan, Python runs it"
-            )
-        report = plan.memory
-        shaders = [self.shaders.setdefault(text, len(self.shaders)) for text in plan.shaders]
-        return {
-            "shaders": shaders,
-            "constants": [
-                [self._constant(c, temporary), _js(c.type.dtype), list(map(int, c.type.shape))] for c in plan.constants
-            ],
-            "arenas": list(plan.arenas),
-            "params": [self._put(plan.params), len(plan.params)],
-            "uploads": list(map(_transfer, segment.uploads)),
-            "downloads": list(map(_transfer, segment.downloads)),
-            "external": list(map(_transfer, plan.external)),
-            "numbers": [
-                {"transfer": _transfer(n.transfer), "elements": _exact(n.elements), "expressions": list(n.expressions)}
-                for n in segment.numbers
-            ],
-            "commands": list(map(_command, segment.commands)),
-            "sizes": list(plan.sizes),
-            "expressions": plan.expressions,
-            "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
-            "views": plan.views,
-            "nodes": [[a.name, a.op_type, a.domain, a.placement, a.reason, list(a.kernels)] for a in plan.assignments],
-            "memory": [report.peak, report.lower_bound, report.total_without_reuse, report.weights, report.steps],
-        }
-
-
-def _js(dtype: DType) -> str:
-    return _JS_NAMES.get(dtype.onnx_name, dtype.onnx_name)
-
-
-def _dtype(name: str) -> DType:
-    return DType[_ONNX_NAMES.get(name, name).upper()]
-
-
-def _exact(numbers: Sequence[int]) -> list[int]:
-    if any(abs(n) > _EXACT for n in numbers):
-        raise InvalidArgument("the plan cannot be saved: a computed shape has a number above 2^53")
-    return list(map(int, numbers))
-
-
-def _region(region: Region) -> list[int]:
-    return [_SPACES.index(region.space), region.index, region.offset, region.nbytes]
-
-
-def _transfer(t: Transfer) -> dict[str, _Json]:
-    return {
-        "name": t.name,
-        "type": _js(t.type.dtype),
-        "bits": t.type.dtype.bits,
-        "dims": list(map(int, t.type.shape)),
-        "region": _region(t.region),
-        "most": t.most,
-        "scaled": list(t.scaled),
-    }
-
-
-def _command(c: Command) -> dict[str, _Json]:
-    return {
-        "shader": c.shader,
-        "regions": list(map(_region, c.regions)),
-        "params": list(c.params) if c.params else None,
-        "grid": list(map(int, c.grid)),
-        "scaled": list(c.scaled),
-        "about": [c.kernel, c.node, int(c.flops)],
-        "accesses": [[a.value, a.region, a.nbytes, int(a.write), a.scaled] for a in c.accesses],
-        "inplace": [list(pair) for pair in c.inplace],
-    }
-
-
 def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None) -> Saved:
     model = header["model"]
     constants = header["constants"]
+    inside, beside_it = _Inline(sections), source or _Absent()
 
     def constant(number: int, dtype: str, shape: list[int]) -> Constant:
         beside, at, nbytes, _, _ = constants[number]
-        kind = TensorType(_dtype(dtype), tuple(shape))
+        kind = TensorType(dtype_of(dtype), tuple(shape))
         if kind.nbytes != nbytes or at < 0 or at + nbytes > (model["nbytes"] if beside else len(sections)):
             raise ValueError(f"constant {number} is not within its file")
-        return Constant(kind, (source or _Absent()) if beside else _Inline(sections), at)
+        return Constant(kind, beside_it if beside else inside, at)
 
     def plan(data: Mapping[str, _Json]) -> Plan:
         shaders = [header["shaders"][n] for n in data["shaders"]]
         at, nbytes = data["params"]
         peak, bound, without, weights, steps = data["memory"]
         made = Plan(
-            [_segment(data)],
+            [read_segment(data)],
             shaders,
             [constant(*c) for c in data["constants"]],
             data["arenas"],
@@ -352,11 +219,12 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
             MemoryReport(peak, bound, without, weights, (), steps),
             [Assignment(n, op, dom, where, why, tuple(used)) for n, op, dom, where, why, used in data["nodes"]],
             {},
-            list(map(_read_transfer, data["external"])),
+            list(map(read_transfer, data["external"])),
             data["views"],
             data["sizes"],
             data["expressions"],
             [Patch(*p) for p in data["patches"]],
+            unread=list(map(read_unread, data["unread"])),
         )
         if len(made.params) != nbytes:
             raise ValueError("its parameters are not within it")
@@ -373,43 +241,6 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
         programs,
         list(map(plan, header["computed"])),
         model["inside"],
-    )
-
-
-def _segment(data: Mapping[str, _Json]) -> GpuSegment:
-    numbers = [
-        Numbers(_read_transfer(n["transfer"]), tuple(n["elements"]), tuple(n["expressions"])) for n in data["numbers"]
-    ]
-    uploads, downloads = (list(map(_read_transfer, data[name])) for name in ("uploads", "downloads"))
-    return GpuSegment(uploads, list(map(_read_command, data["commands"])), downloads, numbers)
-
-
-def _read_region(data: Sequence[int]) -> Region:
-    space, index, offset, nbytes = data
-    return Region(_SPACES[space], index, offset, nbytes)
-
-
-def _read_transfer(data: Mapping[str, _Json]) -> Transfer:
-    kind = TensorType(_dtype(data["type"]), tuple(data["dims"]))
-    return Transfer(data["name"], kind, _read_region(data["region"]), data["most"], tuple(data["scaled"]))
-
-
-def _read_command(data: Mapping[str, _Json]) -> Command:
-    kernel, node, flops = data["about"]
-    x, y, z = data["grid"]
-    return Command(
-        data["shader"],
-        tuple(map(_read_region, data["regions"])),
-        (data["params"][0], data["params"][1]) if data["params"] else None,
-        (x, y, z),
-        kernel,
-        node,
-        flops,
-        tuple(
-            Access(value, region, n, bool(written), scaled) for value, region, n, written, scaled in data["accesses"]
-        ),
-        tuple((a, b) for a, b in data["inplace"]),
-        tuple(data["scaled"]),
     )
 
 

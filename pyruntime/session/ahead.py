@@ -23,9 +23,10 @@ from pyruntime.plan.saved import ModelFile, Saved, SavedProgram, tree_hash, writ
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.openings import WASTE
 from pyruntime.session.program import Program
+from pyruntime.session.refusals import TooEarly
 from pyruntime.session.stages import Stage
 
-__all__ = ["compile_model", "read_target", "saved_program"]
+__all__ = ["compile_model", "package_version", "read_target", "saved_program"]
 
 
 def compile_model(
@@ -52,7 +53,7 @@ def compile_model(
     stage = _planned(graph, shapes or {}, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
     saved = Saved(
-        _version(),
+        package_version(),
         ModelFile(source.size, tree_hash(source, source.size)),
         {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
         {},
@@ -110,24 +111,28 @@ def _planned(graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], targ
     every = [{v.name: _type(v, shapes.get(v.name, ()), n) for v in graph.inputs} for n in range(rounds)]
     for types in every[:-1]:
         program.openings.note(types)
-    stage = None
     try:
         with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
-            stage = thread.submit(lambda: asyncio.run(program.prepare(every[-1], names))).result()
+            stage = thread.submit(lambda: asyncio.run(program.prepare(every[-1], names, strict=True))).result()
+    except TooEarly as error:
+        raise EPFail(
+            f"planning waits for values that only a run brings: {error}; make these inputs initializers, or create the "
+            "session without a plan"
+        ) from None
     except EPFail as error:
         reasons = str(error).partition("would run on the host: ")[2] or str(error)
         raise EPFail(
             f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the "
             "model so that these nodes have kernels"
         ) from None
-    if stage is None or stage.boundary is not None:
-        left = stage.compiled.rest if stage else []
-        nodes = ", ".join(n.label for n in left[:10]) or "nodes whose shapes follow from inputs"
+    assert stage is not None
+    if stage.boundary is not None:
+        nodes = ", ".join(n.label for n in stage.compiled.rest[:10])
         raise EPFail(f"planning waits for values that only a run brings: {nodes}; create the session without a plan")
     if stage.compiled.guards.read:
         raise EPFail(f"the plan depends on the values of {sorted(stage.compiled.guards.read)}; make these initializers")
     if rounds > 1 and stage.sizes is None:
-        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.closed.items())
+        reason = "; ".join(f"{k}: {v}" for k, v in program.openings.reasons.items())
         raise EPFail(
             f"the model needs its sizes when it is planned ({reason}); give one shape, and compile one plan each"
         )
@@ -162,7 +167,8 @@ def _metadata(value: ValueInfo) -> dict[str, Any]:
     return {"name": value.name, "isTensor": argument.type.startswith("tensor("), "type": name, "shape": shape}
 
 
-def _version() -> str:
+def package_version() -> str:
+    """pyruntime's version, by which plans are known."""
     from pyruntime import __version__
 
     return __version__

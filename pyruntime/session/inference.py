@@ -21,6 +21,7 @@ from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
+from pyruntime.session.expected_runs import expected_runs
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.insight import Insight
 from pyruntime.session.limits import deadline
@@ -166,11 +167,14 @@ class InferenceSession(BoundRuns, Insight):
         self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
 
     async def _prepare(self, program: Program) -> None:
-        """Plan and compile now where the declared shapes are complete: the first run then has nothing to wait for."""
+        """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has
+        nothing to wait for."""
         types: dict[str, TensorType] = {}
         for value in self._model.graph.inputs:
             kind = self._resolved(value)
             if kind is None:
+                if expects := self._options.config("pyruntime.expects"):
+                    await program.expect(expected_runs(self._model.graph, expects))
                 return
             types[value.name] = kind
         await program.prepare(types, [v.name for v in self._model.graph.outputs])

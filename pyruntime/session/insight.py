@@ -62,7 +62,7 @@ class Insight(Session):
             len(self._model.graph.nodes),
             sum(len(p.commands) for p in plans),
             tuple(open_sizes(self._program)),
-            tuple(self._program.openings.closed.items()) if self._program else (),
+            tuple(self._program.openings.reasons.items()) if self._program else (),
         )
 
     @property

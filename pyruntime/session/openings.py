@@ -87,6 +87,7 @@ class Openings:
         self._seen: dict[Key, _Seen] = {}
         self.closed: dict[Key, str] = {}
         self._chances: Counter[Key] = Counter()
+        self._hosted: list[tuple[dict[Key, int], str]] = []
 
     def _keys(self, name: str, kind: TensorType) -> list[Key | None]:
         """What each dimension is called; None for those that the model fixes."""
@@ -100,6 +101,19 @@ class Openings:
         """Leave these dimensions as they come from now on."""
         for key, reason in reasons.items():
             self.closed.setdefault(key, reason)
+
+    def avoid(self, sizes: Sizes, reason: str) -> None:
+        """Open no such sizes with ranges as long as these; without one of them, or with shorter ones, plans may be whole."""
+        self._hosted.append(({n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}, reason))
+
+    def _is_avoided(self, sizes: Sizes) -> bool:
+        ends = {n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}
+        return any(all(ends.get(n, 0) >= high for n, high in longest.items()) for longest, _ in self._hosted)
+
+    @property
+    def reasons(self) -> dict[Key, str]:
+        """Why dimensions are planned as they come, always or where they are long."""
+        return {**{name: reason for longest, reason in self._hosted for name in longest}, **self.closed}
 
     def learn(self, sizes: Sizes) -> None:
         """Close what a plan needed the number of, and what happened to be one that it was compared with too often."""
@@ -139,7 +153,7 @@ class Openings:
                     dims[key, size] = sizes.add(key, size, 2, bound, self._seen[key].grows) if bound > 2 else size
                 shape[axis] = dims[key, size]
             made[name] = replace(kind, shape=tuple(shape))
-        return made, sizes if sizes.names else None
+        return made, sizes if sizes.names and not self._is_avoided(sizes) else None
 
     def _bounds(self, types: Mapping[str, ValueType], tight: bool) -> dict[tuple[Key, int], int]:
         """The ends of the ranges of what is open: those of plans made before, where kernels for these are no waste."""

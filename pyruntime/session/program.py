@@ -15,11 +15,14 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.device.weights import Weights
 from pyruntime.errors import BindingError, DeviceLost
 from pyruntime.ir import Graph, HostTensor, Sizes, TensorType, ValueType, known
+from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
 from pyruntime.session.compiler import Compiled, compile_stage, sources_of
+from pyruntime.session.expected_runs import ExpectedRun
 from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.log import logger
 from pyruntime.session.openings import Openings
 from pyruntime.session.profiling import Recorder
 from pyruntime.session.prologue import Prologue
@@ -60,6 +63,7 @@ class Program:
         self.weights = Weights(device)
         self.openings = Openings(graph)
         self.roots: list[Stage] = []
+        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
         self._planning = asyncio.Lock()
         self._staged = asyncio.Lock()
@@ -84,7 +88,7 @@ class Program:
         with ExitStack() as lent:
             given = {n: lent.enter_context(v.lent()) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
             values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
-            run = Run(values, await self._tensors(given), outputs, keep or {}, lent, check, recorder)
+            run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, lent, check, recorder)
             stage = await self._run(run, list(feeds))
             return {name: await self._output(name, stage, run, feeds) for name in outputs}
 
@@ -113,7 +117,7 @@ class Program:
             stay: outputs that stay on the device, in memory of its choice.
         """
         on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
-        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(outputs), on_device
+        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
         found = recall([s for s in self.roots if not s.compiled.guards.read], signature, {})
         if found is None or found[0].boundary is not None:
             return None
@@ -122,6 +126,10 @@ class Program:
             return None
         stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
         return found[0] if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
+
+    def _ordered(self, outputs: Sequence[str]) -> list[str]:
+        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
+        return sorted(outputs, key=self._order.__getitem__)
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
@@ -186,17 +194,46 @@ class Program:
             source = run.tensors[state.input]
             run.tensors[state.name] = source if state.room >= 0 else source.again()
 
-    async def prepare(self, feeds: Mapping[str, TensorType], outputs: Sequence[str]) -> Stage | None:
+    async def prepare(
+        self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
+    ) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there.
 
         Returns:
             The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
+
+        Raises:
+            TooEarly: instead of None, where `strict`.
         """
         async with self._planning:
             try:
                 return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
             except TooEarly:
+                if strict:
+                    raise
                 return None
+
+    async def expect(self, runs: Sequence[ExpectedRun]) -> None:
+        """Plan and compile runs that are guessed. Where one of them cannot be, all are forgotten."""
+        async with self._planning:
+            self.openings = Openings(self.graph)
+            for run in runs:
+                self.openings.note(run.feeds)
+            try:
+                for run in runs:
+                    signature = tuple(run.feeds.items()), run.outputs, run.on_device
+                    if recall(self.roots, signature, {}) is None:
+                        await self._plan(
+                            self.roots, {}, run.feeds, None, run.outputs, run.on_device, run.on_device & set(run.outputs)
+                        )
+            except (DeviceLost, PlanError, Awaited):
+                raise
+            except Exception as error:
+                logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
+                self.openings = Openings(self.graph)
+                while forget_oldest(self.roots):
+                    pass
+                self.weights.sweep()
 
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
@@ -281,7 +318,8 @@ class Program:
                     made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
                     self.openings.learn(sizes)
                     return made
-                reason = "a node runs on the host or waits for values"
+                self.openings.avoid(sizes, "a node runs on the host or waits for values")
+                continue
             except (DeviceLost, PlanError):
                 raise
             except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again

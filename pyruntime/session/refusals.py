@@ -24,10 +24,14 @@ def refuse_guesses(steps: Sequence[HostStep], boundary: Boundary | None, fed: Ma
     """Raises TooEarly where a plan made before the first run hangs on a value that the run will bring."""
     small = {n for n, t in fed.items() if isinstance(t, TensorType) and t.size <= KNOWN_LIMIT}
     if boundary is not None and boundary.node is None and small & set(boundary.needed):
-        raise TooEarly
-    for step in steps:
-        if isinstance(step.node.op, Op) and type(step.node.op).has_kernel() and small & set(step.node.inputs):
-            raise TooEarly
+        raise TooEarly(f"the shapes of what follows depend on the values of {sorted(small & set(boundary.needed))}")
+    hosted = [
+        step.node.label
+        for step in steps
+        if isinstance(step.node.op, Op) and type(step.node.op).has_kernel() and small & set(step.node.inputs)
+    ]
+    if hosted:
+        raise TooEarly(f"{', '.join(hosted[:10])} would run on the host, unless values tell otherwise")
 
 
 def refuse_host(assignments: Sequence[Assignment], boundary: Boundary | None) -> None:

@@ -126,6 +126,28 @@ def test_greedy__equal_logits__the_first() -> None:
     assert ids.tolist() == [[1], [0]]
 
 
+@pytest.mark.parametrize("ids", ["int64", "int32"])
+@pytest.mark.parametrize("options", [{"greedy": True}, {"candidates": 64}, {"penalties": True}], ids=str)
+@pytest.mark.parametrize("top", [1, 5, 200])
+def test_top__of_logits_before_penalties__the_likeliest_in_order(ids: str, options: dict[str, Any], top: int) -> None:
+    made = SamplerOptions(top=top, ids=ids, **options)
+    model = sampler_model(made)
+    session = pyruntime.InferenceSession(model)
+    oracle = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    given = feeds(np.random.default_rng(2), 2, 97, VALUES | {"repetition": 1.5}, made)
+    names = [o.name for o in session.get_outputs()]
+    got = dict(zip(names, session.run(None, given), strict=True))
+    theirs = dict(zip(names, oracle.run(None, given), strict=True))
+    assert got["ids"].dtype == theirs["ids"].dtype == ids
+    np.testing.assert_array_equal(got["ids"], theirs["ids"])
+    logits = given["logits"][:, -1].astype(np.float64)
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :top]
+    np.testing.assert_array_equal(got["top_ids"], order)
+    np.testing.assert_array_equal(theirs["top_ids"], order)
+    shifted = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(got["top_log_probabilities"], np.take_along_axis(shifted, order, 1), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("candidates", "setting"),
     [
@@ -165,7 +187,10 @@ def test_sampler__draws_at_the_ends__a_token_that_is_kept(candidates: int, unifo
     assert set(ids[:, 0].tolist()) <= {2, 5}
 
 
-@pytest.mark.parametrize("bad", [SamplerOptions(dtype="int8"), SamplerOptions(candidates=-2)])
+@pytest.mark.parametrize(
+    "bad",
+    [SamplerOptions(dtype="int8"), SamplerOptions(candidates=-2), SamplerOptions(top=-1), SamplerOptions(ids="int8")],
+)
 def test_sampler__options_out_of_range__are_refused(bad: SamplerOptions) -> None:
     with pytest.raises(pyruntime.InvalidArgument, match="sampler_model: expected"):
         sampler_model(bad)

@@ -22,7 +22,7 @@ from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import MemorySource, open_file
 from pyruntime.plan.plan import GpuSegment, Plan
-from pyruntime.plan.saved import BLOCK, read, tree_hash, write
+from pyruntime.plan.saved import BLOCK, FORMAT, read, tree_hash, write
 from pyruntime.plan.verify import verify
 from pyruntime.session.ahead import compile_model, read_target
 from pyruntime.session.program import Program
@@ -119,7 +119,7 @@ def broken_plans() -> list[tuple[str, bytes]]:
         (f"first {n} bytes", plan[:n]) for n in (0, 1, 7, 8, 20, 55, 56, 57, *range(100, len(plan), len(plan) // 30))
     ]
     made += [("bytes behind it", plan + b"\0"), ("version 0", plan[:8] + bytes(4) + plan[12:])]
-    made += [(f"version {v}", plan[:8] + struct.pack("<I", v) + plan[12:]) for v in (2, 255, 2**32 - 1)]
+    made += [(f"version {v}", plan[:8] + struct.pack("<I", v) + plan[12:]) for v in (1, 255, 2**32 - 1)]
     for field in range(8, 24, 4):
         made += [
             (f"head at {field}", plan[:field] + struct.pack("<I", n) + plan[field + 4 :]) for n in (0, 2**31, 2**32 - 1)
@@ -144,7 +144,7 @@ def test_read__broken_plan__is_refused(data: bytes) -> None:
 )
 def test_read__right_hash_over_another_header__is_refused(text: bytes) -> None:
     packed = zlib.compress(text, 9)
-    head = struct.pack("<8sIIII32s", b"pyrtplan", 1, len(packed), len(text), 0, sha256(packed).digest())
+    head = struct.pack("<8sIIII32s", b"pyrtplan", FORMAT, len(packed), len(text), 0, sha256(packed).digest())
     with pytest.raises(InvalidArgument, match="damaged"):
         read(head + packed)
 

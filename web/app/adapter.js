@@ -8,6 +8,14 @@ export function isEmulated(adapter) {
   return SOFTWARE.test(Object.values(adapter).join(' '));
 }
 
+/** What the browser tells of the adapter that models run on, which Python asks for as well. @returns {Promise<AdapterInfo | null>} */
+export async function readAdapter() {
+  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+  if (!adapter) return null;
+  const { vendor, architecture, device, description } = adapter.info;
+  return { vendor, architecture, device, description };
+}
+
 /**
  * The adapter's name, and the rest of what the browser tells about it.
  *

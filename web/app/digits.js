@@ -4,6 +4,7 @@ import { SIZE, rasterize } from '../draw/raster.js';
 import { InferenceSession, Tensor } from '../pyruntime.js';
 import { byId, h } from '../dom.js';
 import { median } from './format.js';
+import { isKeeping } from './model/store.js';
 import { Prediction } from './prediction.js';
 import { makeSampleButtons, paint } from './samples.js';
 
@@ -35,6 +36,9 @@ export class Digits {
     this.caption = byId('pad-caption');
     /** @type {InferenceSession | null} */
     this.session = null;
+    this.isAnswered = () => {};
+    /** Fulfilled when the first answer is shown, or none will be. @type {Promise<void>} */
+    this.answered = new Promise((resolve) => { this.isAnswered = resolve; });
     /** The test image on the pad, if it shows one. @type {Float32Array | null} */
     this.sample = null;
     /** @type {number[]} */
@@ -102,11 +106,14 @@ export class Digits {
         const { probabilities } = await predict(this.session, image);
         this.#time(performance.now() - begin);
         if (!this.pad.isEmpty) this.prediction.show(image, probabilities);
+        this.isAnswered();
       }
       if (this.pad.isEmpty) this.prediction.clear();
+      if (this.session && this.touched) this.isAnswered();
     } catch (error) {
       this.session = null;
       this.onError(error);
+      this.isAnswered();
     } finally {
       this.busy = false;
     }
@@ -157,7 +164,8 @@ export async function predict(session, image) {
  */
 export async function loadDigits(onProgress) {
   // One image at a time: with its size known, shaders are compiled here and not in the first run.
-  const session = await InferenceSession.create(DIGITS_MODEL, { onProgress, freeDimensionOverrides: { N: 1 } });
+  const session = await InferenceSession.create(DIGITS_MODEL, {
+    onProgress, freeDimensionOverrides: { N: 1 }, keepPlan: isKeeping() });
   onProgress({ phase: 'run', status: 'begin' });
   const begin = performance.now();
   await predict(session, new Float32Array(SIZE * SIZE));

@@ -1,6 +1,6 @@
 // @ts-check
-import { adapterInfo } from '../pyruntime.js';
-import { describeAdapter, isEmulated } from './adapter.js';
+import { preload } from '../pyruntime.js';
+import { describeAdapter, isEmulated, readAdapter } from './adapter.js';
 import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
 import { byId, h } from '../dom.js';
 import { explain, whyNoWebGpu } from './errors.js';
@@ -33,7 +33,7 @@ async function showAdapter() {
     byId('notice').replaceChildren(h('p', { class: 'notice' }, reason, ' Until then, models run on the CPU.'));
     return;
   }
-  read('adapter', ...describeAdapter(await adapterInfo()));
+  read('adapter', ...describeAdapter(await readAdapter()));
 }
 
 async function startDigits() {
@@ -53,14 +53,24 @@ async function startDigits() {
     phases.finish();
     byId('loading-title').textContent = 'Loaded';
     digits.start(session);
+    await digits.answered;
+    await painted();
   } catch (error) {
     fail(error);
   }
 }
 
+/** When the page shows what has been put into it; at once where nobody sees it. */
+function painted() {
+  return new Promise((resolve) => {
+    if (document.hidden) resolve(undefined);
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
+}
+
 /** @param {Promise<void>} digits when these are ready: nothing takes their time before */
 function startPicture(digits) {
-  const isSoftware = digits.then(adapterInfo).then((adapter) => !adapter || isEmulated(adapter), () => true);
+  const isSoftware = digits.then(readAdapter).then((adapter) => !adapter || isEmulated(adapter), () => true);
   return new PictureDemo(isSoftware);
 }
 
@@ -76,5 +86,8 @@ function startInspector(picture) {
 showSnippets();
 const digits = startDigits();
 const storage = startInspector(startPicture(digits));
-digits.then(() => storage.start());
+digits.then(async () => {
+  await preload().catch(() => {}); // whoever needs Python next tells why it does not start
+  await storage.start();
+});
 showAdapter().catch(() => read('adapter', 'unknown'));

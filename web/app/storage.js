@@ -3,6 +3,7 @@
 
 import { client } from '../client.js';
 import { byId } from '../dom.js';
+import * as plans from '../kept.js';
 import { formatBytes } from './format.js';
 import * as models from './model/store.js';
 
@@ -17,6 +18,7 @@ export class Storage {
     this.keep.checked = models.isKeeping();
     this.keep.addEventListener('change', () => this.#switch());
     this.clearButton.addEventListener('click', () => this.#clear());
+    plans.changes.addEventListener('change', () => this.show());
     navigator.serviceWorker?.addEventListener('message', ({ data }) => {
       if (data?.kept !== undefined) this.show();
     });
@@ -29,11 +31,15 @@ export class Storage {
   }
 
   async show() {
-    const [site, { disk, memory }] = await Promise.all([siteBytes(), models.usage()]);
-    const parts = [site ? `the page and Python, ${formatBytes(site)}` : '', disk ? `models, ${formatBytes(disk)}` : ''].filter(Boolean);
+    const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
+    const parts = [
+      site ? `the page and Python, ${formatBytes(site)}` : '',
+      disk ? `models, ${formatBytes(disk)}` : '',
+      planned.plans ? `${planned.plans} ${planned.plans === 1 ? 'plan' : 'plans'}, ${formatBytes(planned.bytes)}` : '',
+    ].filter(Boolean);
     const held = memory ? ` There was no room for ${formatBytes(memory)} of models: they stay until this tab is closed.` : '';
     this.text.textContent = `${parts.length ? `Kept: ${parts.join('; ')}.` : 'Nothing is kept.'}${held}`;
-    this.clearButton.disabled = !site && !disk && !memory;
+    this.clearButton.disabled = !site && !disk && !memory && !planned.plans;
   }
 
   async #switch() {
@@ -65,7 +71,7 @@ export class Storage {
       await registration.unregister();
     }
     if ('caches' in globalThis) await caches.delete(SITE);
-    await models.clear();
+    await Promise.all([models.clear(), plans.clear()]);
     await this.show();
   }
 }

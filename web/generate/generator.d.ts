@@ -65,7 +65,10 @@ export interface GenerateOptions extends SamplingOptions {
   signal?: AbortSignal;
   /** How many of the likeliest tokens each piece names; default 0. */
   topLogProbabilities?: number;
-  /** Changes the logits before a token is drawn from them. `ids` are those of prompt and text so far. */
+  /**
+   * Changes the logits before a token is drawn from them. `ids` are those of prompt and text so far. With it each token's
+   * logits come to JavaScript before the next one is computed, which costs that way's time for every token.
+   */
   processLogits?: (logits: Float32Array, ids: readonly number[]) => void;
   /**
    * Whether what was computed of this text stays on the GPU, so that a next one that begins like it (the next turn of a
@@ -87,7 +90,10 @@ export interface TokenProbability {
 export interface Piece extends TokenProbability {
   /** The likeliest tokens, if `topLogProbabilities` asks for them. */
   readonly top?: readonly TokenProbability[];
-  /** Milliseconds: the model with the way of its logits to JavaScript, choosing the token, making text of it. */
+  /**
+   * Milliseconds: the model, choosing the token, making text of it. `sampling` is 0 where the GPU chooses, `model` is then this
+   * token's part of the time between two arrivals.
+   */
   readonly times: { readonly model: number; readonly sampling: number; readonly text: number };
   /** How many tokens the model was given for this one: the new ones of the prompt at first, then 1. */
   readonly promptTokens: number;
@@ -100,6 +106,12 @@ export interface Piece extends TokenProbability {
  *
  *   const generator = await TextGenerator.create('models/austen/');
  *   for await (const { text } of generator.generate('It is a truth', { seed: 1 })) console.log(text);
+ *
+ * The GPU chooses the tokens and computes some ahead of those that have arrived, which come in batches of a few milliseconds;
+ * what was computed beyond the end is dropped. Tokens are chosen one by one in JavaScript where the session is not on the GPU,
+ * the model's ids, mask or positions are not integers [batch, tokens] or its logits not [batch, tokens, words], it has no
+ * caches, `processLogits` is given, more than 256 likeliest tokens are asked for, or there are penalties and the model does not
+ * say how many words it knows.
  */
 export declare class TextGenerator {
   private constructor();

@@ -25,6 +25,11 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {number} sampling milliseconds
  * @property {number} computed tokens that the model was given
  *
+ * @typedef {object} Batch of tokens that is queued
+ * @property {Promise<import('../protocol.js').DecodedTokens & {at: number}>} answer and when it came
+ * @property {number} began when it was asked for
+ * @property {number} count
+ *
  * @typedef {object} Tokens
  * @property {boolean} queued whether they are chosen on the GPU
  * @property {() => Promise<Token>} next
@@ -99,7 +104,7 @@ export class QueuedTokens {
   #behind;
   /** The loop's number, once it has begun. */
   #loop = 0;
-  /** @type {{answer: Promise<any>, began: number, count: number}[]} */
+  /** @type {Batch[]} */
   #batches = [];
   /** That have arrived, and were not asked for. @type {Token[]} */
   #tokens = [];
@@ -141,7 +146,10 @@ export class QueuedTokens {
     const { rules, top, processLogits } = wanted;
     if (processLogits || !types || top > MOST_NAMED || (penalizes(rules) && !types.vocabulary)) return null;
     const options = samplerOf(rules, top, types.logits, types.ids);
-    const sampler = await decoder.samplers.of(decoder.session, options);
+    const sampler = await decoder.samplers.of(decoder.session, options).catch(({ message }) => {
+      console.warn(`pyruntime chooses the tokens of this text on the host: ${message}`);
+      return null;
+    });
     return sampler && new QueuedTokens(decoder, turn, ids, wanted, { sampler, options });
   }
 
@@ -161,12 +169,12 @@ export class QueuedTokens {
       await this.#begin();
     }
     this.#ask();
-    const { answer, began, count } = /** @type {{answer: Promise<any>, began: number, count: number}} */ (this.#batches.shift());
-    const { ids, logProbabilities, top, grows } = await answer;
-    const now = performance.now();
-    const model = (now - this.#arrived) / count;
-    this.#size = grows ? Math.max(1, Math.min(pace.most, Math.round((pace.ms * count) / (now - Math.max(began, this.#arrived))))) : 1;
-    this.#arrived = now;
+    const { answer, began, count } = /** @type {Batch} */ (this.#batches.shift());
+    const { ids, logProbabilities, top, grows, at } = await answer;
+    const model = (at - this.#arrived) / count;
+    const alone = at - Math.max(began, this.#arrived);
+    this.#size = grows ? Math.max(1, Math.min(pace.most, Math.round((pace.ms * count) / alone))) : 1;
+    this.#arrived = at;
     this.#tokens = ids.map((/** @type {number} */ id, /** @type {number} */ i) => (
       { id, logProbability: logProbabilities[i], top: this.#top(top[i]), model, sampling: 0, computed: i ? 1 : computed }));
     return /** @type {Token} */ (this.#tokens.shift());
@@ -204,7 +212,7 @@ export class QueuedTokens {
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
       const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - 1 };
-      const answer = this.#behind.owner.call('decodeSteps', steps);
+      const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
       answer.catch(() => {}); // whoever waits for it hears it
       this.#batches.push({ answer, began: performance.now(), count });
     }

@@ -2,6 +2,7 @@
 /** The picture model: three times as many pixels each way, whole or tile by tile. */
 
 import { InferenceSession, Tensor } from '../../pyruntime.js';
+import { isKeeping } from '../model/store.js';
 
 export const SCALE = 3;
 
@@ -50,7 +51,7 @@ export class Enlarger {
   }
 
   static async load() {
-    return new Enlarger(await InferenceSession.create(MODEL));
+    return new Enlarger(await InferenceSession.create(MODEL, { keepPlan: isKeeping() }));
   }
 
   /**

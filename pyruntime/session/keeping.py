@@ -1,0 +1,99 @@
+"""What a session has planned, as a file for the next visit: the format of compiled models (`plan/saved.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pyruntime.errors import InvalidArgument
+from pyruntime.ir import RawSource
+from pyruntime.plan.plan import GpuSegment, Plan
+from pyruntime.plan.saved import ModelFile, Saved, SavedProgram, read, write
+from pyruntime.session.ahead import package_version, saved_program
+from pyruntime.session.program import Program
+from pyruntime.session.stages import Stage
+
+__all__ = ["INSIDE", "PROGRAMS", "kept_plan"]
+
+PROGRAMS = 8
+"""Programs in one file at most: the ones used last."""
+
+INSIDE = 8 << 20
+"""Bytes of constants that are not in the model file, above which nothing is kept."""
+
+
+def kept_plan(
+    program: Program,
+    source: RawSource,
+    model: ModelFile,
+    inputs: Sequence[Mapping[str, Any]],
+    outputs: Sequence[Mapping[str, Any]],
+    before: bytes | None = None,
+) -> bytes | None:
+    """The file of what `program` has planned for whole runs on the device; None where there is nothing of that kind.
+
+    Args:
+        source: the model's bytes, which constants are read from. model: their number and hash.
+        inputs, outputs: `ValueMetadata` of web/pyruntime.d.ts.
+        before: the file of an earlier session; what it has for other inputs is kept, too.
+    """
+    names = {v["name"] for v in outputs}
+    computed: dict[Hashable, tuple[int, Plan]] = {}
+    made = [saved_program(s, computed) for s in program.roots if _is_whole(s, names)]
+    made = [p for p in made if _bytes_inside(p, source) <= INSIDE]
+    if not made:
+        return None
+    target = program.device.target
+    saved = Saved(
+        package_version(),
+        model,
+        {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
+        {},
+        [dict(v) for v in inputs],
+        [dict(v) for v in outputs],
+        made,
+        [plan for _, plan in computed.values()],
+    )
+    if before is not None:
+        _add_earlier(saved, before, source)
+    saved.programs = saved.programs[-PROGRAMS:]
+    return write(saved, source)
+
+
+def _add_earlier(saved: Saved, before: bytes, source: RawSource) -> None:
+    """Put the programs of an earlier file, those for other inputs, in front."""
+    try:
+        earlier = read(before, source)
+    except InvalidArgument:
+        return
+    if (earlier.package, earlier.model, earlier.target) != (saved.package, saved.model, saved.target):
+        return
+    known = {_inputs(p) for p in saved.programs}
+    first = len(saved.computed)
+    saved.computed += earlier.computed
+    others = [p for p in earlier.programs if _inputs(p) not in known]
+    for program in others:
+        program.computed = {name: first + number for name, number in program.computed.items()}
+    saved.programs[:0] = others
+
+
+def _is_whole(stage: Stage, outputs: set[str]) -> bool:
+    """Whether a stage is a run of its own: one GPU segment, no values looked at, all outputs read back."""
+    (_, wanted, on_device), compiled = stage.signature, stage.compiled
+    plan = compiled.plan
+    one = len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment) and not plan.host_values
+    whole = stage.boundary is None and not compiled.guards.read and not on_device and set(wanted) == outputs
+    return one and whole and not plan.kept
+
+
+def _bytes_inside(program: SavedProgram, source: RawSource) -> int:
+    return sum(c.nbytes for c in program.plan.constants if c.source is not source)
+
+
+def _inputs(program: SavedProgram) -> Hashable:
+    """What a program is for."""
+    segment = program.plan.steps[0]
+    assert isinstance(segment, GpuSegment)
+    ranges = tuple(map(tuple, program.sizes["ranges"])) if program.sizes else ()
+    return tuple((t.name, t.type.dtype, t.type.shape, t.scaled) for t in segment.uploads), ranges

@@ -1,0 +1,68 @@
+// @ts-check
+/** Has what Python has planned for a session kept for the next visit: when the session rests, and before it is released. */
+
+import { version } from './env.js';
+import { find, put } from './kept.js';
+
+/** Milliseconds without a run, after which what has been planned is kept. */
+const REST_MS = 400;
+
+export class Keeper {
+  #owner;
+  #handle;
+  #place;
+  /** Kinds of feeds that have been run. @type {Set<string>} */
+  #seen = new Set();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  /** @type {Promise<void>} */
+  #work = Promise.resolve();
+
+  /**
+   * @param {{call: (method: string, args: any) => Promise<any>}} owner
+   * @param {number} handle
+   * @param {string} place where plans of the session's model are kept
+   */
+  constructor(owner, handle, place) {
+    this.#owner = owner;
+    this.#handle = handle;
+    this.#place = place;
+  }
+
+  /** A run is over. @param {Record<string, any>} feeds */
+  ran(feeds) {
+    const kind = JSON.stringify(Object.entries(feeds).map(([name, value]) => [name, value?.type, value?.dims]));
+    if (!this.#seen.has(kind)) {
+      this.#seen.add(kind);
+    } else if (this.#timer === undefined) {
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#begin(), REST_MS);
+  }
+
+  #begin() {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#work = this.#work.then(() => this.#keep()).catch((error) => {
+      console.info(`pyruntime: the plan is not kept: ${error.message}`);
+    });
+  }
+
+  async #keep() {
+    const before = [];
+    for (const { version: by, adapter, read } of await find(this.#place)) {
+      const plan = by === version ? await read() : null;
+      if (plan) before.push({ adapter, plan });
+    }
+    /** @type {import('./protocol.js').KeptPlan | null} */
+    const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
+    if (made) await put(this.#place, { version, adapter: made.adapter }, made.plan);
+  }
+
+  /** Keep what is not yet, and be done. */
+  async finish() {
+    if (this.#timer !== undefined) this.#begin();
+    await this.#work;
+  }
+}

@@ -1,0 +1,173 @@
+// @ts-check
+/**
+ * Plans kept on this computer for the next visit, in Cache Storage: by model and options, version, and adapter. Which model a
+ * plan is for is known by the hash in it, which is compared while the model's bytes go to the GPU; a key need not be exact.
+ */
+
+import { hex } from './treehash.js';
+
+const CACHE = 'pyruntime-plans';
+const ORDER = 'order';
+
+/** A plan of more bytes is not kept. */
+const LARGEST = 16 << 20;
+
+/** Of more plans, and of more bytes together, those that were not used for longest go. */
+const MOST = 64;
+const MOST_BYTES = 64 << 20;
+
+/** Bytes of either end of a model that has no address, by which its plans are found. */
+const END = 1 << 16;
+
+/** @typedef {import('./pyruntime.js').AdapterInfo} AdapterInfo */
+/** @typedef {{version: string, adapter: AdapterInfo}} Made what a plan was made by and for */
+/** @typedef {Made & {read: () => Promise<ArrayBuffer | null>}} Kept */
+
+/** 'change': another plan is kept, or none is any more. */
+export const changes = new EventTarget();
+
+/** @param {string} path */
+const address = (path) => new URL(`/.pyruntime-plans/${path}`, globalThis.location.href).href;
+
+/** @param {string} text */
+const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))).slice(0, 32);
+
+/** @returns {Promise<Cache | null>} null where there is no storage */
+async function open() {
+  return 'caches' in globalThis ? caches.open(CACHE).catch(() => null) : null;
+}
+
+/**
+ * Where the plans of a model with these options are.
+ * @param {string | Blob | ArrayBuffer} model
+ * @param {unknown} options
+ */
+export async function placeOf(model, options) {
+  let name = String(model).split('#')[0];
+  if (typeof model !== 'string') {
+    const blob = model instanceof Blob ? model : new Blob([model]);
+    const ends = await new Blob([blob.slice(0, END), blob.slice(Math.max(END, blob.size - END))]).arrayBuffer();
+    name = `${blob.size} ${hex(new Uint8Array(await crypto.subtle.digest('SHA-256', ends)))}`;
+  }
+  return hashOf(JSON.stringify([name, options], sorted));
+}
+
+/** For JSON of one order. @param {string} _ @param {unknown} value */
+function sorted(_, value) {
+  const isPlain = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isPlain ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+}
+
+/** @param {string} place @param {Made} made */
+async function pathOf(place, { version, adapter }) {
+  const { vendor, architecture, device, description } = adapter;
+  return `${place}/${await hashOf(JSON.stringify([version, vendor, architecture, device, description]))}`;
+}
+
+/** @param {Response | undefined} response @returns {Made | null} */
+function madeFor(response) {
+  try {
+    return JSON.parse(decodeURIComponent(response?.headers.get('X-Made') ?? ''));
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The plans of a model, whatever they were made for.
+ * @param {string} place
+ * @returns {Promise<Kept[]>}
+ */
+export async function find(place) {
+  const cache = await open();
+  /** @type {Kept[]} */
+  const found = [];
+  for (const request of await cache?.keys().catch(() => []) ?? []) {
+    if (!request.url.startsWith(address(`${place}/`))) continue;
+    const response = await cache?.match(request);
+    const made = madeFor(response);
+    if (!response || !made) continue;
+    found.push({ ...made, read: async () => {
+      await used(/** @type {Cache} */ (cache), request.url);
+      return response.arrayBuffer().catch(() => null);
+    } });
+  }
+  return found;
+}
+
+/** Addresses of plans in the order of their use, the last one last. @param {Cache} cache @returns {Promise<string[]>} */
+async function order(cache) {
+  const known = await (await cache.match(address(ORDER)))?.json().catch(() => []) ?? [];
+  const there = (await cache.keys()).map(({ url }) => url).filter((url) => url !== address(ORDER));
+  return [...there.filter((url) => !known.includes(url)), ...known.filter((/** @type {string} */ url) => there.includes(url))];
+}
+
+/** @param {Cache} cache @param {string} url */
+async function used(cache, url) {
+  const rest = (await order(cache)).filter((other) => other !== url);
+  await cache.put(address(ORDER), Response.json([...rest, url])).catch(() => {}); // no room: the order stays
+}
+
+/**
+ * Keep a plan in the place of the one there was, and of those of other versions; false where it is too large, or there is no
+ * room.
+ * @param {string} place
+ * @param {Made} made
+ * @param {ArrayBuffer} plan
+ */
+export async function put(place, made, plan) {
+  const cache = await open();
+  if (!cache || plan.byteLength > LARGEST) return false;
+  try {
+    const url = address(await pathOf(place, made));
+    const headers = { 'Content-Length': String(plan.byteLength), 'X-Made': encodeURIComponent(JSON.stringify(made)) };
+    await cache.put(url, new Response(plan, { headers }));
+    await used(cache, url);
+    for (const request of await cache.keys()) {
+      const other = request.url.startsWith(address(`${place}/`)) ? madeFor(await cache.match(request)) : null;
+      if (other && other.version !== made.version) await cache.delete(request);
+    }
+    await makeRoom(cache);
+    changes.dispatchEvent(new Event('change'));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Forget the plan that does not do. @param {string} place @param {Made} made */
+export async function forget(place, made) {
+  await (await open())?.delete(address(await pathOf(place, made)));
+  changes.dispatchEvent(new Event('change'));
+}
+
+/** @param {Cache} cache @param {string} url */
+async function bytesOf(cache, url) {
+  return Number((await cache.match(url))?.headers.get('Content-Length') ?? 0);
+}
+
+/** @param {Cache} cache */
+async function makeRoom(cache) {
+  const urls = await order(cache);
+  const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
+  let total = sizes.reduce((sum, size) => sum + size, 0);
+  for (let i = 0; i < urls.length && (urls.length - i > MOST || total > MOST_BYTES); i += 1) {
+    await cache.delete(urls[i]);
+    total -= sizes[i];
+  }
+}
+
+/** How many plans are kept, and their bytes. */
+export async function usage() {
+  if (!('caches' in globalThis) || !await caches.has(CACHE)) return { plans: 0, bytes: 0 };
+  const cache = await caches.open(CACHE);
+  const urls = await order(cache);
+  const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
+  return { plans: urls.length, bytes: sizes.reduce((sum, size) => sum + size, 0) };
+}
+
+/** Forget every plan. */
+export async function clear() {
+  if ('caches' in globalThis) await caches.delete(CACHE);
+  changes.dispatchEvent(new Event('change'));
+}

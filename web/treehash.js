@@ -1,0 +1,41 @@
+// @ts-check
+/** The hash by which a plan knows its model (`tree_hash` of `pyruntime/plan/saved.py`): that of the hashes of its blocks. */
+
+/** Bytes that are hashed together. */
+export const BLOCK = 4 << 20;
+
+/** @param {Uint8Array} bytes */
+export function hex(bytes) {
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** Of hashes of blocks, one behind the other. @param {number[]} hashes */
+export async function ofHashes(hashes) {
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(hashes))));
+}
+
+/**
+ * Of a whole file.
+ * @param {import('./loading/loading.js').Held} file
+ */
+export async function treeHash(file) {
+  const size = /** @type {number} */ ('byteLength' in file ? file.byteLength : file.size);
+  const hashes = [];
+  for (let at = 0; at < size; at += BLOCK) {
+    const block = await part(file, at, Math.min(BLOCK, size - at));
+    hashes.push(...new Uint8Array(await crypto.subtle.digest('SHA-256', block)));
+  }
+  return ofHashes(hashes);
+}
+
+/**
+ * @param {import('./loading/loading.js').Held} file
+ * @param {number} at
+ * @param {number} length
+ * @returns {Promise<BufferSource>}
+ */
+async function part(file, at, length) {
+  if (file instanceof ArrayBuffer) return new Uint8Array(file, at, length);
+  if (file instanceof Blob) return file.slice(at, at + length).arrayBuffer();
+  return /** @type {Promise<Uint8Array<ArrayBuffer>>} */ (file.part(at, length));
+}
