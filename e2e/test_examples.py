@@ -228,7 +228,7 @@ class Whisper:
                 begin, words = (i - self.first) / 50, []
             more = at + 480000 < len(samples) and begin > 1 and (bool(words) or kept[-2] >= self.first)
             if words and not more:
-                yield base + begin, base + min(30, len(samples) / 16000 - base), words
+                yield base + begin, base + max(begin, min(30, len(samples) / 16000 - base)), words
             at += round(begin * 16000) if more else 480000
 
 

@@ -74,7 +74,7 @@ export async function* transcribe(sound) {
       [begin, words] = [(id - stamps) / 50, []];
     }
     const goesOn = begin > 1 && !whole && (words.length || ids.at(-2) >= stamps);
-    if (words.length && !goesOn) yield phrase(Math.min(30, (sound.length - from) / RATE));
+    if (words.length && !goesOn) yield phrase(Math.max(begin, Math.min(30, (sound.length - from) / RATE)));
     from += goesOn ? Math.round(begin * RATE) : CHUNK;
   }
 }
