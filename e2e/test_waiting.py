@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from e2e.harness.python import BrowserPython
@@ -58,18 +60,24 @@ def test_attend__run_of_a_second__asks_for_a_twentieth_of_it(script: Script, cos
     assert found["questions"] >= 40, "nobody waits long for an answer"
 
 
+def six_runs(script: Script, before: str, waiting: str) -> list[dict[str, Any]]:
+    """What runs of no time tell, one after another on a device; `waiting`: what `attend` is told of `run`."""
+    found: list[dict[str, Any]] = script(
+        DEVICE
+        + f"""
+        const device = fakeDevice(0.1);
+        {before}
+        const runs = [];
+        for (let run = 0; run < 6; run += 1) runs.push(await device.run(0, {waiting}));
+        return runs;
+        """
+    )
+    return found
+
+
 def test_attend__runs_that_end_with_the_first_submit__begin_with_one_from_then_on(script: Script) -> None:
     for _ in range(5):
-        found = script(
-            DEVICE
-            + """
-            const device = fakeDevice(0.1);
-            const recording = {};
-            const runs = [];
-            for (let run = 0; run < 6; run += 1) runs.push(await device.run(0, { recording }));
-            return runs;
-            """
-        )
+        found = six_runs(script, "const recording = {};", "{ recording }")
         first = all(run["questions"] > 2 and run["ms"] >= 8 for run in found[:3])
         if first and all(run["questions"] <= 2 for run in found[3:]):
             return
@@ -78,17 +86,7 @@ def test_attend__runs_that_end_with_the_first_submit__begin_with_one_from_then_o
 
 def test_attend__runs_of_other_recordings__tell_nothing_of_submits(script: Script) -> None:
     for _ in range(5):
-        found = script(
-            DEVICE
-            + """
-            const device = fakeDevice(0.1);
-            const runs = [];
-            for (let run = 0; run < 6; run += 1) {
-              runs.push(await device.run(0, run % 2 ? { recording: {} } : undefined));
-            }
-            return runs;
-            """
-        )
+        found = six_runs(script, "", "run % 2 ? { recording: {} } : undefined")
         if all(run["questions"] > 2 and run["ms"] >= 8 for run in found):
             return
     pytest.fail(f"five times, of which a busy machine may have disturbed some: {found}")
