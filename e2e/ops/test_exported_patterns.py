@@ -69,9 +69,12 @@ def test_rolled_transpose__windows_there_and_back__agree_with_numpy(gpu: Any, dt
 
 @pytest.mark.parametrize("device", ["gpu", "software"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize(("group", "queries", "size"), [(3, 5, 8), (2, 40, 16), (6, 1, 20), (2, 70, 6)])
-def test_fused_attention__heads_that_share_keys__agree_with_numpy(
-    group: int, queries: int, size: int, dtype: Any, device: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize(
+    ("group", "queries", "size", "cap"),
+    [(3, 5, 8, 0), (2, 40, 16, 0), (6, 1, 20, 0.6), (2, 70, 6, 1.5), (1, 9, 64, 0.9)],
+)
+def test_fused_attention__heads_that_share_keys_and_capped_scores__agree_with_numpy(
+    group: int, queries: int, size: int, cap: float, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:
     gpu: Any = request.getfixturevalue(device)
     heads, keys = 6, 37
@@ -89,6 +92,7 @@ def test_fused_attention__heads_that_share_keys__agree_with_numpy(
         y_shape=(2, queries, heads * size),
         scale=0.3,
         group=group,
+        cap=cap,
     )
     inputs: list[Array | None] = [
         numbers(dtype, 2, queries, heads * size),

@@ -129,6 +129,22 @@ def test_arg__nan_and_infinity__as_host(gpu: Gpu) -> None:
                 _same(gpu, name, [data], opset=13, axis=1, select_last_index=last)
 
 
+@pytest.mark.parametrize("device", ["gpu", "software"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint32", "int64"])
+@pytest.mark.parametrize("shape", [(2, 40003), (40003, 3), (65, 20000)])
+def test_arg__in_two_passes__as_host(
+    dtype: str, shape: tuple[int, int], device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    x = np.random.default_rng(9).integers(0, 4, shape).astype(dtype)
+    axis = int(np.argmax(shape))
+    for name in ("ArgMax", "ArgMin"):
+        for last in (0, 1):
+            _same(gpu, name, [x], opset=13, axis=axis, select_last_index=last)
+            if dtype == "float32":
+                _same(gpu, name, [np.where(x < 2, np.nan, x)], opset=13, axis=axis, select_last_index=last)
+
+
 def test_arg_max__long_row__as_host(gpu: Gpu) -> None:
     x = np.random.default_rng(9).random((2, 50257)).astype(np.float32)
     _same(gpu, "ArgMax", [x], opset=13, axis=1)

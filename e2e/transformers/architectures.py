@@ -102,16 +102,18 @@ def seq2seq_encoder(vocabulary: int) -> bytes:
     return net.model(TEXT[:2], [value("last_hidden_state", ["batch_size", "length", WIDTH])])
 
 
-def merged_decoder(vocabulary: int) -> bytes:
+def merged_decoder(vocabulary: int, masked: bool = True, seed: int = 7) -> bytes:
     """One file for the first step and the others: an If on use_cache_branch, as Optimum merges them.
+
+    `masked`: whether rows of the encoder may be padding, of which encoder_attention_mask tells.
 
     The branch of the others gives no caches of the encoder: theirs are of the first step, and here of zero rows.
     """
-    net = Network(7)
+    net = Network(seed)
     names = [f"{place}.{part}" for place in ("decoder", "encoder") for part in ("key", "value")]
     lengths = {"decoder": "past_decoder", "encoder": "past_encoder"}
     inputs = [
-        value("encoder_attention_mask", ["batch_size", "encoder_length"], INT64),
+        *([value("encoder_attention_mask", ["batch_size", "encoder_length"], INT64)] if masked else []),
         value("input_ids", ["batch_size", "length"], INT64),
         value("encoder_hidden_states", ["batch_size", "encoder_length", WIDTH]),
         *(value(f"past_key_values.0.{n}", ["batch_size", HEADS, lengths[n.split(".")[0]], SIZE]) for n in names),
@@ -126,7 +128,7 @@ def merged_decoder(vocabulary: int) -> bytes:
         **{f"{n}{i}": net.weight(WIDTH, WIDTH) for n in ("own", "cross") for i in range(4)},
     }
     branches = {
-        f"{name}_branch": _decoder_branch(net, shared, outputs, cached=name == "then") for name in ("then", "else")
+        f"{name}_branch": _decoder_branch(net, shared, outputs, name == "then", masked) for name in ("then", "else")
     }
     flag = net.op("Squeeze", "use_cache_branch")
     made = net.op("If", flag, outputs=len(outputs), name="logits", **branches)
@@ -136,7 +138,9 @@ def merged_decoder(vocabulary: int) -> bytes:
     return net.model(inputs, outputs)
 
 
-def _decoder_branch(net: Network, shared: dict[str, str], outputs: list[ValueInfoProto], cached: bool) -> GraphProto:
+def _decoder_branch(
+    net: Network, shared: dict[str, str], outputs: list[ValueInfoProto], cached: bool, masked: bool
+) -> GraphProto:
     branch = Network(0, net, "then" if cached else "else")
     past = {n: f"past_key_values.0.{n}" for n in ("decoder.key", "decoder.value", "encoder.key", "encoder.value")}
     suffix = "_cached" if cached else "_first"
@@ -163,7 +167,7 @@ def _decoder_branch(net: Network, shared: dict[str, str], outputs: list[ValueInf
         pair.append(kept)
         empty = branch.constant([0, HEADS, 1, SIZE])
         made[name] = branch.op("ConstantOfShape", empty) if cached else kept
-    bias = branch.mask_bias("encoder_attention_mask")
+    bias = branch.mask_bias("encoder_attention_mask") if masked else ""
     cross = branch.attend(project(x, "cross", 0), pair[0], pair[1], SIZE, bias)
     x = branch.op("Add", x, branch.op("MatMul", cross, shared["cross3"]))
     logits = branch.op("MatMul", x, shared["head"])
@@ -171,6 +175,17 @@ def _decoder_branch(net: Network, shared: dict[str, str], outputs: list[ValueInf
     ends = [branch.op("Identity", r, name=f"{o.name}{suffix}") for r, o in zip(results, outputs, strict=True)]
     declared = [value(n, [None] * len(o.type.tensor_type.shape.dim)) for n, o in zip(ends, outputs, strict=True)]
     return branch.graph([], declared, f"branch{suffix}")
+
+
+def speech_encoder(mels: int, frames: int) -> bytes:
+    """last_hidden_state [b, frames / 2, width] of input_features [b, mels, frames], as Whisper's."""
+    net = Network(15)
+    x = net.gelu(net.op("Conv", "input_features", net.weight(WIDTH, mels, 3, scale=0.2), pads=[1, 1]))
+    x = net.gelu(net.op("Conv", x, net.weight(WIDTH, WIDTH, 3, scale=0.2), pads=[1, 1], strides=[2]))
+    x = net.op("Add", net.op("Transpose", x, perm=[0, 2, 1]), net.weight(frames // 2, WIDTH, scale=0.2))
+    net.op("Identity", net.norm(net.layer(x, WIDTH, HEADS), WIDTH), name="last_hidden_state")
+    features = value("input_features", ["batch_size", mels, frames])
+    return net.model([features], [value("last_hidden_state", ["batch_size", frames // 2, WIDTH])])
 
 
 PIXELS = [value("pixel_values", ["batch_size", 3, "height", "width"])]

@@ -10,7 +10,7 @@ from typing import Any
 from e2e.transformers import architectures as networks
 from e2e.transformers.architectures import GROUPS, HEADS, LAYERS, SIZE, WIDTH
 
-__all__ = ["write_repositories"]
+__all__ = ["write_repositories", "write_whisper"]
 
 Json = dict[str, Any]
 
@@ -27,6 +27,7 @@ def write_repositories(folder: Path) -> None:
     _write_text(folder)
     _write_generation(folder)
     _write_images(folder)
+    write_whisper(folder / "whisper")
     _write(
         folder / "sound",
         {
@@ -287,3 +288,65 @@ def _write_images(folder: Path) -> None:
     write("areas", "segformer", "SegformerForSemanticSegmentation", areas, networks.segmenter(4))
     depth = processor("DPTImageProcessor", 48)
     write("depth", "depth_anything", "DepthAnythingForDepthEstimation", depth, networks.depth_estimator())
+
+
+SPEECH = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>", "<|transcribe|>"]
+SPEECH += ["<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+
+
+def write_whisper(folder: Path) -> None:
+    """Speech to text with timestamps of 0 to 30 s, in two languages."""
+    files, size = byte_pairs()
+    times = [f"<|{i / 50:.2f}|>" for i in range(1501)]
+    ids = {token: size + i for i, token in enumerate([*SPEECH, *times])}
+    tokenizer = dict(files["tokenizer"])
+    named = [_special(token, number) | {"special": token not in times} for token, number in ids.items()]
+    tokenizer["added_tokens"] = [*tokenizer["added_tokens"], *named]
+    end, start = ids["<|endoftext|>"], ids["<|startoftranscript|>"]
+    words = {"tokenizer_class": "WhisperTokenizer", "model_max_length": 448, "unk_token": "<|endoftext|>"}
+    words |= {f"{name}_token": "<|endoftext|>" for name in ("bos", "eos", "pad")}
+    shared = {"eos_token_id": end, "bos_token_id": end, "pad_token_id": end, "decoder_start_token_id": start}
+    languages = {token: ids[token] for token in ("<|en|>", "<|de|>")}
+    config = {
+        "model_type": "whisper",
+        "architectures": ["WhisperForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        "vocab_size": size + len(ids),
+        "num_mel_bins": 80,
+        "d_model": WIDTH,
+        **{f"{part}_layers": 1 for part in ("encoder", "decoder")},
+        **{f"{part}_attention_heads": HEADS for part in ("encoder", "decoder")},
+        "max_source_positions": 1500,
+        "max_target_positions": 64,
+        **shared,
+    }
+    generation = {
+        **shared,
+        "is_multilingual": True,
+        "lang_to_id": languages,
+        "task_to_id": {task: ids[f"<|{task}|>"] for task in ("translate", "transcribe")},
+        "no_timestamps_token_id": ids["<|notimestamps|>"],
+        "max_initial_timestamp_index": 50,
+        "suppress_tokens": [*range(size, end), *range(start, ids["<|notimestamps|>"])],
+        "begin_suppress_tokens": [end],
+        "max_length": 64,
+    }
+    features = {
+        "feature_extractor_type": "WhisperFeatureExtractor",
+        "processor_class": "WhisperProcessor",
+        "feature_size": 80,
+        "sampling_rate": 16000,
+        "hop_length": 160,
+        "n_fft": 400,
+        "chunk_length": 30,
+        "n_samples": 480000,
+        "nb_max_frames": 3000,
+        "padding_value": 0.0,
+    }
+    own = {"config": config, "generation_config": generation, "preprocessor_config": features}
+    own |= {"tokenizer": tokenizer, "tokenizer_config": words}
+    models = {
+        "encoder_model": networks.speech_encoder(80, 3000),
+        "decoder_model_merged": networks.merged_decoder(size + len(ids), masked=False, seed=16),
+    }
+    _write(folder, own, models)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -204,6 +204,11 @@ class Dispatch:
     def writes(self) -> tuple[Operand, ...]:
         """Operands the kernel writes."""
         return tuple(o for o, b in zip(self.operands, self.kernel.bindings, strict=True) if b.write)
+
+    def with_operand(self, role: Role, index: int, other: Operand) -> Dispatch:
+        """The dispatch with `other` in the place of the operand of this role and number."""
+        operands = tuple(other if (o.role, o.index) == (role, index) else o for o in self.operands)
+        return replace(self, operands=operands)
 
     def with_reads(self, at: int, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], Pairs]:
         """Operands and `inplace` with further operands inserted in front of position `at`."""

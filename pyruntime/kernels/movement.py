@@ -111,7 +111,12 @@ def move(
         others: tensors read in their own types (indices), by `load_<name>(i)`.
         element: body of `fn element(i: u32) -> unit.value`.
         fields, values: further uniform fields and their values, counted in units.
+
+    Raises:
+        ValueError: sources whose elements have another number of bits than those of y.
     """
+    if any(o.type.dtype.bits != y.type.dtype.bits for o in sources.values()):
+        raise ValueError(f"{name} moves elements as they are: {[str(o.type) for o in sources.values()]} to {y.type}")
     bound = [Source(n, unit.view(o)) for n, o in sources.items()]
     bound += [Source(n, o) for n, o in (others or {}).items()]
     name = f"{name}_{unit.bits}"

@@ -70,15 +70,18 @@ def product_with_packed(
     """
     if not y.type.size:
         return ()
-    plain = not b.is_grouped and product.trans_b
     made: tuple[Dispatch, ...]
-    if target.is_software and plain and _fits_lanes(b, product):
+    if target.is_software and _is_dealt_out(b, product):
         made = (_direct(target, y, a, b, product),)
     elif _takes_few_rows(target, b, product):
         made = (_few_rows(target, y, a, b, product),)
     else:
         made = packed_product(target, y, a, b, product)
-    epilogue = linear(bias, product.n, 1.0, 1.0, 0, 1) if bias is not None else None
+    return _with_bias(made, bias, product)
+
+
+def _with_bias(made: tuple[Dispatch, ...], bias: Operand | None, p: Product) -> tuple[Dispatch, ...]:
+    epilogue = linear(bias, p.n, 1.0, 1.0, 0, 1) if bias is not None else None
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
 
 
@@ -92,17 +95,12 @@ def paired_product(
     """
     if not y.type.size:
         return ()
-    if isinstance(a, Normed):
-        if not _can_normalize(target, b, product):
-            return None
-        return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
-    if b.is_grouped or not product.trans_b or not _fits_lanes(b, product):
-        return None
-    if target.is_software:
+    if not isinstance(a, Normed) and target.is_software and _is_dealt_out(b, product):
         return (attach_pairing(_direct(target, y, a, b, product, paired=True), chain),)
-    if _takes_few_rows(target, b, product):
-        return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
-    return None
+    fits = _can_normalize if isinstance(a, Normed) else _takes_few_rows
+    if target.is_software or not fits(target, b, product):
+        return None
+    return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
 
 
 def normed_product(
@@ -113,9 +111,7 @@ def normed_product(
         return ()
     if not _can_normalize(target, b, product):
         return None
-    made = _few_rows(target, y, a, b, product)
-    epilogue = linear(bias, product.n, 1.0, 1.0, 0, 1) if bias is not None else None
-    return (attach(made, epilogue),) if epilogue is not None else (made,)
+    return _with_bias((_few_rows(target, y, a, b, product),), bias, product)
 
 
 def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
@@ -126,8 +122,12 @@ def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
 
 
 def _takes_few_rows(target: Target, b: Packed, p: Product) -> bool:
-    plain = not b.is_grouped and p.trans_b and _fits_lanes(b, p)
-    return plain and p.m <= FEW_ROWS and target.allows("packed_few_rows")
+    return _is_dealt_out(b, p) and p.m <= FEW_ROWS and target.allows("packed_few_rows")
+
+
+def _is_dealt_out(b: Packed, p: Product) -> bool:
+    """Whether the kernels that take rows of weights as they are stored can have them."""
+    return not b.is_grouped and p.trans_b and _fits_lanes(b, p)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Of equal elements the first, or with `select_last_index` the last. NaN counts as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,7 +47,11 @@ def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
     )
     name = f"arg_{'max' if largest else 'min'}{'_last' if last else ''}"
     finish = "vec2<u32>(a.index, 0u)"
-    return Fold(name, "Best", f"Best({zero}, {_NOTHING})", "Best(x, k)", combine, finish, helpers)
+    fold = Fold(name, "Best", f"Best({zero}, {_NOTHING})", "Best(x, k)", combine, finish, helpers)
+    if dtype.compute not in ("f32", "i32", "u32"):
+        return fold
+    save = "vec2<u32>(bitcast<u32>(a.value), a.index)"
+    return replace(fold, state=DType.UINT64, save=save, restore=f"Best(bitcast<{dtype.compute}>(x.x), x.y)")
 
 
 @dataclass(frozen=True, kw_only=True)

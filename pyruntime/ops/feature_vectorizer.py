@@ -26,7 +26,7 @@ class FeatureVectorizer(Op):
 
     def infer(self, *xs: TensorType) -> tuple[TensorType, ...]:
         shapes = [matrix(self, x) for x in xs]
-        if not xs or len({rows for rows, _ in shapes}) != 1:
+        if not xs or any(rows != shapes[0][0] for rows, _ in shapes):
             self.fail("inputs of one number of rows", [str(x) for x in xs])
         self.same_dtype(*xs)
         return (TensorType(DType.FLOAT, (shapes[0][0], sum(self._widths([c for _, c in shapes])))),)

@@ -1,4 +1,4 @@
-"""FusedAttention: softmax(scale * q kᵀ + mask) v over strided views, as one kernel. Made by passes, not by models.
+"""FusedAttention: softmax(cap(scale * q kᵀ) + mask) v over strided views, as one kernel. Made by passes, not by models.
 
 Source: Vaswani et al., 2017; the kernels are those of `pyruntime/kernels/attention.py`.
 """
@@ -23,6 +23,7 @@ __all__ = ["FusedAttention"]
 class FusedAttention(Op):
     """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
 
+    With `cap` above 0, scores become cap * tanh(score / cap) before the mask is added.
     `group` heads of q in turn share one of k and v: H = group · G.
 
     The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key
@@ -38,6 +39,7 @@ class FusedAttention(Op):
     scale: float = 1.0
     empty_zero: bool = False
     group: int = 1
+    cap: float = 0.0
 
     def infer(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
@@ -49,6 +51,8 @@ class FusedAttention(Op):
         queries = self.q_view.array(q, (B, H, M, D)).astype(np.float32)
         keys = np.repeat(self.k_view.array(k, (B, H // self.group, N, D)).astype(np.float32), self.group, axis=1)
         scores = np.matmul(queries * np.float32(self.scale), keys.swapaxes(2, 3))
+        if self.cap > 0:
+            scores = np.tanh(scores / np.float32(self.cap)) * np.float32(self.cap)
         if mask is not None:
             scores = scores + mask.astype(np.float32)
         top = scores.max(axis=-1, keepdims=True)
@@ -76,5 +80,5 @@ class FusedAttention(Op):
         if not dtype.is_float or dtype.is_wide or widest > WIDEST_HEAD:
             raise Unsupported(f"heads of {widest} components of {dtype.onnx_name} have no fused kernel")
         views = (self.q_view, self.k_view, self.v_view, self.y_view)
-        form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero, self.group)
+        form = AttentionForm(self.sizes, *views, self.scale, self.empty_zero, self.group, cap=self.cap)
         return attend(target, form, AttentionTensors(inp(0, q), inp(1, k), inp(2, v), y, bias))

@@ -7,7 +7,6 @@ kernel of their own.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
@@ -62,7 +61,7 @@ class NormedProduct(Op):
         rows = Operand(Role.SCRATCH, _ROWS, given[0])
         shape = rows_of(x.type.shape, x.type.rank - 1, flatten=True)
         first = normalize_rows(target, rows, x, shape, Norm(self.norm.epsilon, True, gain))
-        return (first, *(_reading(d, rows) for d in self.base.lower(target, *given)))
+        return (first, *(d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given)))
 
     def _whole(self, target: Target, rows: Normed, given: tuple[Any, ...]) -> tuple[Dispatch, ...] | None:
         """The product that normalises its rows; None where its kernel cannot."""
@@ -71,13 +70,3 @@ class NormedProduct(Op):
             return base.normed(target, rows, *given)
         inner: Any = base.base
         return base.attached(target, given, lambda _: inner.normed(target, rows, *given[: base.count]))
-
-
-def _reading(dispatch: Dispatch, rows: Operand) -> Dispatch:
-    """The dispatch with input 0 replaced by `rows`."""
-    is_first = [o.role is Role.INPUT and o.index == 0 for o in dispatch.operands]
-    operands = (
-        Operand(rows.role, rows.index, o.type) if first else o
-        for first, o in zip(is_first, dispatch.operands, strict=True)
-    )
-    return replace(dispatch, operands=tuple(operands))

@@ -5,7 +5,6 @@ Made by passes, not by models. The weights have the rows of G and U in turn, so 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ class PairedProduct(Op):
         chain, name = self._chain(inputs)
         y = out(0, self.infer(*inputs)[0])
         between = Operand(Role.SCRATCH, _BOTH, both)
-        first = [_redirected(d, between) for d in self.base.lower(target, x, b, scales, zeros)]
+        first = [d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, x, b, scales, zeros)]
         numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
         element = f"let in0 = load_both(2u * i);\n  let in1 = load_both(2u * i + 1u);\n  {numbers}{chain.code}"
         fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in chain.scalars.items())
@@ -94,10 +93,3 @@ class PairedProduct(Op):
         if chain is None:
             raise Unsupported("a step of the chain has no WGSL for these types")
         return chain, "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
-
-
-def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:
-    """The dispatch with output 0 replaced by scratch memory."""
-    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
-    operands = tuple(between if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
-    return replace(dispatch, operands=operands)

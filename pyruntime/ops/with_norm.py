@@ -6,7 +6,6 @@ the shares normalises too; else they are kernels of their own.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -64,12 +63,5 @@ class WithNorm(Op):
             return joined
         p = p or Operand(Role.SCRATCH, _PRODUCT, product)
         rows = rows_of(product.shape, product.rank - 1, flatten=True)
-        made = (_redirected(d, p) for d in self.base.lower(target, *given))
+        made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(target, *given))
         return (*made, normalize_rows(target, y, p, rows, norm))
-
-
-def _redirected(dispatch: Dispatch, product: Operand) -> Dispatch:
-    """The dispatch with output 0 replaced by `product`."""
-    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
-    operands = tuple(product if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
-    return replace(dispatch, operands=operands)

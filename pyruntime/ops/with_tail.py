@@ -7,7 +7,6 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
@@ -54,7 +53,7 @@ class WithTail(Op):
         chain, operands = self._chain(inputs, result)
         y = out(0, self.infer(*inputs)[0])
         between = Operand(Role.SCRATCH, _BETWEEN, result)
-        first = tuple(_redirected(d, between) for d in self.base.lower(target, *inputs[: self.count]))
+        first = tuple(d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, *inputs[: self.count]))
         name = f"after_{self.base.op_type.lower()}"
         return (
             *first,
@@ -98,10 +97,3 @@ class WithTail(Op):
             placed[name] = (operand, access)
         name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
         return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, final.dtype)
-
-
-def _redirected(dispatch: Dispatch, between: Operand) -> Dispatch:
-    """The dispatch with output 0 replaced by scratch memory."""
-    is_output = [o.role is Role.OUTPUT and o.index == 0 for o in dispatch.operands]
-    operands = tuple(between if y else o for y, o in zip(is_output, dispatch.operands, strict=True))
-    return replace(dispatch, operands=operands)

@@ -1,7 +1,8 @@
 """Scores, scale, mask, softmax and values into one flash attention kernel.
 
 Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
-S = scores [+ mask] [* or / a constant] in any order; scores = matmul(a * Q, b * K transposed) with constant a, b.
+S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
+scores = matmul(a * Q, b * K transposed) with constant a, b.
 The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
 repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
@@ -32,6 +33,7 @@ class _Scores:
     scale: float
     masks: list[str]
     empty_zero: bool
+    cap: float
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -89,6 +91,7 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, lis
         scale=scores.scale * views[0].scale * views[1].scale,
         empty_zero=scores.empty_zero,
         group=group,
+        cap=scores.cap,
     )
     inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
     return last, [*added, Node(op, tuple(inputs), last.outputs, node.name or last.name)]
@@ -110,17 +113,22 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
     rank = graph.tensor(softmax.inputs[0]).rank
     if softmax.op.axis % rank != rank - 1:  # type: ignore[attr-defined]
         return None
-    scale, name = 1.0, softmax.inputs[0]
+    scale, cap, name = 1.0, 0.0, softmax.inputs[0]
     masks: list[str] = []
     while match.read_once(name):
-        step = match.maker(name, "MatMul", "Add", "Mul", "Div")
+        step = match.maker(name, "MatMul", "Add", "Mul", "Div", "Tanh")
         if step is None:
             return None
         if step.op.op_type == "MatMul":
-            return _Scores(step, scale, masks, empty_zero)
+            return _Scores(step, scale, masks, empty_zero, cap)
+        if step.op.op_type == "Tanh":
+            if cap or not scale > 0:
+                return None
+            name, cap = step.inputs[0], scale  # scale * tanh(x) is the cap of scale * x
+            continue
         if step.op.op_type == "Add":
             scored = next((n for n in step.inputs if _leads_to_product(match, n)), None)
-            if scored is None or scale != 1.0:
+            if scored is None or scale != 1.0 or cap:
                 return None
             name = scored
             masks.append(match.other(step, scored))
@@ -137,12 +145,10 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
 
 
 def _leads_to_product(match: Matcher, name: str) -> bool:
-    node = match.maker(name, "MatMul", "Mul", "Div", "Add")
-    if node is not None and node.op.op_type == "Add":
-        return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
+    node = match.maker(name, "MatMul", "Mul", "Div", "Add", "Tanh")
     if node is None or node.op.op_type == "MatMul":
         return node is not None
-    return match.maker(node.inputs[0], "MatMul") is not None or match.maker(node.inputs[1], "MatMul") is not None
+    return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
 
 
 def _as_heads(view: View) -> View:

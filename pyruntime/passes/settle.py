@@ -17,7 +17,7 @@ from pyruntime.ir import Dim, DType, Node, TensorType, TypedGraph, ValueNeeded, 
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 
-__all__ = ["run"]
+__all__ = ["run", "same_shape"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -61,13 +61,13 @@ def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
         case "Concat":
             return len(node.inputs) == 1
         case "Reshape" | "Expand":
-            return _same(x.shape, y.shape)
+            return same_shape(x.shape, y.shape)
         case "Slice":
-            return _same(x.shape, y.shape) and _goes_forward(graph, node)
+            return same_shape(x.shape, y.shape) and _goes_forward(graph, node)
     return False
 
 
-def _same(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+def same_shape(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
     """True where two shapes are equal by what they are made of, whatever sizes are seen."""
     return all(_terms(a) == _terms(b) for a, b in zip(x, y, strict=True))
 

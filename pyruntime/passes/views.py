@@ -1,4 +1,4 @@
-"""Views: what Transpose, Reshape, Split, Slice and kin do to addresses, so that readers can do without them.
+"""Views: what Transpose, Reshape, Split, Slice, Gather and kin do to addresses, so that readers can do without them.
 
 Multiplication by a constant is seen through too, since readers have a factor anyway.
 
@@ -147,6 +147,8 @@ def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) 
         return inner.sliced(axis, start, kind.shape[axis]) if all(before) else None
     if op == "Slice" and len(node.inputs) > 1:
         return _slice(graph, node, name, makers)
+    if op == "Gather":
+        return _gathered(graph, node, makers)
     return None
 
 
@@ -191,3 +193,28 @@ def _slice(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) ->
         first = min(max(start + size if start < 0 else start, 0), size)
         inner = inner.sliced(axis % len(inner.shape), first, graph.tensor(name).shape[axis], step)
     return inner
+
+
+def _gathered(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
+    """One place of an axis, or places that are equally far apart; None where they are not, or not all known."""
+    try:
+        places = graph.tensor(node.inputs[1])
+        indices = places.ints()
+    except ValueNeeded:
+        return None
+    inner = trace(graph, node.inputs[0], makers)
+    axis = node.op.axis % len(inner.shape)  # type: ignore[attr-defined]
+    size = inner.shape[axis]
+    if places.rank > 1 or not indices or not isinstance(size, int):
+        return None
+    if not all(-size <= i < size for i in indices):
+        return None
+    at = [i % size for i in indices]
+    step = at[1] - at[0] if len(at) > 1 else 1
+    if step < 1 or at != list(range(at[0], at[0] + step * len(at), step)):
+        return None
+    view = inner.sliced(axis, at[0], len(at), step)
+    if places.rank == 1:
+        return view
+    without = [d for d in range(len(view.shape)) if d != axis]
+    return replace(view, shape=tuple(view.shape[d] for d in without), strides=tuple(view.strides[d] for d in without))

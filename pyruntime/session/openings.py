@@ -103,7 +103,7 @@ class Openings:
             self.closed.setdefault(key, reason)
 
     def avoid(self, sizes: Sizes, reason: str) -> None:
-        """Open no such sizes with ranges as long as these; without one of them, or with shorter ones, plans may be whole."""
+        """Open no such sizes with ranges this long: without one of them, or with shorter ones, plans may be whole."""
         self._hosted.append(({n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}, reason))
 
     def _is_avoided(self, sizes: Sizes) -> bool:

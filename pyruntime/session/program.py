@@ -224,7 +224,13 @@ class Program:
                     signature = tuple(run.feeds.items()), run.outputs, run.on_device
                     if recall(self.roots, signature, {}) is None:
                         await self._plan(
-                            self.roots, {}, run.feeds, None, run.outputs, run.on_device, run.on_device & set(run.outputs)
+                            self.roots,
+                            {},
+                            run.feeds,
+                            None,
+                            run.outputs,
+                            run.on_device,
+                            run.on_device & set(run.outputs),
                         )
             except (DeviceLost, PlanError, Awaited):
                 raise

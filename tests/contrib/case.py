@@ -24,7 +24,7 @@ from tests.oracle import TOLERANCE, node_of, ort_run
 from tests.passes.support import evaluate
 from tests.plan.graphs import typed_graph
 
-__all__ = ["Case", "Draw", "check", "check_graph", "draws", "op_of"]
+__all__ = ["Case", "Draw", "check", "check_graph", "draws", "expected", "op_of"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pyruntime.ops.registry import op_class
 from pyruntime.passes import (
     common_subexpressions,
     dead_code,
+    drop_expand,
     fuse_append,
     fuse_attention,
     fuse_elementwise,
@@ -242,6 +243,106 @@ def test_unmerge_transpose__last_dimensions_that_change__are_left_alone() -> Non
         node("Reshape", ["b", "s"], ["y"]),
     ]
     assert not apply(unmerge_transpose.run, graph_of(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants))
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2), (2, 0, -2)])
+def test_fuse_attention__projections_picked_by_number__are_read_where_they_are(places: tuple[int, int, int]) -> None:
+    nodes = [
+        node("Reshape", ["x", "apart"], ["wide"]),
+        node("Transpose", ["wide"], ["qkv"], perm=(2, 0, 3, 1, 4)),
+        *(node("Gather", ["qkv", f"at_{n}"], [n], axis=0) for n in "qkv"),
+        node("Transpose", ["k"], ["kt"], perm=(0, 1, 3, 2)),
+        node("MatMul", ["q", "kt"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    constants = {"apart": ints(2, 5, 3, 4, 8)} | {f"at_{n}": np.int64(i) for n, i in zip("qkv", places, strict=True)}
+    graph = graph_of(nodes, {"x": (2, 5, 96)}, ["y"], constants)
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == ["FusedAttention"]
+
+
+@pytest.mark.parametrize("places", [(1, 2, 3), (0, 2, 4), (-3,), (4, 3), (0, 1, 3)])
+def test_fuse_attention__rows_picked__are_a_view_where_they_are_equally_far_apart(places: tuple[int, ...]) -> None:
+    nodes = [
+        node("Gather", ["x", "at"], ["k"], axis=2),
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    count = len(places)
+    shapes = {"q": (2, 4, 8), "x": (2, 8, 5), "v": (2, count, 8)}
+    graph = graph_of(nodes, shapes, ["y"], {"at": ints(*places)})
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == (["FusedAttention"] if places not in ((4, 3), (0, 1, 3)) else ["Gather", "FusedAttention"])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_drop_expand__norms_as_wide_as_what_they_divide__are_read_as_they_are(swapped: bool) -> None:
+    inputs = ["e", "x"] if swapped else ["x", "e"]
+    nodes = [node("Expand", ["n", "shape"], ["e"]), node("Add", inputs, ["y"])]
+    graph = graph_of(nodes, {"x": (2, 3, 4), "n": (3, 1)}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == ["Add"]
+
+
+@pytest.mark.parametrize(("a", "b", "left"), [((3, 1), (1,), ["Expand", "Add"]), ((2, 3, 1), (4,), ["Add"])])
+def test_drop_expand__two_values_as_wide_as_each_other__those_that_make_it_wide_stay(
+    a: tuple[int, ...], b: tuple[int, ...], left: list[str]
+) -> None:
+    nodes = [
+        node("Expand", ["a", "shape"], ["wide_a"]),
+        node("Expand", ["b", "shape"], ["wide_b"]),
+        node("Add", ["wide_a", "wide_b"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"a": a, "b": b}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == left
+
+
+def test_drop_expand__what_makes_the_result_wide_or_is_no_elementwise_input__stays() -> None:
+    nodes = [
+        node("Expand", ["n", "shape"], ["e"]),
+        node("Add", ["e", "m"], ["y"]),
+        node("Concat", ["e", "e"], ["z"], axis=0),
+    ]
+    graph = graph_of(nodes, {"n": (3, 1), "m": (3, 4)}, ["y", "z"], {"shape": ints(2, 3, 4)})
+    assert not apply(drop_expand.run, graph)
+
+
+def capped(before: str, after: str = "Mul", inside: bool = False, cap: float = 3.0) -> TypedGraph:
+    """Attention whose scores Gemma 2's soft cap bounds; `inside`: the mask is added before it."""
+    scored = "m1" if inside else "s1"
+    nodes = [
+        node("Transpose", ["k"], ["kt"], perm=(0, 1, 3, 2)),
+        node("MatMul", ["q", "kt"], ["s0"]),
+        node("Mul", ["scale", "s0"], ["s1"]),
+        *([node("Add", ["s1", "m"], ["m1"])] if inside else []),
+        *([node(before, [scored, "before"], ["s2"])] if before else []),
+        node("Tanh", ["s2" if before else scored], ["s3"]),
+        *([node(after, ["s3", "after"], ["s4"])] if after else []),
+        *([] if inside else [node("Add", ["s4" if after else "s3", "m"], ["m1"])]),
+        node("Softmax", [("s4" if after else "s3") if inside else "m1"], ["p"], axis=-1),
+        node("MatMul", ["p", "v"], ["y"]),
+    ]
+    constants = {"scale": np.float32(0.7), "before": np.float32(cap), "after": np.float32(cap)}
+    return graph_of(nodes, {**dict.fromkeys("qkv", (2, 3, 5, 8)), "m": (2, 1, 5, 5)}, ["y"], constants)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("Div", "Mul"), ("Mul", "Mul"), ("Mul", "Div"), ("", "Mul"), ("Div", "")]
+)
+def test_fuse_attention__soft_cap_before_the_mask__is_one_kernel(before: str, after: str) -> None:
+    graph = capped(before, after)
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == ["FusedAttention"]
+
+
+@pytest.mark.parametrize(
+    "graph", [capped("Div", inside=True), capped("Div", cap=-3.0)], ids=["mask inside", "negative"]
+)
+def test_fuse_attention__mask_inside_the_cap_or_a_negative_one__is_left_alone(graph: TypedGraph) -> None:
+    assert not apply(fuse_attention.run, graph)
 
 
 @pytest.mark.parametrize(("first", "second"), [((1, 2, 5, 5), (4, 1, 5, 5)), ((5, 5), (4, 2, 1, 5))])

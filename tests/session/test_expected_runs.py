@@ -28,8 +28,8 @@ STAY = json.dumps({"staying": None})
 
 
 def graph(inputs: Mapping[str, DeclaredTensor], outputs: Mapping[str, DeclaredTensor]) -> Graph:
-    every = [[ValueInfo(n, t) for n, t in values.items()] for values in (inputs, outputs)]
-    return Graph("decoder", *every)
+    given, wanted = ([ValueInfo(n, t) for n, t in values.items()] for values in (inputs, outputs))
+    return Graph("decoder", given, wanted)
 
 
 def test_decoder__ids_mask_and_caches__a_prompt_and_a_token() -> None:
@@ -47,7 +47,7 @@ def test_decoder__ids_mask_and_caches__a_prompt_and_a_token() -> None:
         "past.0": (1, 2, PROMPT, 8),
     }
     assert prompt.outputs == token.outputs == ("logits", "present.0")
-    assert (prompt.on_device, token.on_device) == ({"present.0"}, {"present.0", "past.0"})
+    assert prompt.on_device == {"present.0"} and token.on_device == {"present.0", "past.0"}
     prompt, token = expected_runs(made, json.dumps({"staying": None, "text": True}))
     assert prompt.outputs == ("present.0",) and token.outputs == ("logits", "present.0")
     assert token.on_device == {"logits", "present.0", "ids", "past.0"}
@@ -89,7 +89,7 @@ def decoder_with_mask(layers: int) -> bytes:
     model.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.array(v, np.int64), n) for n, v in {"one": [1], "at": 1}.items()
     )
-    made = (
+    made: tuple[tuple[str, list[str], str, dict[str, Any]], ...] = (
         ("ReduceSum", ["mask", "one"], "sum", {"keepdims": 0}),
         ("Sub", ["sum", "one"], "less", {}),
         ("Cast", ["less"], "lengths", {"to": 6}),

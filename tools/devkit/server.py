@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from tools.devkit.site import CONTENT_SECURITY_POLICY
+from tools.devkit.site import CONTENT_SECURITY_POLICY, EXAMPLES_POLICY
 
 MIME_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -60,7 +60,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
-            self.send_header("Content-Security-Policy", self.policy)
+            examples = urlsplit(self.path).path.startswith("/examples/")
+            self.send_header("Content-Security-Policy", EXAMPLES_POLICY if examples else self.policy)
         super().end_headers()
 
     def handle(self) -> None:

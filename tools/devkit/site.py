@@ -17,11 +17,16 @@ from tools.devkit.snapshot import ensure_snapshot
 # Outside dist/, which holds the site and nothing else.
 STAMP = CACHE / "site.stamp"
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", "shaders")
-STATIC = ("index.html", "service-worker.js", "web", "models", "package.json", "LICENSE", "NOTICE")
+STATIC = ("index.html", "service-worker.js", "web", "models", "examples", "package.json", "LICENSE", "NOTICE")
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
     "style-src 'self'; img-src 'self' blob:"
+)
+# The pages of examples/ hold their script and style, and may fetch a model from wherever their reader says.
+EXAMPLES_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' https:; "
+    "worker-src 'self'; style-src 'unsafe-inline'; img-src 'self' blob:"
 )
 
 

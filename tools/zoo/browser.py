@@ -106,16 +106,16 @@ def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[st
 
 
 def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
-    """Models that agree natively and were not run in the browser yet."""
-    found = []
+    """Models that onnxruntime runs and that were not run in the browser yet; first those that take the least time."""
+    found: list[tuple[float, Definition, Path]] = []
     for definition in definitions(args.source, args.names):
         path = result_path(definition)
         if not path.is_file():
             continue
         result = json.loads(path.read_text())
         if not result["onnxruntime"] and (args.again or result.get("browser") is None):
-            found.append((definition, path))
-    return found
+            found.append((result["native_seconds"], definition, path))
+    return [(definition, path) for _, definition, path in sorted(found, key=lambda entry: entry[0])]
 
 
 def main() -> None:

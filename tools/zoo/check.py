@@ -147,7 +147,7 @@ def planned(model: bytes, runs: Sequence[Feeds], target: Target = GPU) -> dict[s
             told = _told(stages)
         else:
             told["open"] = stages[0].sizes is not None
-            told["closed"] = {k: str(v)[:200] for k, v in program.openings.closed.items()}
+            told["closed"] = {k: str(v)[:200] for k, v in program.openings.reasons.items()}
     return told
 
 

@@ -223,6 +223,8 @@ def lower_masked(
         into = present
         if into is None:
             stored = rows.operand.type.dtype if i else DType.FLOAT
+            if wanted and caches.present[0] is not None:
+                stored = caches.present[0].type.dtype  # `_together` copies what is stored
             into = scratch((_Q, _K, _V)[i], stored, s.batch, s.heads, length, size)
         skipped = s.batch * s.heads if caches.together and i == 2 else 0
         in_room = caches.in_room and i > 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out
 from pyruntime.kernels.nbits import Normed, normed_product, product_with_packed
 from pyruntime.kernels.packed import Packed, integers
 from pyruntime.kernels.product import Product
@@ -119,30 +121,24 @@ class MatMulNBits(Op):
         groups: TensorType | None = None,
         bias: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
-        (y,) = self.infer(a, b, scales, zeros, groups, bias)
-        packed, product = self.packed(b, scales, zeros, groups), self.product(y)
-        add = inp(5, bias) if bias is not None else None
-        return product_with_packed(target, out(0, y), inp(0, a), packed, product, add)
+        y, packed, product, add = self._operands(a, b, scales, zeros, groups, bias)
+        return product_with_packed(target, y, inp(0, a), packed, product, add)
 
-    def normed(
-        self,
-        target: Target,
-        rows: Normed,
-        a: TensorType,
-        b: TensorType,
-        scales: TensorType,
-        zeros: TensorType | None = None,
-        groups: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[Dispatch, ...] | None:
+    def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
         """Dispatches of the product of rows that it normalises itself; None where its kernel cannot.
 
         Args:
-            a: of the rows once they are normalised.
+            inputs: the types, that of the rows once they are normalised.
         """
-        (y,) = self.infer(a, b, scales, zeros, groups, bias)
+        y, packed, product, add = self._operands(*inputs)
+        return normed_product(target, y, rows, packed, product, add)
+
+    def _operands(self, *inputs: Any) -> tuple[Operand, Packed, Product, Operand | None]:
+        """Of the kernels: y, the weights, the sizes, and the bias."""
+        _, b, scales, zeros, groups, bias = (*inputs, None, None, None)[:6]
+        (y,) = self.infer(*inputs)
         add = inp(5, bias) if bias is not None else None
-        return normed_product(target, out(0, y), rows, self.packed(b, scales, zeros, groups), self.product(y), add)
+        return out(0, y), self.packed(b, scales, zeros, groups), self.product(y), add
 
     def product(self, y: TensorType) -> Product:
         """The sizes of the product that y, [..., N], is."""

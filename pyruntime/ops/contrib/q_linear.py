@@ -174,7 +174,10 @@ class QLinearGlobalAveragePool(_Unary):
 
 @op("QLinearAveragePool", opsets=range(1, 2), domain="com.microsoft")
 class QLinearAveragePool(_UnaryOfFour):
-    """The mean over windows of [N, C, ...], or of [N, ..., C] where channels_last."""
+    """The mean over windows of [N, C, ...], or of [N, ..., C] where channels_last.
+
+    With count_include_pad every mean is over all places of the kernel, also those that only ceil_mode adds.
+    """
 
     kernel_shape: tuple[int, ...]
     auto_pad: str = "NOTSET"
@@ -185,16 +188,22 @@ class QLinearAveragePool(_UnaryOfFour):
     strides: tuple[int, ...] | None = None
 
     def function(self, body: Expansion, x: TensorType) -> TensorType:
-        given: dict[str, Any] = {"pads": self.pads, "strides": self.strides}
-        pool = newest(
-            "AveragePool",
-            kernel_shape=self.kernel_shape,
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-            count_include_pad=self.count_include_pad,
-            **{name: value for name, value in given.items() if value is not None},
-        )
-        return pooled(body, pool, x, self.channels_last)
+        if not (self.ceil_mode and self.count_include_pad):
+            pool = self._pool(auto_pad=self.auto_pad, pads=self.pads, ceil_mode=self.ceil_mode)
+            return pooled(body, pool, x, self.channels_last)
+        pool = self._pool(auto_pad=self.auto_pad, pads=self.pads, ceil_mode=1)
+        spatial = x.shape[1:-1] if self.channels_last else x.shape[2:]
+        window = pool.window(spatial, self.kernel_shape, True)
+        reached = [(n - 1) * s + k for n, s, k in zip(window.output, window.strides, window.kernel, strict=True)]
+        after = [max(r - b - d, 0) for r, b, d in zip(reached, window.begin, spatial, strict=True)]
+        lead, last = ([0], [0]) if self.channels_last else ([0, 0], [])
+        padded = body("Pad", x, body.ints(*lead, *window.begin, *last, *lead, *after, *last))
+        return pooled(body, self._pool(), padded, self.channels_last)
+
+    def _pool(self, **attributes: Any) -> Any:
+        given = {"kernel_shape": self.kernel_shape, "strides": self.strides, **attributes}
+        given["count_include_pad"] = self.count_include_pad
+        return newest("AveragePool", **{name: value for name, value in given.items() if value is not None})
 
     def stored(
         self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType

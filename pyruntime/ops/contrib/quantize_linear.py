@@ -9,7 +9,10 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("QuantizeLinear", opsets=range(1, 2), domain="com.microsoft")
 class QuantizeLinear(Decomposed):
-    """y = saturate(round(x / scale) + zero point), a scale for all or for each index of an axis (1 where not given)."""
+    """y = saturate(round(x / scale) + zero point), a scale for all or for each index of an axis (1 where not given).
+
+    The quotient is one of float32, also that of float16 numbers, as in onnxruntime.
+    """
 
     axis: int | None = None
 
@@ -18,7 +21,8 @@ class QuantizeLinear(Decomposed):
     ) -> tuple[TensorType | None, ...]:
         to = zero.dtype if zero is not None else DType.UINT8
         axis = 1 if self.axis is None else self.axis
-        return (body("QuantizeLinear", x, scale, zero, axis=axis, output_dtype=to.code),)
+        precision = 0 if scale.dtype is DType.DOUBLE else DType.FLOAT.code
+        return (body("QuantizeLinear", x, scale, zero, axis=axis, output_dtype=to.code, precision=precision),)
 
 
 @op("DequantizeLinear", opsets=range(1, 2), domain="com.microsoft")

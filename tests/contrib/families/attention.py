@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array
-from tests.contrib.case import Case
+from tests.contrib.case import Case, expected
 from tests.contrib.families.multi_head_attention import mask_of
 from tests.oracle import ort_run
 
@@ -62,7 +64,15 @@ def draw(rng: np.random.Generator) -> Case:
     ]
     outputs = 2 if past is not None or (v_size == size and rng.random() < 0.5) else 1
     tolerance = (2e-3, 2e-3) if mask is not None else None
-    return Case("Attention", inputs, outputs, attributes, tolerance=tolerance)
+    if rng.random() < 0.8:
+        return Case("Attention", inputs, outputs, attributes, tolerance=tolerance)
+    zeros = np.zeros(whole, np.float32)
+
+    def without_bias(*given: Any) -> tuple[Array, ...]:
+        return tuple(ort_run("Attention", [*given[:2], zeros, *given[3:]], 21, outputs, "com.microsoft", **attributes))
+
+    inputs[2] = None
+    return Case("Attention", inputs, outputs, attributes, reference=without_bias, tolerance=tolerance)
 
 
 def _turned(x: Array, first: int, turning: int) -> Array:
@@ -114,7 +124,10 @@ def draw_more(rng: np.random.Generator) -> Case:
 
 
 def draw_quantised(rng: np.random.Generator) -> Case:
-    """QAttention: one scale or one a column, zero points or none."""
+    """QAttention: one scale or one a column, zero points or none.
+
+    onnxruntime's CPU has neither int8 inputs (uint8 ones, less 128) nor rotary (Attention of what was turned).
+    """
     batch, heads, size = int(rng.integers(1, 3)), int(rng.integers(1, 4)), int(rng.choice([4, 8]))
     queries, width = int(rng.choice([1, 3, 20])), int(rng.choice([4, 5, 16]))
     whole = 3 * heads * size
@@ -136,7 +149,53 @@ def draw_quantised(rng: np.random.Generator) -> Case:
     inputs = [x, w, _numbers(rng, whole), x_scale, w_scale, mask, *zeros, past]
     outputs = 2 if past is not None or rng.random() < 0.5 else 1
     tolerance = (2e-3, 2e-3) if mask is not None else (1e-3, 1e-4)
-    return Case("QAttention", inputs, outputs, _attributes(rng, heads), tolerance=tolerance)
+    attributes = _attributes(rng, heads)
+    if rng.random() < 0.3:
+        attributes["scale"] = 0.3
+    if rng.random() < 0.3:
+        attributes["past_present_share_buffer"] = 0
+    rotary = rng.random() < 0.3
+    if rotary:
+        attributes["do_rotary"] = 1
+    elif rng.random() < 0.3:
+        attributes["do_rotary"] = 0
+    case = Case("QAttention", inputs, outputs, attributes, tolerance=tolerance)
+    if rotary:
+        case = replace(case, reference=_dequantised(case, attributes))
+    return _signed(case) if rng.random() < 0.3 else case
+
+
+def _signed(case: Case) -> Case:
+    """The same numbers as int8."""
+    x, zero = case.inputs[0], case.inputs[6]
+    assert x is not None
+    plain = replace(case, inputs=[*case.inputs])
+    plain.inputs[6] = np.array(128, np.uint8) if zero is None else zero
+    inputs = [(x.astype(int) - 128).astype(np.int8), *case.inputs[1:]]
+    inputs[6] = None if zero is None else np.asarray(int(zero) - 128, np.int8)
+    return replace(case, inputs=inputs, reference=lambda *_: tuple(expected(plain)))
+
+
+def _dequantised(case: Case, attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
+    """QAttention with rotary by Attention of the CPU provider, whose projection is then the identity."""
+
+    def reference(*given: Any) -> tuple[Array, ...]:
+        every: list[Any] = [*given, *[None] * (9 - len(given))]
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = every
+        left = (x.astype(np.float32) - (0 if x_zero is None else x_zero.astype(np.float32))) * x_scale
+        right = (w.astype(np.float32) - (0 if w_zero is None else w_zero.astype(np.float32))) * w_scale
+        heads, rows = attributes["num_heads"], 0 if past is None else past.shape[3]
+        flat = left @ right + bias
+        batch, queries, whole = flat.shape
+        size = whole // 3 // heads
+        parts = [p.reshape(batch, queries, heads, size).swapaxes(1, 2) for p in np.split(flat, 3, axis=2)]
+        turned = [_turned(p, rows, size) for p in parts[:2]]
+        joined = np.concatenate([p.swapaxes(1, 2).reshape(batch, queries, -1) for p in (*turned, parts[2])], axis=2)
+        kept = {k: v for k, v in attributes.items() if k not in ("do_rotary", "past_present_share_buffer")}
+        inputs = [joined.astype(np.float32), np.eye(whole, dtype=np.float32), np.zeros(whole, np.float32), mask, past]
+        return tuple(ort_run("Attention", inputs, 21, case.outputs, "com.microsoft", **kept))
+
+    return reference
 
 
 DRAWS = {

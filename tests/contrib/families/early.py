@@ -10,9 +10,17 @@ from tests.contrib.drawing import F16, F32, chance, floats, pick, shape_of
 
 
 def draw_trilu(rng: np.random.Generator) -> Case:
-    x = floats(rng, shape_of(rng, 2, 4), pick(rng, F32, F16, np.float64, np.int64), 9)
+    x = floats(rng, shape_of(rng, 2, 4), pick(rng, F32, F16, np.float64, np.int64, np.int32, np.uint8, np.bool_), 9)
     k = np.array(int(rng.integers(-3, 4)), np.int64)
-    return Case("Trilu", [x, k] if chance(rng) else [x], 1, {"upper": int(chance(rng))})
+    upper = chance(rng)
+
+    def reference(x: Array, k: Array | None = None) -> tuple[Array, ...]:
+        at = 0 if k is None else int(k)
+        return (np.triu(x, at) if upper else np.tril(x, at),)
+
+    own = x.dtype not in (F32, np.float64, np.int64)  # onnxruntime's CPU has no more
+    inputs: list[Array | None] = [x, k] if chance(rng) else [x]
+    return Case("Trilu", inputs, 1, {"upper": int(upper)}, reference=reference if own else None)
 
 
 def draw_grid_sample(rng: np.random.Generator) -> Case:
@@ -32,11 +40,13 @@ def draw_gather_nd(rng: np.random.Generator) -> Case:
     depth = int(rng.integers(1, 4))
     at = [rng.integers(-d, d, (2, 3)) for d in shape[:depth]]
     indices = np.stack(at, -1).astype(pick(rng, np.int32, np.int64))
-    return Case("GatherND", [floats(rng, shape, pick(rng, F32, F16, np.int32)), indices])
+    return Case(
+        "GatherND", [floats(rng, shape, pick(rng, F32, F16, np.int32, np.int64, np.uint8, np.bool_), 3), indices]
+    )
 
 
 def draw_expand_dims(rng: np.random.Generator) -> Case:
-    x = floats(rng, shape_of(rng, 1, 3))
+    x = floats(rng, shape_of(rng, 1, 3), pick(rng, F32, F16, np.float64, np.int64, np.int8, np.bool_), 3)
     axis = np.array(int(rng.integers(-x.ndim - 1, x.ndim + 1)), np.int32)
     return Case("ExpandDims", [x, axis.reshape(1) if chance(rng) else axis])
 

@@ -5,12 +5,15 @@ Scales are powers of two where onnxruntime multiplies by quotients of scales, so
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from pyruntime.ir import Array
 from tests.contrib.case import Case, Draw
+from tests.oracle import ort_run
 
 
 def one(rng: np.random.Generator, *choices: Any) -> Any:
@@ -33,7 +36,8 @@ def power(rng: np.random.Generator) -> Array:
 
 
 def scale_and_zero(rng: np.random.Generator, dtype: Any, optional: bool = True) -> list[Array | None]:
-    """onnxruntime takes an absent zero point in some places only; elsewhere it refuses, or ends the process."""
+    """onnxruntime takes an absent zero point in some places only; elsewhere it refuses, or ends the process: see
+    `with_zeros`."""
     return [power(rng), None if optional and rng.random() < 0.3 else whole(rng, dtype)]
 
 
@@ -51,21 +55,33 @@ def draw_binary(name: str) -> Draw:
         a, b = (whole(rng, dtype, *s) for s in (left, right))
         sides = [
             a,
-            *scale_and_zero(rng, dtype, False),
+            *scale_and_zero(rng, dtype),
             b,
-            *scale_and_zero(rng, dtype, False),
+            *scale_and_zero(rng, dtype),
             *scale_and_zero(rng, dtype),
         ]
-        return Case(name, trimmed(sides))
+        return Case(name, trimmed(sides), reference=with_zeros(name, dtype, (2, 5, 7)))
 
     return draw
 
 
-def draw_unary(name: str, **attributes: Any) -> Draw:
+def with_zeros(name: str, dtype: Any, places: Sequence[int], **attributes: Any) -> Callable[..., tuple[Array, ...]]:
+    """onnxruntime's results, an absent zero point being a zero."""
+
+    def reference(*inputs: Any) -> tuple[Array, ...]:
+        given = [*inputs, *[None] * (max(places) + 1 - len(inputs))]
+        given = [np.zeros((), dtype) if x is None and i in places else x for i, x in enumerate(given)]
+        return tuple(ort_run(name, given, 21, 1, "com.microsoft", **attributes))
+
+    return reference
+
+
+def draw_unary(name: str, *alphas: float) -> Draw:
     def draw(rng: np.random.Generator) -> Case:
         dtype = one(rng, np.uint8, np.int8)
-        inputs = [whole(rng, dtype, *shape(rng)), *scale_and_zero(rng, dtype), *scale_and_zero(rng, dtype, False)]
-        return Case(name, trimmed(inputs), attributes=attributes)
+        inputs = [whole(rng, dtype, *shape(rng)), *scale_and_zero(rng, dtype), *scale_and_zero(rng, dtype)]
+        attributes = {"alpha": one(rng, *alphas)} if alphas and rng.random() < 0.8 else {}
+        return Case(name, trimmed(inputs), 1, attributes, reference=with_zeros(name, dtype, (2, 4), **attributes))
 
     return draw
 
@@ -75,11 +91,11 @@ def draw_softmax(rng: np.random.Generator) -> Case:
     dtype = one(rng, np.uint8, np.int8)
     x = whole(rng, dtype, *shape(rng, 3))
     axis, opset = int(rng.integers(-x.ndim, x.ndim)), one(rng, 12, 13)
-    x_scale, x_zero = np.array(rng.uniform(0.005, 0.1), np.float32), whole(rng, dtype)
+    x_scale, x_zero = np.array(rng.uniform(0.005, 0.1), np.float32), scale_and_zero(rng, dtype)[1]
     y_scale, y_zero = np.array(1 / 256, np.float32), np.array(np.iinfo(dtype).min, dtype)
 
     def reference(*_: Array) -> tuple[Array, ...]:
-        value = (x.astype(float) - float(x_zero)) * float(x_scale)
+        value = (x.astype(float) - (0 if x_zero is None else float(x_zero))) * float(x_scale)
         flat = value.reshape(int(np.prod(x.shape[: axis % x.ndim])), -1) if opset < 13 else np.moveaxis(value, axis, -1)
         powers = np.exp(flat - flat.max(-1, keepdims=True))
         y = powers / powers.sum(-1, keepdims=True)
@@ -131,14 +147,20 @@ def draw_where(rng: np.random.Generator) -> Case:
 
 
 def draw_average_pool(rng: np.random.Generator) -> Case:
-    """Windows of a power of two elements, so that means are exact."""
-    last = int(rng.random() < 0.4)
-    x = whole(rng, np.uint8, 2, *((9, 8, 3) if last else (3, 9, 8)))
-    pads = [int(p) for p in rng.integers(0, 2, 4)]
-    attributes = {"kernel_shape": [2, 2], "strides": [int(s) for s in rng.integers(1, 3, 2)], "pads": pads}
-    more = {"channels_last": last, "count_include_pad": 1, "ceil_mode": 0}
-    inputs = [x, *scale_and_zero(rng, np.uint8, False), *scale_and_zero(rng, np.uint8)]
-    return Case("QLinearAveragePool", trimmed(inputs), attributes={**attributes, **more})
+    """Windows of a power of two elements, also at edges, so that means are exact."""
+    last, dtype = int(rng.random() < 0.4), one(rng, np.uint8, np.int8)
+    x = whole(rng, dtype, 2, *((9, 8, 3) if last else (3, 9, 8)))
+    kernel = one(rng, [2, 2], [1, 2], [2, 1], [1, 1])
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [int(s) for s in rng.integers(1, 3, 2)]}
+    if rng.random() < 0.3:
+        attributes["auto_pad"] = one(rng, "SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET")
+    else:
+        attributes["pads"] = [int(rng.integers(0, k)) for k in (*kernel, *kernel)]
+        attributes["ceil_mode"] = int(rng.random() < 0.4)
+    more = {"channels_last": last, "count_include_pad": int(rng.random() < 0.5)}
+    inputs = trimmed([x, *scale_and_zero(rng, dtype), *scale_and_zero(rng, dtype)])
+    reference = with_zeros("QLinearAveragePool", dtype, (2, 4), **attributes, **more)
+    return Case("QLinearAveragePool", inputs, attributes={**attributes, **more}, reference=reference)
 
 
 def draw_global_pool(rng: np.random.Generator) -> Case:
@@ -207,29 +229,52 @@ def draw_mul_integer(rng: np.random.Generator) -> Case:
 
 
 def draw_quantize(rng: np.random.Generator) -> Case:
-    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16)
+    """onnxruntime's Python takes and gives no tensors of 4 bits."""
+    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16, ml_dtypes.int4, ml_dtypes.uint4)
     x = (rng.standard_normal((3, 4, 5)) * 20).astype(np.float32)
     axis = int(rng.integers(-3, 3))
     dims: tuple[int, ...] = (x.shape[axis],) if rng.random() < 0.5 else ()
-    inputs = [x, rng.uniform(0.1, 1, dims).astype(np.float32), whole(rng, dtype, *dims)]
-    return Case("QuantizeLinear", list(inputs), attributes={"axis": axis})
+    narrow = np.dtype(dtype).itemsize == 1 and dtype not in (np.uint8, np.int8)
+    limits: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    zero = rng.integers(int(limits.min), int(limits.max) + 1, dims).astype(dtype)
+    given = None if dtype is np.uint8 and rng.random() < 0.6 else zero
+    scale = rng.uniform(0.1, 1, dims).astype(np.float32)
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        along = [-1 if i == axis % 3 else 1 for i in range(3)] if dims else []
+        y = np.rint(x / scale.reshape(along)) + zero.astype(np.float32).reshape(along)
+        return (np.clip(y, int(limits.min), int(limits.max)).astype(dtype),)
+
+    own = reference if narrow else None
+    return Case("QuantizeLinear", trimmed([x, scale, given]), attributes={"axis": axis}, reference=own)
 
 
 def draw_dequantize(rng: np.random.Generator) -> Case:
-    """onnxruntime's CPU has float32 alone."""
-    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16)
-    x, axis = whole(rng, dtype, 3, 4, 5), int(rng.integers(-3, 3))
+    """onnxruntime's CPU has float32 alone, zero points of int32 must be zeros, its Python takes nothing of 4 bits."""
+    dtype = one(rng, np.uint8, np.int8, np.uint16, np.int16, np.int32, ml_dtypes.int4, ml_dtypes.uint4)
+    axis = int(rng.integers(-3, 3))
+    limits: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+    low, high = max(int(limits.min), -100000), min(int(limits.max), 100000)
+    x = rng.integers(low, high + 1, (3, 4, 5)).astype(dtype)
     dims: tuple[int, ...] = (x.shape[axis],) if rng.random() < 0.5 else ()
-    zero = whole(rng, dtype, *dims) if rng.random() < 0.6 else None
-    inputs = [x, rng.uniform(0.1, 1, dims).astype(np.float32), zero]
-    return Case("DequantizeLinear", trimmed(inputs), attributes={"axis": axis})
+    zero = rng.integers(low, high + 1, dims).astype(dtype) if dtype != np.int32 else np.zeros(dims, dtype)
+    given = zero if rng.random() < 0.6 else None
+    scale = rng.uniform(0.1, 1, dims).astype(np.float32)
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        along = [-1 if i == axis % 3 else 1 for i in range(3)] if dims else []
+        y = x.astype(np.float32) - (0 if given is None else zero.astype(np.float32).reshape(along))
+        return ((y * scale.reshape(along)).astype(np.float32),)
+
+    own = reference if dtype in (ml_dtypes.int4, ml_dtypes.uint4) else None
+    return Case("DequantizeLinear", trimmed([x, scale, given]), attributes={"axis": axis}, reference=own)
 
 
 DRAWS: dict[str, Draw] = {
     "QLinearAdd": draw_binary("QLinearAdd"),
     "QLinearMul": draw_binary("QLinearMul"),
     "QLinearSigmoid": draw_unary("QLinearSigmoid"),
-    "QLinearLeakyRelu": draw_unary("QLinearLeakyRelu", alpha=0.25),
+    "QLinearLeakyRelu": draw_unary("QLinearLeakyRelu", 0.25, 0.5, -0.125),
     "QLinearSoftmax": draw_softmax,
     "QLinearReduceMean": draw_reduce_mean,
     "QLinearConcat": draw_concat,

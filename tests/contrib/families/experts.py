@@ -114,20 +114,26 @@ def draw_moe(rng: np.random.Generator) -> Case:
 
 
 def draw_qmoe(rng: np.random.Generator) -> Case:
-    """onnxruntime's CPU has neither fc3 nor swiglu in halves."""
+    """onnxruntime's CPU has neither fc3 nor swiglu in halves, nor weights of several widths."""
     kind, gated, attributes = drawn(rng)
     shape, tokens, experts, wide, rows, inner = sizes(rng, kind, gated)
     bits, block = one(rng, 2, 4, 4, 8), one(rng, None, 16, 32)
     attributes |= {"k": int(rng.integers(1, experts + 1)), "expert_weight_bits": bits}
     if block:
         attributes["block_size"] = block
+    if rng.random() < 0.3:
+        attributes |= {"accuracy_level": int(rng.choice([0, 4])), "quant_type": "int", "weights_prepacked": -1}
+    own_bits = [one(rng, 2, 4, 8) if rng.random() < 0.2 else None for _ in range(3)]
+    attributes |= {f"fc{i + 1}_expert_weight_bits": b for i, b in enumerate(own_bits) if b}
+    mixed = any(b is not None and b != bits for b in own_bits)
     x, logits = rng.standard_normal(shape).astype(np.float32), rng.standard_normal((tokens, experts)).astype(np.float32)
     zeroed = bool(rng.random() < 0.5)
     weights: list[Any] = []
     inputs: list[Array | None] = [x, logits]
     zeros: list[Array | None] = []
     biases: list[Array | None] = []
-    for n, k in ((rows, wide), (wide, inner), (inner, wide)):
+    for (n, k), more in zip(((rows, wide), (wide, inner), (inner, wide)), own_bits, strict=True):
+        bits = more or attributes["expert_weight_bits"]
         data = rng.integers(0, 256, (experts, n, k * bits // 8)).astype(np.uint8)
         blocks = k // block if block else 1
         dims = (experts, n, blocks) if block else (experts, n)
@@ -154,7 +160,9 @@ def draw_qmoe(rng: np.random.Generator) -> Case:
         whole = attributes if router is not None else attributes | {"normalize_routing_weights": 1}
         return (mixture(x, shares, logits, whole, weights, biases).astype(np.float32),)
 
-    own = gated or attributes.get("swiglu_fusion") == 2
+    # With 2 bits, and with accuracy_level 4, onnxruntime quantises also what it multiplies the weights by.
+    own = gated or mixed or attributes.get("swiglu_fusion") == 2
+    own = own or 2 in (attributes["expert_weight_bits"], *own_bits) or attributes.get("accuracy_level") == 4
     return Case("QMoE", inputs, 1, attributes, reference=reference if own else None, tolerance=(1e-4, 1e-4))
 
 

@@ -75,6 +75,9 @@ def draw(rng: np.random.Generator) -> Case:
         caches = [_numbers(rng, batch, heads, rows, size) for _ in range(2)]
     length = np.array([past], np.int32) if kind == "shared" else None
     inputs = [query, key, value, bias, mask, added, *caches, length]
+    if length is not None and rng.random() < 0.3:  # one beam
+        rows = 0 if caches[0] is None else caches[0].shape[2]
+        inputs.append(np.zeros((batch, 1, rows), np.int32))
     # Where all keys of a query are masked, scores are near -10000, of which float32 has three decimals.
     tolerance = (2e-3, 2e-3) if mask is not None else None
     return Case("MultiHeadAttention", inputs, outputs, attributes, tolerance=tolerance)

@@ -21,6 +21,7 @@ def draw_simplified(rng: np.random.Generator) -> Case:
     axis = int(rng.integers(-x.ndim, x.ndim)) if chance(rng, 0.3) else -1
     scale = floats(rng, x.shape[axis:], pick(rng, dtype, F32))
     attributes = {"axis": axis, "epsilon": float(pick(rng, 1e-5, 1e-6, 0.1))}
+    attributes |= {"stash_type": 1} if chance(rng) else {}
     outputs = 2 if chance(rng, 0.3) else 1
     opset = int(pick(rng, 11, 14, 17, 21, 23))
     tolerance = _half(dtype, scale)
@@ -84,7 +85,9 @@ def draw_embed(rng: np.random.Generator) -> Case:
     ]
     while inputs[-1] is None:
         inputs.pop()
-    return Case("EmbedLayerNormalization", inputs, 3 if chance(rng) else 2, {"epsilon": 1e-6})
+    attributes: dict[str, Any] = {"epsilon": float(pick(rng, 1e-12, 1e-6, 0.1))} if chance(rng) else {}
+    attributes |= {"mask_index_type": int(chance(rng))} if chance(rng) else {}
+    return Case("EmbedLayerNormalization", inputs, 3 if chance(rng) else 2, attributes)
 
 
 def group_norm(attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
@@ -102,7 +105,9 @@ def group_norm(attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
             s = s + (more[1].astype(np.float64) if last else more[1].astype(np.float64)[:, None, None])
         planes = np.moveaxis(s, -1, 1) if last else s
         groups = planes.reshape(planes.shape[0], attributes["groups"], -1)
-        normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(groups.var(-1, keepdims=True) + 1e-5)
+        normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(
+            groups.var(-1, keepdims=True) + attributes.get("epsilon", 1e-5)
+        )
         y = normal.reshape(planes.shape) * gamma[:, None, None] + beta[:, None, None]
         if attributes["activation"]:
             y = y / (1 + np.exp(-y))
@@ -117,7 +122,8 @@ def _group(rng: np.random.Generator, op_type: str) -> Case:
     n, c = int(rng.integers(1, 3)), groups * int(rng.integers(1, 5))
     h, w = (int(rng.integers(1, 9)) for _ in range(2))
     shape = (n, h, w, c) if last else (n, c, h, w)
-    attributes = {"groups": groups, "activation": int(chance(rng)), "channels_last": int(last)}
+    attributes: dict[str, Any] = {"groups": groups, "activation": int(chance(rng)), "channels_last": int(last)}
+    attributes |= {"epsilon": float(pick(rng, 1e-6, 0.1))} if chance(rng) else {}
     weights = [floats(rng, (c,), pick(rng, F32, dtype)) for _ in range(2)]
     weights[1] = weights[1].astype(weights[0].dtype)
     inputs: list[Array | None] = [floats(rng, shape, dtype), *weights]

@@ -115,10 +115,15 @@ def draw_nhwc_max_pool(rng: np.random.Generator) -> Case:
     attributes: dict[str, Any] = {"kernel_shape": kernel, "ceil_mode": int(chance(rng))}
     if chance(rng):
         attributes["strides"] = [int(rng.integers(1, 3)) for _ in range(2)]
-    if chance(rng):
+    if chance(rng, 0.3):
+        attributes["dilations"] = [int(rng.integers(1, 3)) for _ in range(2)]
+    padding = pick(rng, "pads", "auto_pad", "none")
+    if padding == "pads":
         attributes["pads"] = [int(rng.integers(0, k)) for k in (*kernel, *kernel)]
+    elif padding == "auto_pad" and "dilations" not in attributes:
+        attributes["auto_pad"] = pick(rng, "SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET")
     dtype = pick(rng, np.int8, np.uint8)
-    shape = (int(rng.integers(1, 3)), int(rng.integers(4, 9)), int(rng.integers(4, 9)), int(rng.integers(1, 6)))
+    shape = (int(rng.integers(1, 3)), *(int(n) for n in rng.integers(5, 9, 2)), int(rng.integers(1, 6)))
     x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
     return Case("NhwcMaxPool", [x], 1, attributes)
 
@@ -171,19 +176,18 @@ def draw_transpose_matmul(rng: np.random.Generator) -> Case:
 
 def draw_fused_matmul_activation(rng: np.random.Generator) -> Case:
     inputs, attributes = _matmul(rng)
-    name = pick(rng, "Relu", "Tanh", "LeakyRelu", "Softmax")
-    more: dict[str, Any] = {"activation": name}
-    if name == "LeakyRelu":
-        more["activation_alpha"] = 0.3
-    if name == "Softmax" and chance(rng):
-        more["activation_axis"] = -2
+    plain: tuple[Any, ...] = ("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign")
+    name, numbers = pick(
+        rng, *((n, {}) for n in plain), ("LeakyRelu", {"alpha": 0.3}), ("Elu", {"alpha": 0.6}),
+        ("Selu", {"alpha": 1.5, "gamma": 1.2}), ("HardSigmoid", {"alpha": 0.3, "beta": 0.4}),
+        ("ThresholdedRelu", {"alpha": 0.7}), ("Softmax", {}), ("LogSoftmax", {}),
+        ("Softmax", {"axis": -2}), ("LogSoftmax", {"axis": -2}),
+    )  # fmt: skip
+    more = {"activation": name, **{f"activation_{key}": value for key, value in numbers.items()}}
 
     def reference(a: Array, b: Array) -> tuple[Array, ...]:
         y = ort_run("FusedMatMul", [a, b], 21, 1, "com.microsoft", **attributes)[0]
-        if name == "LeakyRelu":
-            return (ort_run("LeakyRelu", [y], alpha=0.3)[0],)
-        extra = {"axis": more.get("activation_axis", -1)} if name == "Softmax" else {}
-        return (ort_run(name, [y], **extra)[0],)
+        return (ort_run(name, [y.astype(F32)], **numbers)[0].astype(a.dtype),)
 
     every = {**attributes, **more}
     return Case("FusedMatMulActivation", list(inputs), 1, every, reference=reference, tolerance=_tolerance(inputs))

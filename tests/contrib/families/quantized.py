@@ -149,6 +149,8 @@ def draw_bnb4(rng: np.random.Generator) -> Case:
     b = rng.integers(0, 256, (n * k + 1) // 2).astype(np.uint8)
     absmax = rng.uniform(0.5, 1.5, -(-n * k // block)).astype(dtype)
     attributes = {"K": k, "N": n, "block_size": block, "quant_type": kind, "transB": 1 - turned}
+    if rng.random() < 0.5:
+        attributes["training_mode"] = int(rng.integers(2))
 
     def reference(*_: Array) -> tuple[Array, ...]:
         table = np.array((NF4 if kind else FP4).split(), float)

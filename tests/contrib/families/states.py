@@ -53,6 +53,8 @@ def draw_linear(rng: np.random.Generator) -> Case:
     attributes: dict[str, Any] = {"kv_num_heads": heads, "q_num_heads": queries, "update_rule": rule}
     if rng.random() < 0.3:
         attributes["scale"] = 0.7
+    if rng.random() < 0.3:
+        attributes["chunk_size"] = int(rng.choice([1, 2, 64]))
     surplus = rng.random() < 0.3
     inputs = [
         _numbers(rng, b, t, queries * size_k),
