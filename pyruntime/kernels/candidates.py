@@ -10,15 +10,17 @@ and where no device was measured, what a family holds for the problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyruntime.kernels.costs import ERROR, H200, Work, microseconds
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["Candidate", "Choice", "Considered", "Family", "Problem"]
+__all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "noting"]
 
 
 class Problem(Protocol):
@@ -128,11 +130,40 @@ class Family(Generic[P, W]):
         Raises:
             LookupError: none applies; with the reasons.
         """
+        notes = _notes.get()
+        if notes is not None:
+            notes[Noted(self, problem)] = None
         return self._by_name[_ranked(self, problem, target).chosen]
 
     def rank(self, problem: P, target: Target) -> Choice:
         """The choice with all that was considered."""
         return _ranked(self, problem, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A problem that a family chose for."""
+
+    family: Family[Any, Any]
+    problem: Problem
+
+    def rank(self, target: Target) -> Choice:
+        """The choice with all that was considered."""
+        return self.family.rank(self.problem, target)
+
+
+_notes: ContextVar[dict[Noted, None] | None] = ContextVar("_notes", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[Noted, None]]:
+    """What is chosen for inside, each problem once, in order."""
+    notes: dict[Noted, None] = {}
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyruntime.kernels.kernel import Kernel
 
 __all__ = [
+    "NOBODY",
     "WORKGROUP",
     "Dispatch",
     "Limits",
@@ -73,6 +74,7 @@ class Winners(Mapping[tuple[str, str], str]):
 
 
 NOBODY = Winners()
+"""Nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
