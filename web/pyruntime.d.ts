@@ -279,7 +279,7 @@ export interface Explanation {
     readonly node: string;
     readonly problem: string;
     readonly chosen: string;
-    /** 'cost', 'measured' (by `tune`), or 'held' (kept from measurements of whole models). */
+    /** 'cost', or 'measured' by `tune`. */
     readonly reason: string;
     /** The cheapest first; those that do not apply, with the reason, last. */
     readonly considered: readonly { readonly name: string; readonly cost: number | null; readonly reason: string }[];

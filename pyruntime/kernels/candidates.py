@@ -4,8 +4,7 @@ Of near-equal costs (`costs.ERROR`) the fewest dispatches decide.
 
 A `Family` is a table of `Candidate`s for one kind of problem. A candidate has a name, says why it does not apply, what
 work it is (`kernels.costs` makes microseconds of that), which switches leave it out, and the configuration that its
-family lowers. `Family.choose` ranks them; a winner that was measured for that very problem on the device comes first,
-and where no device was measured, what a family holds for the problem.
+family lowers. `Family.choose` ranks them; a winner that was measured for that very problem on the device comes first.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
-from pyruntime.kernels.costs import ERROR, H200, Work, microseconds
+from pyruntime.kernels.costs import ERROR, Work, microseconds
 from pyruntime.kernels.dispatch import Target
 
 __all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "noting"]
@@ -81,7 +80,7 @@ class Choice:
     Attributes:
         family, problem: which table, and `Problem.key`.
         chosen: the candidate's name.
-        reason: 'cost'; 'measured', it won a measurement on this device; 'held', by `Family.held`.
+        reason: 'cost'; 'measured', it won a measurement on this device.
         others: all that were considered, the cheapest first, those that do not apply last.
     """
 
@@ -105,14 +104,11 @@ class Family(Generic[P, W]):
     Attributes:
         name: what it is called where choices are told or kept.
         switches: name, what it is, and what runs without it, of each switch that a candidate has.
-        held: candidates by `Problem.key` that run, whatever their cost, on the device that is assumed where none was
-            measured.
     """
 
     name: str
     candidates: tuple[Candidate[P, W], ...]
     switches: Mapping[str, str]
-    held: Mapping[str, str] = field(default_factory=dict)
     _by_name: Mapping[str, Candidate[P, W]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -185,9 +181,6 @@ def _ranked(family: Family[P, W], problem: P, target: Target) -> Choice:
     winner = target.winners.get((family.name, problem.key))
     if winner is not None and winner in names:
         return Choice(family.name, problem.key, winner, "measured", (*found, *refused))
-    held = family.held.get(problem.key) if target.speed is H200 else None
-    if held is not None and held in names:
-        return Choice(family.name, problem.key, held, "held", (*found, *refused))
     # Of those that the model cannot tell apart the one of the fewest dispatches, each of which costs the host too.
     near = (c for c in found if (c.cost or 0.0) <= (1 + ERROR) * (found[0].cost or 0.0))
     cheapest = min(near, key=lambda c: c.dispatches)

@@ -88,6 +88,7 @@ class Target:
         disabled: names of passes and kernel variants switched off by session config entries.
         rates: what was measured on the device; None: what is known of its kind.
         winners: kernels that were measured to be the best for a problem on the device.
+        norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -96,6 +97,7 @@ class Target:
     disabled: frozenset[str] = frozenset()
     rates: Rates | None = None
     winners: Winners = NOBODY
+    norm_follows: bool = False
 
     @property
     def speed(self) -> Rates:

@@ -23,7 +23,7 @@ MAX_BATCH_RANK = 4
 
 def select(product: Product, target: Target) -> Tiling:
     """The cheapest tiled configuration for a product on a device."""
-    tiling = TILES.choose(ProductProblem.of(product), target).way.tiling
+    tiling = TILES.choose(ProductProblem.of(product, target), target).way.tiling
     assert tiling is not None
     return tiling
 
@@ -57,7 +57,9 @@ def matmul(
         return (_wide(target, y, a, b, product),)
     if tiling is None and (a_zero is not None or b_zero is not None):
         tiling = select(product, target)
-    way = Way("tiled", tiling) if tiling is not None else PRODUCTS.choose(ProductProblem.of(product), target).way
+    way = (
+        Way("tiled", tiling) if tiling is not None else PRODUCTS.choose(ProductProblem.of(product, target), target).way
+    )
     made: tuple[Dispatch, ...]
     if way.tiling is not None:
         made = _tiled(target, y, a, b, product, way.tiling, a_zero, b_zero, first_scratch)

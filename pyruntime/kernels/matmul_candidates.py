@@ -26,8 +26,14 @@ __all__ = ["EIGHT_JOBS", "FEW_ROWS", "PRODUCTS", "TILES", "ProductProblem", "Way
 FEW_ROWS = 8
 """Products of at most this many rows can read b once instead of tiling it."""
 
-EFFICIENCY = {SMALL.tile: 0.51, MEDIUM.tile: 0.82, LARGE.tile: 0.90}
+EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.74}
 """Part of a device's operations that tiles reach, by their size."""
+
+SLICED = 0.947
+"""Part of that which is left when k is split within a workgroup, for each doubling."""
+
+ADDING = 0.019
+"""Part of a device's operations that adding shares reaches: it waits for memory."""
 
 EIGHT_JOBS = 128
 """Invocations of a direct kernel of bytes, or of a convolution, from which on each makes eight rows, or channels."""
@@ -43,6 +49,7 @@ class ProductProblem:
     Attributes:
         known_rows: m is the same in every run of the plan.
         bits: of an element of b.
+        norm_follows: the rows of the product are normalised, by the kernel that adds shares where there is one.
     """
 
     m: int
@@ -52,18 +59,21 @@ class ProductProblem:
     trans_b: bool = False
     known_rows: bool = True
     bits: int = 32
+    norm_follows: bool = False
 
     @staticmethod
-    def of(product: Product, bits: int = 32) -> ProductProblem:
+    def of(product: Product, target: Target) -> ProductProblem:
         """The problem of a product."""
-        most = product.most()
-        return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, isinstance(product.m, int), bits)
+        most, known = product.most(), isinstance(product.m, int)
+        follows = target.norm_follows and target.allows("matmul_norm")
+        return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows)
 
     @property
     def key(self) -> str:
         """'128x3072x768', rows by columns by k, then batches and what else matters."""
         batches = f"x{self.batches}" if self.batches > 1 else ""
-        return f"{self.m}x{self.n}x{self.k}{batches}{'' if self.known_rows else 'open'}{'t' if self.trans_b else ''}"
+        more = ("" if self.known_rows else "open", "t" if self.trans_b else "", "norm" if self.norm_follows else "")
+        return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}"
 
     @property
     def product(self) -> Product:
@@ -90,18 +100,25 @@ def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tup
         threads=tiling.threads,
         flops=2.0 * tile * tile * 16 * tiling.slices * steps,
         nbytes=moved,
-        efficiency=efficiency or EFFICIENCY[tile],
+        efficiency=(efficiency or EFFICIENCY[tile]) * SLICED ** math.log2(tiling.slices),
         steps=steps,
-        chain=16.0 * tiling.results * steps,
         merges=math.log2(tiling.slices) * tiling.results / 16,
     )
-    return (first,) if tiling.splits == 1 else (first, sum_work(p.batches * p.m * p.n, tiling.splits))
+    if tiling.splits > 1:
+        return first, sum_work(p.batches * p.m * p.n, tiling.splits)
+    return first, *norm_work(p)
+
+
+def norm_work(p: ProductProblem) -> tuple[Work, ...]:
+    """The dispatch that normalises, where one follows."""
+    size = p.batches * p.m * p.n
+    return (Work(p.m, WORKGROUP, 8.0 * p.n, 8.0 * size, ADDING, stops=0),) if p.norm_follows else ()
 
 
 def sum_work(size: int, splits: int) -> Work:
     """The dispatch that adds shares."""
     groups = -(-size // (4 * WORKGROUP))
-    return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), 0.2, rests=1, stops=0)
+    return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), ADDING, stops=0)
 
 
 def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
@@ -152,10 +169,10 @@ def _few_work(m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, .
     wide = cols if trans_b else 4 * cols
     # Three quarters of the bandwidth: few loads of an invocation are on their way at once.
     moved = p.batches * (4.0 * m * p.k + n * p.k * p.bits / 8 + 4 * m * n) / 0.75
-    chain = p.k / shares * m * (1 if trans_b else 4)
+    loads = p.k / shares / (4 if trans_b else 1)
     groups = -(-n // wide) * p.batches
     stops = 1 + math.log2(shares)
-    return (Work(groups, 256, 2.0 * m * wide * p.k, moved, 0.4, steps=1, chain=chain, stops=stops),)
+    return Work(groups, 256, 2.0 * m * wide * p.k, moved, 0.4, steps=1, loads=loads, stops=stops), *norm_work(p)
 
 
 def _few_rows_refuses(p: ProductProblem, target: Target) -> str:
@@ -180,8 +197,7 @@ def direct_work(target: Target, m: int, columns: int, batches: int, k: int, rows
         2.0 * busy * 4 * rows * k,
         nbytes,
         efficiency,
-        chain=16.0 * rows * k,
-        rests=1,
+        loads={4: 1.8, 8: 2.8}[rows] * k,
         stops=0,
     )
 
@@ -194,36 +210,10 @@ def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
 
     def work(p: ProductProblem, target: Target) -> tuple[Work, ...]:
         moved = 4.0 * p.batches * (p.m * p.k + p.n * p.k + p.m * p.n)
-        return (direct_work(target, p.m, p.n, p.batches, p.k, rows, moved),)
+        return direct_work(target, p.m, p.n, p.batches, p.k, rows, moved), *norm_work(p)
 
     return Candidate(f"direct_{'eight' if rows == 8 else 'four'}", Way("direct", rows=rows), refuses, work)
 
-
-_HELD = {
-    "197x3072x768": "m4",
-    "197x2304x768": "m1_split4",
-    "128x384x1536": "m1_split8",
-    "128x1536x384": "m1_split4",
-    "128x1152x384": "m1_split4",
-    "128x768x768": "m1_split8",
-    "1500x384x384": "m1_split4",
-    "1500x384x1536": "m1_split4",
-    "1500x1152x384": "m1",
-    "49x768x3072": "m1_split8",
-    "784x768x192": "m1_split2",
-    "256x256x1024": "m1_split8",
-    "256x1024x256": "m1_split2",
-    "1024x160x640": "m1_split4",
-    "1024x640x160": "m1",
-    "4096x64x256": "m1_split2",
-    "16384x128x32": "m1",
-    "1024x1024x1024": "m1_split2",
-    "512x784x128": "s2",
-    "256x3136x64": "s1",
-    "96x12544x16": "s1",
-}
-"""Tiles that the published figures of the benchmark were measured with, where the costs of the H200 are for others that
-nobody has measured for the product."""
 
 _TILE_SWITCHES = {
     "matmul_large": "tiles of 128 x 128; without: of 64 x 64",
@@ -231,9 +221,7 @@ _TILE_SWITCHES = {
     "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
 }
 
-TILES: Family[ProductProblem, Way] = Family(
-    "tiles", tile_candidates(), MappingProxyType(_TILE_SWITCHES), MappingProxyType(_HELD)
-)
+TILES: Family[ProductProblem, Way] = Family("tiles", tile_candidates(), MappingProxyType(_TILE_SWITCHES))
 """Products that only tiles can make: with zero points, say."""
 
 PRODUCTS: Family[ProductProblem, Way] = Family(
@@ -264,6 +252,5 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
             **_TILE_SWITCHES,
         }
     ),
-    MappingProxyType(_HELD),
 )
 """Products of floats and of integers."""

@@ -20,7 +20,7 @@ from pyruntime.session.measuring import Lap
 
 __all__ = ["calibrate"]
 
-_ROUNDS = 8192
+_ROUNDS = 4096
 """Of the arithmetic kernel: some 100 microseconds for one workgroup."""
 
 _GROUPS = (64, 1024)
@@ -28,6 +28,9 @@ _GROUPS = (64, 1024)
 
 _DEPTH = 1024
 """k of the product that measures arithmetic."""
+
+_TILES = 8
+"""Tiles of that product for each unit, so that it does not matter whether the last ones keep every unit busy."""
 
 _STREAM = 64 << 20
 """Bytes read by the dispatch that measures memory: more than caches hold."""
@@ -68,18 +71,16 @@ async def _units(device: Device) -> int:
 
 
 async def _flops(device: Device, units: int) -> float:
-    """Operations a microsecond of tiles that keep every unit busy, had they no loss of their own."""
+    """Operations a microsecond of tiles that keep all units busy, had they no loss of their own."""
     tiling = next(t for t in (LARGE, MEDIUM) if t is MEDIUM or not t.fits(device.target.limits))
-    rows = math.isqrt(2 * units) or 1
-    columns = -(-2 * units // rows)
+    rows = math.isqrt(_TILES * units)
+    columns = _TILES * units // rows
     m, n = rows * tiling.tile, columns * tiling.tile
     y, a, b = (TensorType(DType.FLOAT, shape) for shape in ((m, n), (m, _DEPTH), (_DEPTH, n)))
     product = product_of(a.shape, b.shape)
     (made,) = matmul(device.target, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
     taken = await _microseconds(device, made)
-    waves = rows * columns / units
-    busy = waves / math.ceil(waves)
-    return 2.0 * m * n * _DEPTH / taken / (EFFICIENCY[tiling.tile] * busy)
+    return 2.0 * m * n * _DEPTH / taken / EFFICIENCY[tiling.tile]
 
 
 def _arithmetic(target: Target, groups: int) -> Dispatch:

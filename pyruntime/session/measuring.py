@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from pyruntime.device.base import Bound, Device, Read, Slice
 from pyruntime.kernels import Dispatch, Role
@@ -18,8 +19,8 @@ __all__ = ["Lap"]
 _LEAST = 4e-3
 """Seconds that a measurement takes at least: much longer than the host's clock and the queue are uncertain by."""
 
-_ROUNDS = 3
-_MOST = 512
+_ROUNDS = 5
+_MOST = 256
 """Times a row of dispatches is repeated at most."""
 
 
@@ -37,6 +38,7 @@ class Lap:
         self.dispatches = dispatches
         self._buffers: list[int] = []
         self._bound: list[Bound] = []
+        self._recordings: dict[int, int] = {}
 
     async def __aenter__(self) -> Lap:
         sizes: dict[tuple[Role, int], int] = {}
@@ -59,30 +61,29 @@ class Lap:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for recording in self._recordings.values():
+            self.device.drop(recording)
         self.device.free(self._buffers)
 
     async def seconds(self, least: float = _LEAST) -> float:
-        """Of all the dispatches, one after another: of rows that take `least` seconds, without the way to the GPU."""
-        await self._quickest(1, 1)
-        times, taken = 1, await self._quickest(1, 1)
+        """Of all the dispatches, one after another: what twice as many take longer, the median of some pairs."""
+        await self._took([1])
+        (taken,) = await self._took([1])
+        times = 1
         while taken < least and times < _MOST:
             times = min(_MOST, max(2 * times, int(1.2 * times * least / max(taken, 1e-5))))
-            taken = await self._quickest(times, 1)
-        alone = await self._quickest(1, _ROUNDS)
-        if times == 1:
-            return alone
-        return max(0.0, await self._quickest(times, _ROUNDS) - alone) / (times - 1)
+            (taken,) = await self._took([times])
+        pairs = [await self._took([times, 2 * times]) for _ in range(_ROUNDS)]
+        return max(0.0, median(twice - once for once, twice in pairs)) / times
 
-    async def _quickest(self, times: int, rounds: int) -> float:
-        """The least seconds of a few runs of all dispatches, `times` times."""
-        recording = self.device.record(self._bound * times)
+    async def _took(self, rows: Sequence[int]) -> list[float]:
+        """Seconds of runs of all dispatches, so many times in a row each."""
         end = [Read(replace(self._bound[-1].storage[-1], nbytes=16))]
-        try:
-            taken = []
-            for _ in range(rounds):
-                began = time.perf_counter()
-                await self.device.submit(recording, [], end)
-                taken.append(time.perf_counter() - began)
-            return min(taken)
-        finally:
-            self.device.drop(recording)
+        taken = []
+        for times in rows:
+            if times not in self._recordings:
+                self._recordings[times] = self.device.record(self._bound * times)
+            began = time.perf_counter()
+            await self.device.submit(self._recordings[times], [], end)
+            taken.append(time.perf_counter() - began)
+        return taken
