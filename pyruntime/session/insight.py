@@ -98,11 +98,7 @@ class Insight(Session):
         peak = await ceilings(self._program.device) if self._program is not None else None
         return Profile.of(measured, wall, peak)
 
-    def tune(self) -> Tuning:
-        """`tune_async`, synchronously."""
-        return wait_for(self.tune_async(), "await session.tune_async()")
-
-    async def tune_async(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
+    def tune(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
         """Measure on this device every kernel that could run the products of this model, some seconds long.
 
         The fastest run in sessions that are created from now on, in later visits of this browser too. What is planned
@@ -114,6 +110,10 @@ class Insight(Session):
         Raises:
             InvalidArgument: the session does not run on a GPU, or has planned nothing yet.
         """
+        return wait_for(self.tune_async(progress), "await session.tune_async()")
+
+    async def tune_async(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
+        """Awaitable `tune`."""
         if self._program is None:
             raise InvalidArgument(f"tune measures kernels on a GPU; this session runs on {CPU}")
         plans = [stage.executable.plan for stage in stages_of(self._program)]
