@@ -22,6 +22,10 @@ _CLOSE = 0.02
 """What was chosen before stays where another is faster by less than this part: measurements differ by as much."""
 
 
+_HOPELESS = 3.0
+"""Candidates of more than so many times the least cost are not measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A candidate for a problem. Microseconds.
@@ -69,7 +73,7 @@ class Tuned:
 async def measure_candidates(
     device: Device, target: Target, problems: Iterable[Noted], progress: Callable[[int, int], None] | None = None
 ) -> list[Tuned]:
-    """Every candidate that applies to each problem, measured; problems that have one candidate are passed over."""
+    """Every candidate that could be the best for each problem, measured; not where there is one alone."""
     made: list[Tuned] = []
     wanted: Sequence[Noted] = list(dict.fromkeys(problems))
     for i, noted in enumerate(wanted):
@@ -77,8 +81,9 @@ async def measure_candidates(
             progress(i, len(wanted))
         choice = noted.rank(target)
         found = []
+        costs = [c.cost for c in choice.others if c.cost is not None]
         for considered in choice.others:
-            if considered.cost is None:
+            if considered.cost is None or considered.cost > _HOPELESS * min(costs):
                 continue
             try:
                 async with Lap(device, sample(noted, considered.name, target)) as lap:
