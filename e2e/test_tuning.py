@@ -45,7 +45,8 @@ def test_tune__of_a_product__winner_runs_later_and_in_the_next_visit(
     found = script(TUNE, model=model, x=x.tobytes(), disable=disable, tune=True)
     (measured,) = found["tuning"]["measured"]
     names = [c["name"] for c in measured["candidates"]]
-    assert {"s1", "s2", "m1", "direct_four", "direct_eight"} <= set(names)
+    assert {"software": "direct_eight", "gpu": "s1"}[kind] in names
+    assert len(names) > 1
     assert all(c["took"] > 0 for c in measured["candidates"])
     assert (found["tuning"]["rates"] is None) == (kind == "software")
     (choice,) = found["choices"]
