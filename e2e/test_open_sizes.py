@@ -114,6 +114,10 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
     "packed": (packed(512).SerializeToString(), [x(n, 512) for n in (3, 1, 40, 9, 2, 100)]),
     "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
     "coordinates": (coordinates(), [x(n, k) for n, k in ((3, 4), (8, 5), (1, 7), (33, 2), (6, 64))]),
+    "by_float": (
+        open_models.by_float(),
+        [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
+    ),
     "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),
     **{
         f"unet_{mode}{'_sizes' if by_sizes else ''}": (

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 __all__ = [
     "VOCABULARY",
+    "by_float",
     "convolutions",
     "decoder",
     "decoder_feeds",
@@ -206,6 +207,38 @@ def unet(mode: str = "nearest", by_sizes: bool = False) -> bytes:
     x = conv(w.add("Concat", up(third, second), second, axis=1), 16, 8)
     x = conv(w.add("Concat", up(x, first), first, axis=1), 12, 4)
     w.add("Conv", x, w.weight(3, 4, 1, 1), out="y")
+    return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
+
+
+def by_float() -> bytes:
+    """x: [batch, 3, height, width] -> y: sizes of pads and of the result by float arithmetic, as exporters write them.
+
+    "Same" padding of ceil(size / 2) outputs, Resize to floor(1.5 size), to the size it has, and a size that is data.
+    """
+    w = Writer(7)
+
+    def whole(x: str) -> str:
+        return w.add("Cast", x, to=INT64)
+
+    def number(value: float) -> str:
+        return w.given(np.float32(value))
+
+    pads: list[tuple[str, str]] = []
+    sizes = [w.add("Cast", w.add("Gather", w.add("Shape", "x"), w.given(np.int64(axis))), to=F) for axis in (2, 3)]
+    for size in sizes:
+        steps = w.add("Mul", w.add("Sub", w.add("Ceil", w.add("Div", size, number(2))), number(1)), number(2))
+        pad = w.add("Clip", w.add("Sub", w.add("Add", steps, number(5)), size), number(0))
+        first = w.add("Floor", w.add("Div", pad, number(2)))
+        pads.append((first, w.add("Sub", pad, first)))
+    zero = w.ints(0)
+    ends = [w.add("Unsqueeze", whole(pads[axis][end]), zero) for end in (0, 1) for axis in (0, 1)]
+    every = w.add("Concat", zero, zero, ends[0], ends[1], zero, zero, ends[2], ends[3], axis=0)
+    x = w.add("Relu", w.add("Conv", w.add("Pad", "x", every), w.weight(4, 3, 5, 5), w.weight(4), strides=[2, 2]))
+    linear: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    x = w.add("Resize", x, "", "", w.add("Shape", x), **linear)
+    wide = [w.add("Unsqueeze", whole(w.add("Floor", w.add("Mul", s, number(1.5)))), zero) for s in sizes]
+    x = w.add("Resize", x, "", "", w.shape(w.size(x, 0), w.size(x, 1), *wide), **linear)
+    w.add("Add", w.add("Conv", x, w.weight(3, 4, 1, 1)), w.add("Div", number(1), sizes[0]), out="y")
     return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
 
 

@@ -52,7 +52,7 @@ class Axis:
     @property
     def is_identity(self) -> bool:
         """True where outputs are inputs."""
-        return self.output == self.length and self.scale == 1 and (self.start, self.end) == (0, 1)
+        return self.scale == 1 and self.output == self.length and (self.start, self.end) == (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
