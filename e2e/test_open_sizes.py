@@ -118,6 +118,10 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         open_models.by_float(),
         [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
     ),
+    "fourier": (
+        open_models.fourier(),
+        [x(*shape) for shape in ((3, 8), (5, 8), (9, 8), (4, 12), (7, 12), (40, 12), (2, 35))],
+    ),
     "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),
     **{
         f"unet_{mode}{'_sizes' if by_sizes else ''}": (
@@ -133,7 +137,7 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         )
     },
 }
-CLOSED = {"needs_number", "unet_nearest_sizes", "unet_cubic", "unet_cubic_sizes"}
+CLOSED = {"fourier", "needs_number", "unet_nearest_sizes", "unet_cubic", "unet_cubic_sizes"}
 """Whose sizes are needed as numbers: a loop, tables of coordinates."""
 
 

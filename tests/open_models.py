@@ -17,6 +17,7 @@ __all__ = [
     "decoder_feeds",
     "encoder",
     "encoder_feeds",
+    "fourier",
     "needs_number",
     "picture_feeds",
     "positions",
@@ -257,6 +258,14 @@ def positions() -> bytes:
     x = w.add("Add", "x", w.add("Cos", angles))
     w.add("Sub", w.add("Expand", x, w.add("Shape", ones)), ones, out="y")
     return w.model({"x": (F, ["length", 4])}, ["y"])
+
+
+def fourier() -> bytes:
+    """x: [rows, length] -> y: the real parts of the transforms of its rows, whose length is needed as a number."""
+    w = Writer(8)
+    pairs = w.add("DFT", w.add("Unsqueeze", "x", w.ints(2)), axis=1)
+    w.add("Relu", w.add("Gather", pairs, w.given(np.int64(0)), axis=2), out="y")
+    return w.model({"x": (F, ["rows", "length"])}, ["y"])
 
 
 def needs_number() -> bytes:

@@ -106,7 +106,7 @@ class _DFT(Op):
     ) -> tuple[Dispatch, ...]:
         along, length = self._typed_plan(x, dft_length, axis)
         n = int(length)  # its factors are the passes
-        (y,) = self._outputs(x, along, n)
+        (y,) = self._outputs(x, along, length)
         reason = fourier_reason(n, x.dtype)
         if reason:
             raise Unsupported(reason)
