@@ -5,6 +5,7 @@ Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split oth
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -137,7 +138,7 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         )
     },
 }
-CLOSED = {"fourier", "needs_number", "unet_nearest_sizes", "unet_cubic", "unet_cubic_sizes"}
+CLOSED = {"fourier", "needs_number", "unet_cubic", "unet_cubic_sizes"}
 """Whose sizes are needed as numbers: a loop, tables of coordinates."""
 
 
@@ -201,6 +202,47 @@ def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_brows
     for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):
         for how, y, z in zip(RESIZES, run, expected, strict=True):
             np.testing.assert_allclose(y, z, 1e-5, 1e-5 if how[0] == "linear" else 0, err_msg=f"{how} {number}")
+
+
+def moved_by_rounding(most: int) -> list[tuple[int, int]]:
+    """(length, outputs) where nearest elements in float32 are others than those of exact quotients."""
+    found = []
+    for length, outputs in itertools.product(range(2, most), repeat=2):
+        exact = np.arange(outputs) * length // outputs
+        if (np.floor(np.arange(outputs, dtype=np.float32) / np.float32(outputs / length)) != exact).any():
+            found.append((length, outputs))
+    return found
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
+def test_resize__to_the_size_of_something_else__takes_the_elements_of_float32(
+    gpu: bool, python_in_browser: BrowserPython
+) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["rows"], start=0, end=1),
+        helper.make_node("Shape", ["like"], ["length"]),
+        helper.make_node("Concat", ["rows", "length"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest", nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric"),
+    ]  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in {"x": ["r", "l"], "like": ["m"]}.items()
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "nearest", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    pairs = moved_by_rounding(150)
+    assert len(pairs) > 100
+    pairs = [(9, 7), (600, 450), *pairs[:: len(pairs) // 40], (900, 31), (64, 900), (120, 120), (700, 699)]
+    fed = [
+        {"x": np.arange(2 * length, dtype=np.float32).reshape(2, length), "like": np.zeros(most, np.float32)}
+        for length, most in pairs
+    ]
+    found, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=gpu)
+    assert not told["fixed"] and any(plans)
+    reference = onnxruntime.InferenceSession(model)
+    for feeds, pair, (y,) in zip(fed, pairs, found, strict=True):
+        np.testing.assert_array_equal(y, reference.run(None, feeds)[0], err_msg=str(pair))
 
 
 STEPS: dict[str, list[dict[str, Any]]] = {

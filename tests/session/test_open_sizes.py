@@ -93,6 +93,7 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
     "convolutions": (open_models.convolutions, pictures(16, 1)),
     "unet": (open_models.unet, pictures(16, 4)),
     "unet, linear": (lambda: open_models.unet("linear"), pictures(16, 4)),
+    "unet, by sizes": (lambda: open_models.unet(by_sizes=True), pictures(16, 1)),
     "unet, linear by sizes": (lambda: open_models.unet("linear", by_sizes=True), pictures(16, 1)),
     "sizes by float": (open_models.by_float, pictures(16, 1)),
     "positions": (open_models.positions, rows),
