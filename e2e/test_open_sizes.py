@@ -115,10 +115,13 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
     "packed": (packed(512).SerializeToString(), [x(n, 512) for n in (3, 1, 40, 9, 2, 100)]),
     "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
     "coordinates": (coordinates(), [x(n, k) for n, k in ((3, 4), (8, 5), (1, 7), (33, 2), (6, 64))]),
-    "by_float": (
-        open_models.by_float(),
-        [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
-    ),
+    **{
+        f"by_float_{'_'.join(map(str, kernels))}": (
+            open_models.by_float(*kernels),
+            [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
+        )
+        for kernels in ((5,), (5, 1))
+    },
     "fourier": (
         open_models.fourier(),
         [x(*shape) for shape in ((3, 8), (5, 8), (9, 8), (4, 12), (7, 12), (40, 12), (2, 35))],

@@ -211,10 +211,11 @@ def unet(mode: str = "nearest", by_sizes: bool = False) -> bytes:
     return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
 
 
-def by_float() -> bytes:
+def by_float(*kernels: int) -> bytes:
     """x: [batch, 3, height, width] -> y: sizes of pads and of the result by float arithmetic, as exporters write them.
 
-    "Same" padding of ceil(size / 2) outputs, Resize to floor(1.5 size), to the size it has, and a size that is data.
+    A convolution of (size - 3) // 2 + 1 outputs; "same" padding of ceil(size / 2) outputs for convolutions of these
+    kernels, their sum; Resize to floor(1.5 size), to the size it has, and a size that is data.
     """
     w = Writer(7)
 
@@ -224,17 +225,26 @@ def by_float() -> bytes:
     def number(value: float) -> str:
         return w.given(np.float32(value))
 
-    pads: list[tuple[str, str]] = []
-    sizes = [w.add("Cast", w.add("Gather", w.add("Shape", "x"), w.given(np.int64(axis))), to=F) for axis in (2, 3)]
-    for size in sizes:
-        steps = w.add("Mul", w.add("Sub", w.add("Ceil", w.add("Div", size, number(2))), number(1)), number(2))
-        pad = w.add("Clip", w.add("Sub", w.add("Add", steps, number(5)), size), number(0))
-        first = w.add("Floor", w.add("Div", pad, number(2)))
-        pads.append((first, w.add("Sub", pad, first)))
+    inner = w.add("Conv", "x", w.weight(3, 3, 3, 3), w.weight(3), strides=[2, 2])
+    sizes = [w.add("Cast", w.add("Gather", w.add("Shape", inner), w.given(np.int64(axis))), to=F) for axis in (2, 3)]
     zero = w.ints(0)
-    ends = [w.add("Unsqueeze", whole(pads[axis][end]), zero) for end in (0, 1) for axis in (0, 1)]
-    every = w.add("Concat", zero, zero, ends[0], ends[1], zero, zero, ends[2], ends[3], axis=0)
-    x = w.add("Relu", w.add("Conv", w.add("Pad", "x", every), w.weight(4, 3, 5, 5), w.weight(4), strides=[2, 2]))
+
+    def same(kernel: int) -> str:
+        pads: list[tuple[str, str]] = []
+        for size in sizes:
+            steps = w.add("Mul", w.add("Sub", w.add("Ceil", w.add("Div", size, number(2))), number(1)), number(2))
+            pad = w.add("Clip", w.add("Sub", w.add("Add", steps, number(kernel)), size), number(0))
+            first = w.add("Floor", w.add("Div", pad, number(2)))
+            pads.append((first, w.add("Sub", pad, first)))
+        ends = [w.add("Unsqueeze", whole(pads[axis][end]), zero) for end in (0, 1) for axis in (0, 1)]
+        every = w.add("Concat", zero, zero, ends[0], ends[1], zero, zero, ends[2], ends[3], axis=0)
+        weight = w.weight(4, 3, kernel, kernel)
+        return w.add("Conv", w.add("Pad", inner, every), weight, w.weight(4), strides=[2, 2])
+
+    x = same(kernels[0])
+    for kernel in kernels[1:]:
+        x = w.add("Add", x, same(kernel))
+    x = w.add("Relu", x)
     linear: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
     x = w.add("Resize", x, "", "", w.add("Shape", x), **linear)
     wide = [w.add("Unsqueeze", whole(w.add("Floor", w.add("Mul", s, number(1.5)))), zero) for s in sizes]
