@@ -78,16 +78,17 @@ def native_tests(pytest_args: Sequence[str]) -> int:
     return status
 
 
-def bench(args: Sequence[str]) -> int:
+def bench(args: Sequence[str], script: str = "run.py") -> int:
+    """A script of bench/, with a browser, the site and onnxruntime-web."""
     ensure_venv()
-    script = ROOT / "bench" / "run.py"
-    if not script.is_file():
-        raise SetupError("bench/run.py is missing: this is no complete checkout.")
+    path = ROOT / "bench" / script
+    if not path.is_file():
+        raise SetupError(f"bench/{script} is missing: this is no complete checkout.")
     browser = chromium.ensure_chromium(python())
     build_site(python())
     peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
     environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
-    return run([python(), script, *args], env=environment)
+    return run([python(), path, *args], env=environment)
 
 
 def lint(*, fix: bool) -> int:
