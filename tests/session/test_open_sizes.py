@@ -93,7 +93,9 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
     "convolutions": (open_models.convolutions, pictures(16, 1)),
     "unet": (open_models.unet, pictures(16, 4)),
     "unet, linear": (lambda: open_models.unet("linear"), pictures(16, 4)),
+    "unet, by sizes": (lambda: open_models.unet(by_sizes=True), pictures(16, 1)),
     "unet, linear by sizes": (lambda: open_models.unet("linear", by_sizes=True), pictures(16, 1)),
+    "sizes by float": (lambda: open_models.by_float(5), pictures(16, 1)),
     "positions": (open_models.positions, rows),
 }
 
@@ -262,6 +264,18 @@ def test_openings__of_sizes_all_just_above_powers_of_two__make_ranges_a_plan_is_
         openings.note(types)
         _, sizes = openings.open(types)
         assert sizes is None or scale(sizes, (size,) * 6) <= WASTE
+
+
+def test_pads__that_are_0_by_chance__are_in_plans_for_others_too() -> None:
+    """A pad of max(0, 2 ceil(n / 2) - 1 - n) is 0, for odd sizes as for even ones; no plan takes it for a view."""
+
+    async def use(session: InferenceSession, program: Program) -> None:
+        for sides in ((32, 48), (21, 40), (50, 19), (33, 35), (9, 100), (64, 64)):
+            (y,) = await session.run_async(None, picture_feeds(2, *sides))
+            assert y.shape == (2, 3, *(3 * ((n - 1) // 2) // 2 for n in sides))
+        assert not program.openings.closed and any(stage.sizes for stage in program.roots)
+
+    on(NullDevice(), open_models.by_float(5, 1), use)
 
 
 def test_trace__of_a_plan_for_every_size__has_the_shapes_of_the_run() -> None:
