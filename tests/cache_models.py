@@ -104,6 +104,59 @@ def _group_query() -> Cached:
     return Cached(made.model, caches, made.empty, feeds, len(names), False, 2e-3)
 
 
+def _grouped(bits: int = 0, scalar: bool = False) -> Cached:
+    """One GroupQueryAttention of 4 heads over 2.
+
+    Args:
+        bits: of the caches; 0: float32, with a rotary embedding.
+        scalar: total_sequence_length is an input; else it is the length of a mask.
+    """
+    size, scale = 16, np.array([0.05 if bits != 4 else 0.5], np.float32)
+    kind, dtype = {0: (F, np.float32), 8: (TensorProto.INT8, np.int8), 4: (TensorProto.UINT8, np.uint8)}[bits]
+    stored = size // 2 if bits == 4 else size
+    attributes: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2}
+    turn = ["cos", "sin"] if not bits else ["", ""]
+    attributes |= {"do_rotary": 1} if not bits else {"kv_cache_bit_width": bits}
+    attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"} if bits else {}
+    names = ["q", "k", "v", "past_k", "past_v", "seqlens_k", "total", *turn]
+    names += ["", "", "", "scale", "scale"] if bits else []
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["y", "present_k", "present_v"], domain="com.microsoft", **attributes
+    )
+    angles = np.arange(600)[:, None] / 100 ** (np.arange(0, size, 2) / size)
+    constants = {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)} if not bits else {}
+    constants |= {"scale": scale} if bits else {}
+    inputs: dict[str, tuple[int, Any]] = {"q": (F, ["b", "n", 4 * size])}
+    inputs |= {n: (F, ["b", "n", 2 * size]) for n in "kv"} | {"seqlens_k": (TensorProto.INT32, ["b"])}
+    inputs |= {n: (kind, ["b", 2, "p", stored]) for n in ("past_k", "past_v")}
+    nodes = [node]
+    if scalar:
+        inputs["total"] = (TensorProto.INT32, [])
+    else:
+        inputs["mask"] = (INT64, ["b", "t"])
+        constants["one"] = np.array(1)
+        nodes[:0] = [
+            helper.make_node("Shape", ["mask"], ["shape"]),
+            helper.make_node("Gather", ["shape", "one"], ["length"]),
+            helper.make_node("Cast", ["length"], ["total"], to=TensorProto.INT32),
+        ]
+
+    def feeds(b: int, n: int, p: int) -> Feeds:
+        made = {name: _random(b, n, (4 if name == "q" else 2) * size) for name in "qkv"}
+        total = {"total": np.array(p + n, np.int32)} if scalar else {"mask": np.ones((b, p + n), np.int64)}
+        return {**made, "seqlens_k": np.full(b, p + n - 1, np.int32), **total}
+
+    return Cached(
+        _model(nodes, inputs, {"y": F, "present_k": kind, "present_v": kind}, constants),
+        {"present_k": "past_k", "present_v": "past_v"},
+        lambda b: {n: np.zeros((b, 2, 0, stored), dtype) for n in ("past_k", "past_v")},
+        feeds,
+        2,
+        False,
+        2e-3,
+    )
+
+
 def _merged() -> Cached:
     """A merged decoder: in the branch with caches they grow, and one of the encoder is handed on as it is."""
     new = helper.make_node("Add", ["x", "x"], ["doubled"])
@@ -173,6 +226,8 @@ def _joined(kind: int, dtype: Any, axis: int, shape: list[int], in_place: int) -
 CACHED: dict[str, Cached] = {
     "concat": _decoder(),
     "group_query": _group_query(),
+    "group_query_8": _grouped(8),
+    "group_query_4": _grouped(4),
     "multi_head": _attending("MultiHeadAttention", 17, num_heads=HEADS),
     "multi_head_causal": _attending("MultiHeadAttention", 17, num_heads=HEADS, unidirectional=1),
     "attention": _attending("Attention", 23, q_num_heads=HEADS, kv_num_heads=HEADS, is_causal=1),

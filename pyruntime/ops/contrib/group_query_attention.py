@@ -381,7 +381,8 @@ class GroupQueryAttention(Op):
 
     def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
         s = self.sizes(*inputs)
-        grows = s.past and s.new and not (self.sliding_window_cache or self.is_quantised) and s.size % 4 == 0
+        words = 8 if self.is_quantised and self.bits == 4 else 4
+        grows = s.past and s.new and not self.sliding_window_cache and s.size % words == 0
         return {1: (3, 2), 2: (4, 2)} if grows and s.present > s.past else {}
 
     def in_room(self, *inputs: TensorType | None) -> _InRoom:
