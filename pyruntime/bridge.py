@@ -248,6 +248,7 @@ def _sizes(stage: Stage) -> dict[str, Any] | None:
     return {
         "ranges": [list(r) for r in sizes.ranges],
         "grows": sizes.grows,
+        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
         "guards": [[sizes.data(g.terms), g.comparison, g.answer] for g in sizes.guards.values()],
         "expressions": plan.expressions,
         "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],

@@ -228,6 +228,7 @@ CACHED: dict[str, Cached] = {
     "group_query": _group_query(),
     "group_query_8": _grouped(8),
     "group_query_4": _grouped(4),
+    "group_query_scalar": _grouped(scalar=True),
     "multi_head": _attending("MultiHeadAttention", 17, num_heads=HEADS),
     "multi_head_causal": _attending("MultiHeadAttention", 17, num_heads=HEADS, unidirectional=1),
     "attention": _attending("Attention", 23, q_num_heads=HEADS, kv_num_heads=HEADS, is_causal=1),

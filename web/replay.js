@@ -2,7 +2,7 @@
 /** Runs in which Python has no part: which feeds they are for, and what they make of them. */
 
 import { play } from './player.js';
-import { bind, evaluate, packed, patched } from './sizes.js';
+import { addNumbers, bind, evaluate, packed, patched } from './sizes.js';
 import { isLongest, takeSpare, visible } from './tensors.js';
 
 /**
@@ -80,7 +80,9 @@ export function matches(replay, feeds, fetches, outputs, stay) {
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
   if (!same || !fitsMemory(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
-  if (sizes) return bind(sizes, given, dims, (values) => addRooms(replay, feeds, values));
+  if (sizes) {
+    return bind(sizes, given, dims, (values) => addNumbers(sizes, feeds, values) && addRooms(replay, feeds, values));
+  }
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
   return equal ? [] : null;

@@ -11,6 +11,7 @@
  * @typedef {object} Sizes
  * @property {[number, number][]} ranges lowest and highest value of each size
  * @property {boolean[]} grows
+ * @property {Record<string, number>} [values] sizes that are the one element of an input, by its name
  * @property {[Expression, '<' | '==', boolean][]} guards compared with 0, and what that has to answer
  * @property {Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches offset in `params`, type, number of the expression
@@ -76,6 +77,35 @@ export function bind(sizes, places, given, complete) {
     }
   }
   return complete(values) && suits(sizes, values) ? values : null;
+}
+
+/** @type {Record<string, (view: DataView) => number | bigint>} */
+const READERS = {
+  int8: (view) => view.getInt8(0),
+  uint8: (view) => view.getUint8(0),
+  int16: (view) => view.getInt16(0, true),
+  uint16: (view) => view.getUint16(0, true),
+  int32: (view) => view.getInt32(0, true),
+  uint32: (view) => view.getUint32(0, true),
+  int64: (view) => view.getBigInt64(0, true),
+  uint64: (view) => view.getBigUint64(0, true),
+};
+
+/**
+ * Add the sizes that are the one element of an input; false where one cannot be read here.
+ * @param {Sizes} sizes
+ * @param {Record<string, {type: string, data?: unknown}>} feeds
+ * @param {number[]} values
+ */
+export function addNumbers({ values: inputs }, feeds, values) {
+  return Object.entries(inputs ?? {}).every(([name, at]) => {
+    const { type, data } = feeds[name] ?? {};
+    const view = data instanceof ArrayBuffer ? new DataView(data)
+      : ArrayBuffer.isView(data) ? new DataView(data.buffer, data.byteOffset, data.byteLength) : null;
+    if (!view?.byteLength || !(/** @type {string} */ (type) in READERS)) return false;
+    values[at] = Number(READERS[/** @type {string} */ (type)](view));
+    return true;
+  });
 }
 
 /** @param {Sizes} sizes @param {number[]} values */

@@ -19,7 +19,7 @@ from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
-from pyruntime.session.compiler import Compiled, compile_stage, sources_of
+from pyruntime.session.compiler import Compiled, compile_stage, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.log import logger
@@ -118,7 +118,8 @@ class Program:
         """
         on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
         signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
-        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, {})
+        sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
+        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
         if found is None or found[0].boundary is not None:
             return None
         replay = found[0].executable.replay(feeds)
@@ -279,7 +280,7 @@ class Program:
             if found is not None:
                 return found
             stage = await self._plan(stages, run.values, types, before, run.outputs, on_device, run.free)
-        return stage, stage.fits(signature, rooms) or ()
+        return stage, stage.fits(signature, rooms, sources) or ()
 
     async def _plan(
         self,
@@ -293,11 +294,12 @@ class Program:
     ) -> Stage:
         """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
         if before is None:
-            self.openings.note(arrived)
+            self.openings.note(arrived, numbers_of(values))
             stage = await self._plan_open(stages, values, arrived, outputs, on_device, free)
             if stage is not None:
                 return stage
         compiled = self._compile(values, arrived, before, outputs, on_device, None, free)
+        self.openings.look(compiled.guards.read)
         return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
 
     async def _plan_open(
@@ -314,23 +316,29 @@ class Program:
         Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
         """
         reasons: dict[str, str] = {}
-        for tight in (False, True) if self.target.allows("open_sizes") else ():
-            opened, sizes = self.openings.open(arrived, tight)
+        numbers = numbers_of(values)
+        ways = [False, True] if self.target.allows("open_sizes") else []
+        while ways:
+            opened, sizes = self.openings.open(arrived, ways[0], numbers)
             if sizes is None:
                 return None
             try:
                 compiled = self._compile(values, opened, None, outputs, on_device, sizes, free)
+                self.openings.look(compiled.guards.read)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
                     self.openings.learn(sizes)
                     return made
                 self.openings.avoid(sizes, "a node runs on the host or waits for values")
-                continue
             except (DeviceLost, PlanError):
                 raise
             except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
                 reason = f"{type(error).__name__}: {error}"
-            reasons = dict.fromkeys(sizes.names, reason)
+                if sizes.values:
+                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    continue
+                reasons = dict.fromkeys(sizes.names, reason)
+            ways.pop(0)
         self.openings.close(reasons)
         return None
 

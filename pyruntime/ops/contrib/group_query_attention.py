@@ -125,9 +125,11 @@ class GroupQueryAttention(Op):
         if not past or not new or self.sliding_window_cache:
             return past or new
         total = self.total(past, new, inputs)
-        if total != past + new and total > past:
+        if total == past + new:
+            return past + new
+        if total > past:
             self.fail(f"total_sequence_length {past + new}, or at most {past} for a cache that does not grow", total)
-        return max(past, total)
+        return past
 
     def total(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
         """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
