@@ -340,9 +340,9 @@ def settle(number: int) -> JsObject:
     return _to_js(wire.settled(number))
 
 
-def share_memory(number: int, js_type: str, dims: JsObject) -> int:
+def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None = None) -> int:
     """The number of another tensor in the memory of the one that JavaScript holds under `number`."""
-    return wire.share_memory(number, js_type, dims)
+    return wire.share_memory(number, js_type, dims, counted)
 
 
 async def use_device(gpu_device: JsObject) -> None:

@@ -79,17 +79,29 @@ export function bind(sizes, places, given, complete) {
   return complete(values) && suits(sizes, values) ? values : null;
 }
 
-/** @type {Record<string, (view: DataView) => number | bigint>} */
-const READERS = {
-  int8: (view) => view.getInt8(0),
-  uint8: (view) => view.getUint8(0),
-  int16: (view) => view.getInt16(0, true),
-  uint16: (view) => view.getUint16(0, true),
-  int32: (view) => view.getInt32(0, true),
-  uint32: (view) => view.getUint32(0, true),
-  int64: (view) => view.getBigInt64(0, true),
-  uint64: (view) => view.getBigUint64(0, true),
+/** @type {Record<string, new (data: ArrayBuffer) => ArrayLike<number | bigint>>} */
+const INTEGERS = {
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int64: BigInt64Array,
+  uint64: BigUint64Array,
 };
+
+/**
+ * The elements of an integer tensor; null where they are not here.
+ * @param {{type: string, data?: unknown} | undefined} tensor
+ * @returns {number[] | null}
+ */
+export function integersOf(tensor) {
+  const { type = '', data } = tensor ?? {};
+  const bytes = data instanceof ArrayBuffer ? data
+    : ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : null;
+  return bytes && type in INTEGERS ? Array.from(new INTEGERS[type](/** @type {ArrayBuffer} */ (bytes)), Number) : null;
+}
 
 /**
  * Add the sizes that are the one element of an input; false where one cannot be read here.
@@ -99,11 +111,9 @@ const READERS = {
  */
 export function addNumbers({ values: inputs }, feeds, values) {
   return Object.entries(inputs ?? {}).every(([name, at]) => {
-    const { type, data } = feeds[name] ?? {};
-    const view = data instanceof ArrayBuffer ? new DataView(data)
-      : ArrayBuffer.isView(data) ? new DataView(data.buffer, data.byteOffset, data.byteLength) : null;
-    if (!view?.byteLength || !(/** @type {string} */ (type) in READERS)) return false;
-    values[at] = Number(READERS[/** @type {string} */ (type)](view));
+    const elements = integersOf(feeds[name]);
+    if (elements?.length !== 1) return false;
+    [values[at]] = elements;
     return true;
   });
 }

@@ -20,7 +20,7 @@ from pyruntime.ir.dims import (
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
-from pyruntime.ir.typed import State, TypedGraph
+from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,
     Element,
@@ -52,6 +52,7 @@ __all__ = [
     "Operator",
     "OptionalType",
     "RawSource",
+    "Rows",
     "SequenceType",
     "Sizes",
     "State",

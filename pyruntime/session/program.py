@@ -21,6 +21,7 @@ from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
 from pyruntime.session.compiler import Compiled, compile_stage, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
+from pyruntime.session.housing import house
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.log import logger
 from pyruntime.session.openings import Openings
@@ -161,7 +162,7 @@ class Program:
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external
-        await self._house(stage, run, sizes, numbers)
+        await house(stage, run, sizes, numbers)
         made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
@@ -181,19 +182,6 @@ class Program:
         run.tensors.update(zip(rest, fresh, strict=True))
         buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
         await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
-
-    async def _house(self, stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
-        """Bring inputs on the device into the memory the plan expects: with room for what it appends, or without."""
-        kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
-        for name, tensor in list(run.tensors.items()):
-            state = kept.get(name)
-            if state is not None:
-                run.tensors[name] = await tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
-            elif tensor.room is not None:
-                run.tensors[name] = await tensor.clone()
-        for state in stage.executable.plan.kept:
-            source = run.tensors[state.input]
-            run.tensors[state.name] = source if state.room >= 0 else source.again()
 
     async def prepare(
         self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
