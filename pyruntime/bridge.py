@@ -237,6 +237,7 @@ def _replay(
     _replays[executable] = made
     if not known:
         executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
+        executable.on_move.append(lambda: setattr(_replays[executable], "live", False))
     return made
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from contextlib import ExitStack
 from dataclasses import replace
 
+from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, run_on_host
+from pyruntime.device.executable import Executable, HostValue, run_on_host, shares_arenas
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.device.weights import Weights
@@ -62,6 +63,7 @@ class Program:
         self.limits = limits or ResourceLimits()
         self.sanitize = sanitize
         self.weights = Weights(device)
+        self.arenas = Arenas(device)
         self.openings = Openings(graph)
         self.roots: list[Stage] = []
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
@@ -387,8 +389,12 @@ class Program:
             keys = [constant.key for constant in compiled.prologue]
             await compiling
             nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
-            self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
-            executable = self._executable(plan, compiled.alone, self.weights, {**carried, **computed}, compiled.bound)
+            arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
+            nbytes -= sum(plan.arenas) if arenas is not None else 0
+            needed = nbytes + self.weights.missing(plan.constants)
+            self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
+            resident = {**carried, **computed}
+            executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
             await executable.prepare()
         except BaseException:
             self.weights.drop(keys)
@@ -401,7 +407,7 @@ class Program:
         stages.append(stage)
         return stage
 
-    def _make_room(self, stages: list[Stage], needed: int, before: Stage | None) -> None:
+    def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
         """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
 
         Raises:
@@ -410,20 +416,26 @@ class Program:
         most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
         while len(stages) >= most and forget_oldest(stages):
             pass
-        while needed + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
+        while needed() + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
             self.weights.sweep()
-        self.limits.check_gpu(needed, self.held)
+        self.limits.check_gpu(needed(), self.held)
 
     @property
     def held(self) -> int:
         """Bytes on the GPU: weights and plans."""
-        return self.weights.nbytes + sum(stage.held() for stage in self.roots)
+        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
     def _executable(
-        self, plan: Plan, alone: Plan | None, weights: Weights, resident: Mapping[str, int], bound: Iterable[str]
+        self,
+        plan: Plan,
+        alone: Plan | None,
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str],
+        arenas: Arenas | None = None,
     ) -> Executable:
         if alone is None:
-            return Executable(plan, self.device, weights, resident, bound)
+            return Executable(plan, self.device, weights, resident, bound, arenas)
         return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
 
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
