@@ -80,14 +80,17 @@ def native_tests(pytest_args: Sequence[str]) -> int:
 
 def bench(args: Sequence[str]) -> int:
     ensure_venv()
-    script = ROOT / "bench" / "run.py"
+    lengths = args[:1] == ["lengths"]
+    script = ROOT / "bench" / ("lengths.py" if lengths else "run.py")
     if not script.is_file():
-        raise SetupError("bench/run.py is missing: this is no complete checkout.")
+        raise SetupError(f"{script} is missing: this is no complete checkout.")
     browser = chromium.ensure_chromium(python())
     build_site(python())
     peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
     environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
-    return run([python(), script, *args], env=environment)
+    if lengths:
+        environment["TRANSFORMERS_JS"] = str(fetch.npm_package(pins.TRANSFORMERS_JS))
+    return run([python(), script, *args[lengths:]], env=environment)
 
 
 def lint(*, fix: bool) -> int:
