@@ -132,10 +132,11 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
             ("nearest", True),
             ("linear", True),
             ("cubic", False),
+            ("cubic", True),
         )
     },
 }
-CLOSED = {"needs_number", "unet_nearest_sizes", "unet_cubic", "unet_cubic_sizes"}
+CLOSED = {"needs_number", "unet_nearest_sizes"}
 """Whose sizes are needed as numbers: a loop, tables of coordinates."""
 
 
@@ -178,27 +179,59 @@ RESIZES = [
 ]
 
 
-def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:
-    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
-    nodes = [
-        helper.make_node("Resize", ["x", "", f"s{scale}"], [f"y{i}"], mode=mode, nearest_mode=nearest,
-                         coordinate_transformation_mode=coordinates)
-        for i, (mode, coordinates, nearest, scale) in enumerate(RESIZES)
-    ]  # fmt: skip
-    scales = [numpy_helper.from_array(np.array([1, 1, s, s], np.float32), f"s{s}") for s in (2.0, 0.5, 3.0, 1.5, 0.75)]
-    outputs = [helper.make_tensor_value_info(n.output[0], TensorProto.FLOAT, None) for n in nodes]
+FILTERS = [
+    {"mode": mode, "coordinate_transformation_mode": coordinates, "scale": scale, **how}
+    for mode in ("linear", "cubic")
+    for coordinates in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+    for scale in (2.0, 0.5, 0.75, 0.125)
+    for how in ({}, {"antialias": 1}, {"exclude_outside": 1}, {"antialias": 1, "exclude_outside": 1})
+    if mode == "cubic" or how
+] + [{"mode": "cubic", "cubic_coeff_a": -0.5, "scale": s, "antialias": a} for s in (3.0, 0.5) for a in (0, 1)]
+SCALES = (2.0, 0.5, 3.0, 1.5, 0.75, 0.125)
+
+
+def resizes(opset: int, ways: list[dict[str, Any]], sizes: bool = False) -> bytes:
+    """x: [1, 2, h, w] -> one output for each way of Resize; `sizes`: to a size that is computed, not by a scale."""
+    nodes = []
+    if sizes:
+        nodes = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Div", ["shape", "half"], ["smaller"])]
+        nodes.append(helper.make_node("Add", ["shape", "some"], ["larger"]))
+    for i, way in enumerate(ways):
+        how = {name: value for name, value in way.items() if name != "scale"}
+        to = ["", "smaller" if way["scale"] < 1 else "larger"] if sizes else [f"s{way['scale']}"]
+        nodes.append(helper.make_node("Resize", ["x", "", *to], [f"y{i}"], **how))
+    constants = [numpy_helper.from_array(np.array([1, 1, s, s], np.float32), f"s{s}") for s in SCALES]
+    constants += [numpy_helper.from_array(np.array(v), n) for n, v in (("half", [1, 1, 2, 2]), ("some", [0, 0, 3, 9]))]
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, None) for i in range(len(ways))]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "h", "w"])]
-    graph = helper.make_graph(nodes, "resizes", inputs, outputs, scales)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    fed = [x(1, 2, h, w) for h, w in ((5, 9), (8, 6), (13, 16), (7, 30))]
-    found, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=False)
-    assert not told["fixed"] and any(plans)
+    graph = helper.make_graph(nodes, "resizes", inputs, outputs, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def compare_resizes(model: bytes, ways: list[dict[str, Any]], python: BrowserPython) -> None:
+    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
+    fed = [x(1, 2, h, w) for h, w in ((24, 19), (33, 40), (19, 64), (57, 30))]
+    found, told, plans = python(RUN, model=model, fed=fed, gpu=False)
+    assert not told["fixed"] and any(plans), told
     closed = RUN.replace('"software" if gpu else ""', '"open_sizes"')
-    wanted, _, plans = python_in_browser(closed, model=model, fed=fed, gpu=False)
+    wanted, _, plans = python(closed, model=model, fed=fed, gpu=False)
     assert not any(plans)
     for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):
-        for how, y, z in zip(RESIZES, run, expected, strict=True):
-            np.testing.assert_allclose(y, z, 1e-5, 1e-5 if how[0] == "linear" else 0, err_msg=f"{how} {number}")
+        for how, y, z in zip(ways, run, expected, strict=True):
+            np.testing.assert_allclose(y, z, 1e-5, 0 if how["mode"] == "nearest" else 1e-5, err_msg=f"{how} {number}")
+
+
+def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:
+    names = "mode", "coordinate_transformation_mode", "nearest_mode", "scale"
+    ways = [dict(zip(names, way, strict=True)) for way in RESIZES]
+    compare_resizes(resizes(17, ways), ways, python_in_browser)
+
+
+@pytest.mark.parametrize("sizes", [False, True], ids=["scales", "sizes"])
+def test_resize__every_filter__as_tables_have_it(sizes: bool, python_in_browser: BrowserPython) -> None:
+    ways = [way for way in FILTERS if not sizes or way["scale"] in (2.0, 0.5)]
+    compare_resizes(resizes(18, ways, sizes), ways, python_in_browser)
 
 
 RUN_ALL = "results = []\nfor model, fed, gpu in cases:\n" + "\n".join(

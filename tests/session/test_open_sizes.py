@@ -96,6 +96,7 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
     "unet": (open_models.unet, pictures(16, 4)),
     "unet, linear": (lambda: open_models.unet("linear"), pictures(16, 4)),
     "unet, linear by sizes": (lambda: open_models.unet("linear", by_sizes=True), pictures(16, 1)),
+    "unet, cubic by sizes": (lambda: open_models.unet("cubic", by_sizes=True), pictures(16, 1)),
     "positions": (open_models.positions, rows),
 }
 
