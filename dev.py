@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`,
-`notebook`, `fuzz`, `soak`, `zoo`.
+`notebook`, `fuzz`, `soak`, `zoo`, `tune`.
 
 Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
 `.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
@@ -44,6 +44,8 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
     subparsers.add_parser("bench", help="compare with onnxruntime-web; more arguments go to bench/run.py")
 
+    subparsers.add_parser("tune", help="measure the kernels a model could run; more arguments go to bench/tune.py")
+
     lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, tsc")
     lint.add_argument("--fix", action="store_true", help="let ruff repair and format first")
 
@@ -62,7 +64,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     soak.add_argument("--minutes", type=int, default=30, help="about how long (default 30)")
 
     args, rest = parser.parse_known_args(argv)
-    if rest and args.command not in ("test", "bench"):
+    if rest and args.command not in ("test", "bench", "tune"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args, rest
 
@@ -81,6 +83,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.serve(port=args.port)
             case "bench":
                 return commands.bench(rest)
+            case "tune":
+                return commands.bench(rest, "tune.py")
             case "fuzz" if args.minutes:
                 return endurance.differential(minutes=args.minutes, seed=args.seed)
             case "zoo":

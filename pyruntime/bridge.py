@@ -62,6 +62,7 @@ __all__ = [
     "share_memory",
     "start_profiling",
     "summary",
+    "tune",
     "use_device",
 ]
 
@@ -308,6 +309,11 @@ async def explain(handle: int) -> dict[str, Any]:
     return _session(handle).explain().to_dict()
 
 
+async def tune(handle: int) -> dict[str, Any]:
+    """Measure the kernels that could run this model: interface Tuning of `web/pyruntime.d.ts`."""
+    return (await _session(handle).tune_async()).to_dict()
+
+
 async def operators() -> dict[str, list[str]]:
     """The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
     return {domain: registry.names(domain) for domain in registry.domains() if domain != "pyruntime"}
@@ -377,6 +383,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         keep_plan,
         release,
         summary,
+        tune,
         explain,
         operators,
         start_profiling,

@@ -238,6 +238,24 @@ export interface Summary {
 }
 
 /** What a session does, in full: nodes, kernels, memory over time. Of the shapes planned last. */
+/** What `InferenceSession.tune()` measured. */
+export interface Tuning {
+  /** What was measured of the device; null on a software adapter. */
+  readonly rates: Readonly<Record<string, number>> | null;
+  readonly measured: readonly {
+    readonly family: string;
+    /** What is computed: '128x3072x768', rows by columns by depth of a product. */
+    readonly problem: string;
+    /** The kernel that ran before, and the one that runs from now on. */
+    readonly chosen: string;
+    readonly winner: string;
+    /** Time of the one before, in parts of the fastest one's. */
+    readonly loss: number;
+    /** The fastest first; microseconds, measured and by the model of costs. */
+    readonly candidates: readonly { readonly name: string; readonly took: number; readonly cost: number }[];
+  }[];
+}
+
 export interface Explanation {
   readonly title: string;
   /** Nodes before fusion. */
@@ -255,6 +273,16 @@ export interface Explanation {
     readonly count: number;
     readonly nodes: readonly string[];
     readonly wgsl: string;
+  }[];
+  /** Kernels that were chosen among several, by what they cost in microseconds by the model of the device. */
+  readonly choices: readonly {
+    readonly node: string;
+    readonly problem: string;
+    readonly chosen: string;
+    /** 'cost', or 'measured' by `tune`. */
+    readonly reason: string;
+    /** The cheapest first; those that do not apply, with the reason, last. */
+    readonly considered: readonly { readonly name: string; readonly cost: number | null; readonly reason: string }[];
   }[];
   readonly sizes: {
     /** Dimensions of inputs, as 'batch' or 'x[0]', that may differ from run to run without another plan. */
@@ -331,6 +359,12 @@ export declare class InferenceSession {
   summary(): Promise<Summary>;
   /** All of that with the shaders and the memory plan. */
   explain(): Promise<Explanation>;
+  /**
+   * Measure on this device every kernel that could run the products of this model, some seconds long. The fastest run in
+   * sessions that are created from now on, in later visits of this browser too. What is planned counts: `run` with inputs of
+   * the shapes that matter first, where the model leaves shapes open.
+   */
+  tune(): Promise<Tuning>;
 }
 
 export declare namespace InferenceSession {

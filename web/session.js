@@ -287,6 +287,12 @@ export class InferenceSession {
     return this.#client.call('call', { function: 'explain', arguments: [this.#handle] });
   }
 
+  /** Measure the kernels that could run this model; the fastest run in sessions created from now on. */
+  async tune() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'tune', arguments: [this.#handle] });
+  }
+
   async release() {
     if (this.#released) return;
     this.#released = true;

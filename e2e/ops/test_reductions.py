@@ -164,3 +164,10 @@ def test_sum_to__narrower_shapes__sums_what_broadcasting_repeated(
     kept = tuple(len(added) + d for d, n in enumerate(narrow) if n == 1)
     expected = g.astype(np.float64).sum((*added, *kept)).reshape(narrow)
     np.testing.assert_allclose(y, expected, TOLERANCE[np.dtype(dtype).name], 1e-3 if dtype == np.float16 else 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 8320), (3, 20000)])
+def test_hardmax__of_a_row_that_takes_two_passes__as_host(gpu: Gpu, software: Gpu, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    _same(gpu, "Hardmax", [x], opset=13, axis=1)
+    _same(software, "Hardmax", [x], opset=13, axis=1)

@@ -276,7 +276,11 @@ class WebGpuDevice:
         self._check()
         self.device.pushErrorScope("validation")
         try:
-            made = [self._command(c) for c in commands]
+            distinct: dict[int, dict[str, Any]] = {}
+            for c in commands:
+                if id(c) not in distinct:
+                    distinct[id(c)] = self._command(c)
+            made = [distinct[id(c)] for c in commands]
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         finally:

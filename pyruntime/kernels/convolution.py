@@ -18,8 +18,10 @@ from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scr
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.integer_convolution import integer_convolve
 from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.matmul import EIGHT_JOBS, Product, row_product
+from pyruntime.kernels.matmul import MAX_BATCH_RANK, Product, row_product, select
+from pyruntime.kernels.matmul_candidates import EIGHT_JOBS
 from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.tiling import SMALL
 from pyruntime.kernels.window import Window
 
 __all__ = ["Convolution", "convolve", "convolve_transposed"]
@@ -126,9 +128,10 @@ def _pointwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...] | None
     product = Product(conv.rows, pixels, conv.channels, dims, w_step, x_step)
     flat = (images, conv.group * conv.rows, pixels)
     y = replace(conv.y, type=conv.y.type.with_shape(*flat))
-    made = row_product(target, y, conv.w, conv.x, product, conv.bias)
-    if made is None:
+    tiling = select(product, target)
+    if tiling.tile == SMALL.tile or tiling.splits > 1 or len(dims) > MAX_BATCH_RANK:
         return None
+    made = row_product(target, y, conv.w, conv.x, product, conv.bias, tiling)
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 

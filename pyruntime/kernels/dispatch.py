@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType, positive
+from pyruntime.kernels.costs import H200, SWIFTSHADER, Rates
 
 if TYPE_CHECKING:
     from pyruntime.kernels.kernel import Kernel
 
-__all__ = ["WORKGROUP", "Dispatch", "Limits", "Operand", "Role", "Target", "constant", "inp", "out", "scratch"]
+__all__ = [
+    "NOBODY",
+    "WORKGROUP",
+    "Dispatch",
+    "Limits",
+    "Operand",
+    "Role",
+    "Target",
+    "Winners",
+    "constant",
+    "inp",
+    "out",
+    "scratch",
+]
 
 WORKGROUP = 64
 """Invocations a workgroup of the generated kernels; every device offers at least 256."""
+
+SOFTWARE_VENDOR = "google"
+"""`adapter.info.vendor` of SwiftShader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,32 @@ class Limits:
     offset_alignment: int = 256
 
 
+class Winners(Mapping[tuple[str, str], str]):
+    """Candidates that won a measurement: names by family and problem (`kernels.candidates`). Hashable."""
+
+    __slots__ = ("_hash", "_names")
+
+    def __init__(self, names: Mapping[tuple[str, str], str] | None = None) -> None:
+        self._names = dict(names or {})
+        self._hash = hash(frozenset(self._names.items()))
+
+    def __getitem__(self, key: tuple[str, str]) -> str:
+        return self._names[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NOBODY = Winners()
+"""Nothing was measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The device kernels are generated for.
@@ -43,17 +86,30 @@ class Target:
             ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
+        rates: what was measured on the device; None: what is known of its kind.
+        winners: kernels that were measured to be the best for a problem on the device.
+        norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
     """
 
     limits: Limits = field(default_factory=Limits)
     features: frozenset[str] = frozenset()
     vendor: str = ""
     disabled: frozenset[str] = frozenset()
+    rates: Rates | None = None
+    winners: Winners = NOBODY
+    norm_follows: bool = False
+
+    @property
+    def speed(self) -> Rates:
+        """The rates kernels are chosen by. A processor that is to run the kernels of GPUs counts as a GPU."""
+        if self.vendor == SOFTWARE_VENDOR:
+            return (self.rates or SWIFTSHADER) if self.is_software else H200
+        return self.rates or H200
 
     @property
     def is_software(self) -> bool:
         """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
-        return self.vendor == "google" and self.allows("software")
+        return self.vendor == SOFTWARE_VENDOR and self.allows("software")
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.matmul import EIGHT_JOBS, FEW_ROWS, MAX_BATCH_RANK
+from pyruntime.kernels.matmul import MAX_BATCH_RANK
+from pyruntime.kernels.matmul_candidates import EIGHT_JOBS, FEW_ROWS
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template

@@ -1,137 +1,31 @@
-"""Matrix products on the GPU: which kernel, which configuration, and its dispatches.
-
-    direct     no workgroup memory: for adapters that run on a processor
-    few rows   m <= 8 (or n = 1): every element of b is read once, k is split within a workgroup
-    tiled S    32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup: small and narrow products
-    tiled M    64 x 64, 8 x 4 an invocation; where its tiles fit the GPU, k is split over slices of a workgroup
-    tiled L    128 x 128, 8 x 8 an invocation: where 200 tiles or more keep the GPU busy
-
-Where tiles are few, M and S also deal k out over workgroups; a second dispatch adds the partial sums. The rule was
-fitted to measurements of 17 configurations on many shapes; it is within 3% of the best of them on average. The slices
-of M came later: as fast by estimate, a dispatch less.
-"""
+"""Matrix products on the GPU: the dispatches of each of the kernels that `kernels.matmul_candidates` chooses from."""
 
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
+from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
 from pyruntime.kernels.packed import Packed
 from pyruntime.kernels.product import Product, product_of
 from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.tiling import SMALL, TILE_K, Tiling
 
 __all__ = ["Product", "Tiling", "matmul", "packed_product", "product_of", "row_product", "select"]
-
-TILE_K = 16
-FEW_ROWS = 8
-"""Products of at most this many rows read b once instead of tiling it."""
-
-EIGHT_JOBS = 128
-"""Invocations of a direct kernel from which on each makes eight rows, or channels: two workgroups, one a core."""
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """A configuration of `shaders/matmul_tiled.wgsl`.
-
-    Attributes:
-        tile: results of a workgroup in each direction.
-        rows, quads: results of an invocation: `rows` rows of `quads` vec4s.
-        slices: shares of k within a workgroup. splits: shares of k over workgroups.
-    """
-
-    tile: int
-    rows: int
-    quads: int
-    slices: int = 1
-    splits: int = 1
-
-    @property
-    def threads(self) -> int:
-        """Invocations of a workgroup."""
-        return self.tile // self.rows * self.tile // (4 * self.quads) * self.slices
-
-    def steps(self, k: int) -> int:
-        """Steps of TILE_K every slice of every split takes."""
-        return -(-k // (TILE_K * self.slices * self.splits))
-
-    def groups(self, product: Product) -> int:
-        """Workgroups."""
-        return self.tiles(product) * self.splits
-
-    def tiles(self, product: Product) -> int:
-        """Tiles over all batches."""
-        return -(-product.m // self.tile) * -(-product.n // self.tile) * product.batches
-
-
-SMALL = Tiling(32, 4, 1)
-MEDIUM = Tiling(64, 8, 1)
-LARGE = Tiling(128, 8, 2)
-
-MANY = 200
-"""Tiles of L that keep a GPU busy."""
-
-UNITS = 132
-"""Workgroups of M with four slices that run at once on the GPU the rule was fitted to."""
-
-
-def select(product: Product, limits: Limits, disabled: Set[str] = frozenset()) -> Tiling:
-    """The configuration for a product on a device, without the variants switched off."""
-    tiling = _best(product.most(), limits, disabled)
-    return replace(tiling, splits=1) if "matmul_split" in disabled else tiling
-
-
-def _best(product: Product, limits: Limits, disabled: Set[str]) -> Tiling:
-    m, n, k = product.m, product.n, product.k
-    narrow = min(m, n) <= 32
-    filled = m * n * product.batches / max(1, LARGE.tiles(product) * LARGE.tile**2)
-    if LARGE.tiles(product) >= MANY and filled >= 0.6 and not narrow and "matmul_large" not in disabled:
-        return LARGE
-    if narrow or product.flops < 110e6:
-        tiles = SMALL.tiles(product)
-        shares = 4 if k >= 256 else 2 if k >= 128 else 1
-        while shares > 1 and (_workgroup_bytes(shares) > limits.workgroup_bytes or tiles * shares > 2048):
-            shares //= 2
-        # Narrow products are split sooner, the others where a slice would take 16 steps or more.
-        room, least = (256, 8) if narrow else (128, 16)
-        splits = 1
-        while splits < 8 and tiles * splits * 2 <= room and k // (TILE_K * shares * splits) >= least:
-            splits *= 2
-        return replace(SMALL, slices=shares, splits=splits)
-    sliced = _sliced(product, limits) if "matmul_slices" not in disabled else None
-    if sliced is not None:
-        return sliced
-    splits = 8
-    while splits > 1 and (MEDIUM.tiles(product) * splits > 600 or k // splits < 96):
-        splits //= 2
-    return replace(MEDIUM, splits=splits)
-
-
-def _sliced(product: Product, limits: Limits) -> Tiling | None:
-    """M with slices instead of splits, for small products whose tiles leave little of the GPU idle."""
-    tiles = MEDIUM.tiles(product)
-    busy = tiles / (UNITS * -(-tiles // UNITS))
-    if busy < 0.72 or tiles > 2 * UNITS or product.k < 96 * 4 or product.flops > 1.5e9:
-        return None
-    for slices in (4, 2):
-        made = replace(MEDIUM, slices=slices)
-        staged = max(slices * TILE_K * 17, slices // 2 * 128 * 8) + slices * TILE_K * 16
-        if 16 * staged <= limits.workgroup_bytes and made.threads <= min(limits.invocations, limits.workgroup_x):
-            return made
-    return None
-
-
-def _workgroup_bytes(slices: int) -> int:
-    """Workgroup memory of the small configuration."""
-    staged_a = max(slices * SMALL.tile * (TILE_K // 4 + 1), (slices - 1) * 64 * SMALL.rows)
-    return 16 * (staged_a + slices * TILE_K * SMALL.tile // 4)
+def select(product: Product, target: Target) -> Tiling:
+    """The cheapest tiled configuration for a product on a device."""
+    tiling = TILES.choose(ProductProblem.of(product, target), target).way.tiling
+    assert tiling is not None
+    return tiling
 
 
 def matmul(
@@ -161,33 +55,27 @@ def matmul(
         return ()
     if y.type.dtype.is_wide:
         return (_wide(target, y, a, b, product),)
-    chosen = tiling is not None or a_zero is not None or b_zero is not None
-    few = target.allows("matmul_few_rows")
+    if tiling is None and (a_zero is not None or b_zero is not None):
+        tiling = select(product, target)
+    way = (
+        Way("tiled", tiling) if tiling is not None else PRODUCTS.choose(ProductProblem.of(product, target), target).way
+    )
     made: tuple[Dispatch, ...]
-    if not chosen and product.n == 1 and product.m > 1 and few:
+    if way.tiling is not None:
+        made = _tiled(target, y, a, b, product, way.tiling, a_zero, b_zero, first_scratch)
+    elif way.kernel == "few_columns":
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
-    elif not chosen and target.is_software and product.n > 1:
-        made = (_direct(target, y, a, b, product),)
-    elif not chosen and isinstance(product.m, int) and product.m <= FEW_ROWS and few:
+    elif way.kernel == "few_rows":
         made = (_few_rows(target, y, a, b, product),)
-    elif not chosen and not target.allows("matmul_tiled"):
-        made = (_direct(target, y, a, b, product),)
     else:
-        tiling = tiling or select(product, target.limits, target.disabled)
-        made = _tiled(target, y, a, b, product, tiling, a_zero, b_zero, first_scratch)
+        made = (_direct(target, y, a, b, product, way.rows),)
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
 
 
 def row_product(
-    target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None
-) -> Dispatch | None:
-    """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles of 64 or 128.
-
-    None where these are not the best configuration.
-    """
-    tiling = select(product, target.limits, target.disabled)
-    if tiling.tile == SMALL.tile or tiling.splits > 1 or len(product.batch) > MAX_BATCH_RANK:
-        return None
+    target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None, tiling: Tiling
+) -> Dispatch:
+    """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles without splits."""
     (made,) = _tiled(target, y, a, b, product, tiling, None, None, 0, bias)
     return made
 
@@ -200,7 +88,7 @@ def packed_product(
     Args:
         first_scratch: number of the first scratch tensor this may use (one).
     """
-    tiling = select(product, target.limits, target.disabled)
+    tiling = select(product, target)
     return _tiled(target, y, a, b.operand, product, tiling, None, None, first_scratch, packed=b)
 
 
@@ -247,7 +135,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
         "VEC_Y": vec_y and not p.trans_b,
         "SWAPPED": swapped,
     }
-    cols, shares = _shares(p)
+    cols, shares = few_rows_shares(upper(p.k), p.trans_b)
     kernel = template(
         "matmul_few_rows",
         {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype},
@@ -265,20 +153,12 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
 
 
-def _shares(p: Product) -> tuple[int, int]:
-    """Columns, or quads of columns, of a workgroup of `few_rows`, and shares of k: more of them the longer k is."""
-    long = upper(p.k) >= 2048
-    if p.trans_b:
-        return (4, 64) if long else (8, 32)
-    return (2, 128) if long else (4, 64)
-
-
-def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
-    """`shaders/matmul_direct.wgsl`, for software adapters."""
+def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high: int) -> Dispatch:
+    """`shaders/matmul_direct.wgsl`, `high` rows an invocation."""
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
     columns = -(-p.n // 4)
-    eight = upper(p.m) > 4 and upper(columns * -(-p.m // 8) * p.batches) >= EIGHT_JOBS
-    rows = -(-p.m // (8 if eight else 4))
+    eight = high == 8
+    rows = -(-p.m // high)
     jobs = columns * rows * p.batches
     whole = multiple(p.n, 4)
     flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and whole, "VEC_Y": whole, "EIGHT": eight}
@@ -296,8 +176,7 @@ def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
     order = f"{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}"
     if tiling is None:
         return f"{kernel}_{order}"
-    size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(tiling.tile, "l")
-    return f"{kernel}_{size}{tiling.slices}{f'_split{tiling.splits}' if tiling.splits > 1 else ''}_{order}"
+    return f"{kernel}_{tiling.name}_{order}"
 
 
 def _tiled(

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
-from pyruntime.kernels.matmul import FEW_ROWS, packed_product
+from pyruntime.kernels.matmul import packed_product
+from pyruntime.kernels.matmul_candidates import FEW_ROWS
 from pyruntime.kernels.packed import Packed, in_words
 from pyruntime.kernels.pairing import Pairing, attach_pairing
 from pyruntime.kernels.product import Product

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from pyruntime.kernels.matmul_candidates import PRODUCTS
+
 __all__ = ["VARIANTS"]
 
 VARIANTS: Mapping[str, str] = MappingProxyType(
@@ -20,11 +22,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
         "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
         "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
-        "matmul_tiled": "products through workgroup memory; without: from where the operands are",
-        "matmul_few_rows": "products of at most eight rows read the weights once; without: as any product",
-        "matmul_large": "tiles of 128 x 128; without: of 64 x 64",
-        "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
-        "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
+        **PRODUCTS.switches,
         "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",
         "integer_few_rows": "products of bytes of at most eight rows read the weights once; without: by tiles",
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",

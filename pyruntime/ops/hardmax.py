@@ -53,7 +53,7 @@ class _Hardmax(Op):
         fields = (("length", "u32"), ("inner", "u32"))
         values = {"length": rows.length, "inner": max(1, rows.inner)}
         marked = gather_map(target, "hardmax_mark", out(0, x), [Source("best", best)], _ELEMENT, fields, values)
-        return (*reduction(target, fold, best, view, (1,)), marked)
+        return (*reduction(target, fold, best, view, (1,), passes=1), marked)
 
 
 @op("Hardmax", opsets=range(13, LATEST + 1))

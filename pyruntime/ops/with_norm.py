@@ -6,6 +6,7 @@ the shares normalises too; else they are kernels of their own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,10 +59,11 @@ class WithNorm(Op):
         form: Any = self.norm
         shift = bias if len(weights) > 1 else None
         norm = Norm(form.epsilon, self.norm.op_type == "RMSNormalization", scale, shift)
-        joined = self.base.attached(target, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
+        ahead = replace(target, norm_follows=True)
+        joined = self.base.attached(ahead, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
         if joined is not None:
             return joined
         p = p or Operand(Role.SCRATCH, _PRODUCT, product)
         rows = rows_of(product.shape, product.rank - 1, flatten=True)
-        made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(target, *given))
+        made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(ahead, *given))
         return (*made, normalize_rows(target, y, p, rows, norm))

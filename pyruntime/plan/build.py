@@ -118,7 +118,9 @@ class _Builder:
         where = "none" if placed.where == "forward" else placed.where
         name = placed.node.name or next(filter(None, placed.node.outputs), "")
         outputs = tuple(replace(t, source=None) for t in placed.outputs)
-        self.assignments.append(Assignment(name, op.title, op.domain, where, placed.reason, placed.kernels, outputs))
+        self.assignments.append(
+            Assignment(name, op.title, op.domain, where, placed.reason, placed.kernels, outputs, placed.choices)
+        )
 
     def _segment(self) -> _Segment:
         """The GPU segment being filled."""

@@ -13,6 +13,7 @@ from pyruntime.errors import OrtError
 from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
+from pyruntime.kernels.candidates import Noted, noting
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op, Unsupported
 
@@ -27,6 +28,7 @@ class Placed:
         where: 'gpu', 'host', 'forward' (a view taken on the host, which costs nothing) or 'none' (folded, unneeded, or
             a view on the GPU of the input numbered `alias`).
         reads: the values it needs at run time.
+        choices: what kernels were chosen for.
     """
 
     node: Node
@@ -38,6 +40,7 @@ class Placed:
     types: tuple[ValueType | None, ...] = ()
     outputs: tuple[ValueType, ...] = ()
     kernels: tuple[str, ...] = field(default=())
+    choices: tuple[Noted, ...] = ()
 
 
 def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]]:
@@ -99,7 +102,8 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
     if not type(op).has_kernel():
         return host(f"{op.op_type} has no GPU kernel")
     try:
-        dispatches = legalize(target, op.lower(target, *types))
+        with noting() as notes:
+            dispatches = legalize(target, op.lower(target, *types))
     except Unsupported as reason:
         return host(str(reason))
     except ValueNeeded as missing:
@@ -114,7 +118,9 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
         return host(too_large)
     reads = dict.fromkeys(node.inputs[o.index] for d in dispatches for o in d.operands if o.role is Role.INPUT)
     kernels = tuple(d.kernel.name for d in dispatches)
-    return Placed(node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels)
+    return Placed(
+        node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels, tuple(notes)
+    )
 
 
 def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:

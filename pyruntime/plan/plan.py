@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
+from pyruntime.kernels.candidates import Noted
 from pyruntime.plan.memory import MemoryReport
 
 __all__ = [
@@ -243,6 +244,7 @@ class Assignment:
         op_type: the operator, or those that the node fuses: 'Conv + Relu'.
         placement: 'gpu', 'host', or 'none' for nodes that cost nothing (views, folded values).
         outputs: types of what it makes; empty for nodes that do not run.
+        choices: what kernels were chosen for. A plan that was written to a file has none.
     """
 
     name: str
@@ -252,6 +254,7 @@ class Assignment:
     reason: str
     kernels: tuple[str, ...] = ()
     outputs: tuple[ValueType, ...] = ()
+    choices: tuple[Noted, ...] = ()
 
 
 @dataclass(slots=True)

@@ -10,9 +10,21 @@ from typing import Any, TypeVar
 
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
+from pyruntime.kernels.knowledge import Knowledge
 from pyruntime.session.log import logger
 
-__all__ = ["CPU", "WEBGPU", "adapter", "adopt", "available_providers", "call_back", "device", "in_browser", "wait_for"]
+__all__ = [
+    "CPU",
+    "WEBGPU",
+    "adapter",
+    "adopt",
+    "available_providers",
+    "call_back",
+    "device",
+    "in_browser",
+    "learn",
+    "wait_for",
+]
 
 WEBGPU = "WebGpuExecutionProvider"
 CPU = "CPUExecutionProvider"
@@ -39,12 +51,24 @@ async def device(replay: str = "auto") -> Device:
     if not in_browser:
         raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
     from pyruntime.device.pyodide import open_device
+    from pyruntime.device.remembered import recall
 
     async with _opening:  # sessions that load at the same time get the same device
         held = _devices.get(replay)
         if held is None or getattr(held, "lost", None) is not None:
-            _devices[replay] = held = await open_device(replay)
+            held = await open_device(replay)
+            held.target = (await recall(held.info)).of(held.target)
+            _devices[replay] = held
         return held
+
+
+async def learn(device: Device, known: Knowledge) -> None:
+    """Have sessions made from now on choose kernels by this, in later visits of this browser too."""
+    device.target = known.of(device.target)
+    if in_browser:
+        from pyruntime.device.remembered import remember
+
+        await remember(device.info, known)
 
 
 async def adopt(gpu_device: Any) -> None:

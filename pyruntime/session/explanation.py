@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from pyruntime.kernels import Target
+from pyruntime.kernels.candidates import Choice
 from pyruntime.plan.plan import Assignment, Plan
 from pyruntime.session.markup import counted, details, highlight, page, table, text_table
 from pyruntime.session.memory_plan import MemoryPlan
 
-__all__ = ["Explanation", "KernelUse", "OpenSize", "kernels_of"]
+__all__ = ["Explanation", "KernelUse", "OpenSize", "choices_of", "kernels_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ def kernels_of(plans: Sequence[Plan]) -> list[KernelUse]:
     ]
 
 
+def choices_of(plans: Sequence[Plan], target: Target) -> tuple[tuple[str, Choice], ...]:
+    """(node, what was considered for it) of all plans."""
+    return tuple((a.name, noted.rank(target)) for plan in plans for a in plan.assignments for noted in a.choices)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSize:
     """A dimension of inputs that the plan leaves open, from `low` to `high`; its name, or 'x[0]'."""
@@ -63,6 +70,7 @@ class Explanation:
         model_nodes: nodes before the passes.
         open_sizes: dimensions of inputs that may differ from run to run without another plan.
         fixed_sizes: those that may not: (name, why), as 'batch' or 'x[0]'.
+        choices: (node, which kernel was chosen, with the cost of it and of the others).
     """
 
     title: str
@@ -73,6 +81,7 @@ class Explanation:
     dispatches: int
     open_sizes: tuple[OpenSize, ...] = ()
     fixed_sizes: tuple[tuple[str, str], ...] = ()
+    choices: tuple[tuple[str, Choice], ...] = ()
 
     @property
     def fusions(self) -> list[str]:
@@ -119,6 +128,16 @@ class Explanation:
                 {"name": k.name, "count": k.count, "nodes": list(k.nodes), "wgsl": k.wgsl} for k in self.kernels
             ],
             "memory": self.memory.to_dict(),
+            "choices": [
+                {
+                    "node": node,
+                    "problem": f"{c.family} {c.problem}",
+                    "chosen": c.chosen,
+                    "reason": c.reason,
+                    "considered": [{"name": o.name, "cost": o.cost, "reason": o.reason} for o in c.others],
+                }
+                for node, c in self.choices
+            ],
             "sizes": {
                 "open": [{"name": s.name, "low": s.low, "high": s.high} for s in self.open_sizes],
                 "fixed": [{"name": name, "reason": reason} for name, reason in self.fixed_sizes],
@@ -132,6 +151,8 @@ class Explanation:
             parts += ["", "fused: " + "; ".join(self.fusions)]
         if self._sizes():
             parts += ["", "sizes: " + "; ".join(self._sizes())]
+        if self.choices:
+            parts += ["", "chosen by cost in microseconds:", *dict.fromkeys(f"  {c}" for _, c in self.choices)]
         if self.kernels:
             rows = [(k.name, k.count, len(k.wgsl.splitlines())) for k in self.kernels]
             parts += ["", text_table(("shader", "dispatches", "lines"), rows)]
@@ -151,6 +172,9 @@ class Explanation:
         if self._sizes():
             lines = "".join(f"<li>{escape(line)}</li>" for line in self._sizes())
             parts.append(details(f"sizes ({len(self._sizes())})", f"<ul>{lines}</ul>"))
+        if self.choices:
+            lines = "".join(f"<li>{escape(line)}</li>" for line in dict.fromkeys(str(c) for _, c in self.choices))
+            parts.append(details("chosen by cost", f"<ul>{lines}</ul>"))
         if kernels:
             parts.append(details(f"kernels ({len(self.kernels)})", kernels))
         parts.append(details("memory", self.memory.html(), is_open=bool(self.memory.tensors)))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from pyruntime.errors import Fail
+from pyruntime.errors import Fail, InvalidArgument
+from pyruntime.kernels.knowledge import Knowledge
 from pyruntime.session.base import Session
+from pyruntime.session.calibration import calibrate
 from pyruntime.session.ceilings import ceilings
-from pyruntime.session.environment import CPU, WEBGPU, wait_for
-from pyruntime.session.explanation import Explanation, kernels_of
+from pyruntime.session.environment import CPU, WEBGPU, learn, wait_for
+from pyruntime.session.explanation import Explanation, choices_of, kernels_of
 from pyruntime.session.markup import bytes_text, page, table
 from pyruntime.session.memory_plan import MemoryPlan
 from pyruntime.session.profile import Profile
 from pyruntime.session.profiling import Recorder
 from pyruntime.session.report import assignments, open_sizes, stages_of
+from pyruntime.session.tuning import Tuning, measure_candidates, winners_of
 
 __all__ = ["AssignedNode", "AssignedSubgraph", "Insight"]
 
@@ -63,6 +66,7 @@ class Insight(Session):
             sum(len(p.commands) for p in plans),
             tuple(open_sizes(self._program)),
             tuple(self._program.openings.reasons.items()) if self._program else (),
+            choices_of(plans, self._program.target) if self._program else (),
         )
 
     @property
@@ -93,6 +97,35 @@ class Insight(Session):
             self._trace = trace
         peak = await ceilings(self._program.device) if self._program is not None else None
         return Profile.of(measured, wall, peak)
+
+    def tune(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
+        """Measure on this device every kernel that could run the products of this model, some seconds long.
+
+        The fastest run in sessions that are created from now on, in later visits of this browser too. What is planned
+        counts: give inputs of the shapes that matter to `run` first, where the model leaves shapes open.
+
+        Args:
+            progress: called with how many problems are done, and of how many.
+
+        Raises:
+            InvalidArgument: the session does not run on a GPU, or has planned nothing yet.
+        """
+        return wait_for(self.tune_async(progress), "await session.tune_async()")
+
+    async def tune_async(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
+        """Awaitable `tune`."""
+        if self._program is None:
+            raise InvalidArgument(f"tune measures kernels on a GPU; this session runs on {CPU}")
+        plans = [stage.executable.plan for stage in stages_of(self._program)]
+        if not plans:
+            raise InvalidArgument("tune measures what is planned: run the model once with the shapes that matter")
+        device = self._program.device
+        problems = [noted for plan in plans for a in plan.assignments for noted in a.choices]
+        rates = await calibrate(device) if not self._program.target.is_software else None
+        target = replace(self._program.target, rates=rates)
+        measured = await measure_candidates(device, target, problems, progress)
+        await learn(device, Knowledge(rates, winners_of(measured, device.target.winners)))
+        return Tuning(rates, tuple(measured))
 
     def end_profiling(self) -> str:
         """Write the Chrome trace and stop; returns the file's name, '' where profiling was not enabled."""

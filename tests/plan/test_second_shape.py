@@ -27,7 +27,7 @@ MODELS = {
 
 @pytest.mark.parametrize("vendor", ["nvidia", "google"])
 @pytest.mark.parametrize("name", list(MODELS))
-def test_second_shape__of_a_model__compiles_at_most_a_fifth(name: str, vendor: str) -> None:
+def test_second_shape__of_a_model__compiles_at_most_a_quarter(name: str, vendor: str) -> None:
     path, first, others = MODELS[name]
     graph = import_model(read_model(memoryview(path.read_bytes()))).graph
     outputs = [value.name for value in graph.outputs]
@@ -45,4 +45,4 @@ def test_second_shape__of_a_model__compiles_at_most_a_fifth(name: str, vendor: s
     for other in others:
         whole, more = asyncio.run(compiled([first, other]))
         assert whole >= 4
-        assert more <= whole / 5, f"{other} compiles {more} pipelines, {first} {whole}"
+        assert more <= whole / 4, f"{other} compiles {more} pipelines, {first} {whole}"

@@ -78,19 +78,21 @@ def native_tests(pytest_args: Sequence[str]) -> int:
     return status
 
 
-def bench(args: Sequence[str]) -> int:
+def bench(args: Sequence[str], script: str = "run.py") -> int:
+    """A script of bench/, with a browser, the site and onnxruntime-web."""
     ensure_venv()
-    lengths = args[:1] == ["lengths"]
-    script = ROOT / "bench" / ("lengths.py" if lengths else "run.py")
-    if not script.is_file():
-        raise SetupError(f"{script} is missing: this is no complete checkout.")
+    if args[:1] == ["lengths"]:
+        script, args = "lengths.py", args[1:]
+    path = ROOT / "bench" / script
+    if not path.is_file():
+        raise SetupError(f"bench/{script} is missing: this is no complete checkout.")
     browser = chromium.ensure_chromium(python())
     build_site(python())
     peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
     environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
-    if lengths:
+    if script == "lengths.py":
         environment["TRANSFORMERS_JS"] = str(fetch.npm_package(pins.TRANSFORMERS_JS))
-    return run([python(), script, *args[lengths:]], env=environment)
+    return run([python(), path, *args], env=environment)
 
 
 def lint(*, fix: bool) -> int:

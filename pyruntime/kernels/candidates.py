@@ -1,0 +1,191 @@
+"""Kernels as candidates: of those that apply to a problem on a device the cheapest runs.
+
+Of near-equal costs (`costs.ERROR`) the fewest dispatches decide.
+
+A `Family` is a table of `Candidate`s for one kind of problem. A candidate has a name, says why it does not apply, what
+work it is (`kernels.costs` makes microseconds of that), which switches leave it out, and the configuration that its
+family lowers. `Family.choose` ranks them; a winner that was measured for that very problem on the device comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Generic, Protocol, TypeVar
+
+from pyruntime.kernels.costs import ERROR, Work, microseconds
+from pyruntime.kernels.dispatch import Target
+
+__all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "noting"]
+
+
+class Problem(Protocol):
+    """What a family chooses for: hashable, of numbers that hold for a whole plan (`upper` of the sizes it leaves open).
+
+    Attributes:
+        key: the problem in a few characters, the same in every release that has the same candidates.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def __hash__(self) -> int: ...
+
+
+P = TypeVar("P", bound=Problem)
+W = TypeVar("W")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[P, W]):
+    """One way to compute a problem.
+
+    Attributes:
+        name: unique in the family.
+        way: the configuration that the family's lowering takes.
+        refuses: why it does not apply to a problem on a device; "" where it does.
+        work: its dispatches.
+        switches: names, any of which leaves it out.
+    """
+
+    name: str
+    way: W
+    refuses: Callable[[P, Target], str]
+    work: Callable[[P, Target], tuple[Work, ...]]
+    switches: tuple[str, ...] = ()
+
+    def refused(self, problem: P, target: Target) -> str:
+        """Why it does not run; "" where it may."""
+        off = next((s for s in self.switches if not target.allows(s)), None)
+        return f"{off} is switched off" if off is not None else self.refuses(problem, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A candidate for a problem: its cost in microseconds and its dispatches, or why it does not apply."""
+
+    name: str
+    cost: float | None
+    dispatches: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a family chose.
+
+    Attributes:
+        family, problem: which table, and `Problem.key`.
+        chosen: the candidate's name.
+        reason: 'cost'; 'measured', it won a measurement on this device.
+        others: all that were considered, the cheapest first, those that do not apply last.
+    """
+
+    family: str
+    problem: str
+    chosen: str
+    reason: str
+    others: tuple[Considered, ...]
+
+    def __str__(self) -> str:
+        costs = {c.name: c.cost for c in self.others if c.cost is not None}
+        rest = ", ".join(f"{n} {c:.1f}" for n, c in costs.items() if n != self.chosen)
+        why = f"{costs[self.chosen]:.1f} µs{'' if self.reason == 'cost' else f', {self.reason}'}"
+        return f"{self.family} {self.problem}: {self.chosen} ({why}){f'; {rest}' if rest else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Family(Generic[P, W]):
+    """The candidates for one kind of problem.
+
+    Attributes:
+        name: what it is called where choices are told or kept.
+        switches: name, what it is, and what runs without it, of each switch that a candidate has.
+    """
+
+    name: str
+    candidates: tuple[Candidate[P, W], ...]
+    switches: Mapping[str, str]
+    _by_name: Mapping[str, Candidate[P, W]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {c.name: c for c in self.candidates})
+        if len(self._by_name) != len(self.candidates):
+            raise ValueError(f"two candidates of {self.name} have one name")
+
+    def named(self, name: str) -> Candidate[P, W]:
+        """The candidate of that name."""
+        return self._by_name[name]
+
+    def choose(self, problem: P, target: Target) -> Candidate[P, W]:
+        """The candidate to run.
+
+        Raises:
+            LookupError: none applies; with the reasons.
+        """
+        notes = _notes.get()
+        if notes is not None:
+            notes[Noted(self, problem)] = None
+        return self._by_name[_ranked(self, problem, target).chosen]
+
+    def rank(self, problem: P, target: Target) -> Choice:
+        """The choice with all that was considered."""
+        return _ranked(self, problem, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A problem that a family chose for."""
+
+    family: Family[Any, Any]
+    problem: Problem
+
+    def rank(self, target: Target) -> Choice:
+        """The choice with all that was considered."""
+        return self.family.rank(self.problem, target)
+
+
+_notes: ContextVar[dict[Noted, None] | None] = ContextVar("_notes", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[dict[Noted, None]]:
+    """What is chosen for inside, each problem once, in order."""
+    notes: dict[Noted, None] = {}
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+@lru_cache(maxsize=4096)
+def _ranked(family: Family[P, W], problem: P, target: Target) -> Choice:
+    found: list[Considered] = []
+    refused: list[Considered] = []
+    for candidate in family.candidates:
+        reason = candidate.refused(problem, target)
+        if reason:
+            refused.append(Considered(candidate.name, None, reason=reason))
+        else:
+            works = candidate.work(problem, target)
+            cost = sum(microseconds(target.speed, work) for work in works)
+            found.append(Considered(candidate.name, cost, len(works)))
+    if not found:
+        raise LookupError(f"no kernel of {family.name} for {problem.key}: {_told(refused)}")
+    found.sort(key=lambda c: c.cost or 0.0)  # stable: of equals the first in the table
+    names = {c.name for c in found}
+    winner = target.winners.get((family.name, problem.key))
+    if winner is not None and winner in names:
+        return Choice(family.name, problem.key, winner, "measured", (*found, *refused))
+    # Of those that the model cannot tell apart the one of the fewest dispatches, each of which costs the host too.
+    near = (c for c in found if (c.cost or 0.0) <= (1 + ERROR) * (found[0].cost or 0.0))
+    cheapest = min(near, key=lambda c: c.dispatches)
+    return Choice(family.name, problem.key, cheapest.name, "cost", (*found, *refused))
+
+
+def _told(refused: Iterable[Considered]) -> str:
+    return "; ".join(f"{c.name}: {c.reason}" for c in refused)

@@ -1,0 +1,80 @@
+"""Configurations of the tiled matrix product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.kernels.dispatch import Limits
+from pyruntime.kernels.product import Product
+
+__all__ = ["LARGE", "MEDIUM", "SMALL", "TILE_K", "Tiling"]
+
+TILE_K = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A configuration of `shaders/matmul_tiled.wgsl`.
+
+    Attributes:
+        tile: results of a workgroup in each direction.
+        rows, quads: results of an invocation: `rows` rows of `quads` vec4s.
+        slices: shares of k within a workgroup. splits: shares of k over workgroups.
+    """
+
+    tile: int
+    rows: int
+    quads: int
+    slices: int = 1
+    splits: int = 1
+
+    @property
+    def name(self) -> str:
+        """What kernels and candidates are called: 's4_split2'."""
+        size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
+        return f"{size}{self.slices}{f'_split{self.splits}' if self.splits > 1 else ''}"
+
+    @property
+    def threads(self) -> int:
+        """Invocations of a workgroup."""
+        return self.tile // self.rows * self.tile // (4 * self.quads) * self.slices
+
+    @property
+    def results(self) -> int:
+        """Results of an invocation."""
+        return 4 * self.rows * self.quads
+
+    def steps(self, k: int) -> int:
+        """Steps of TILE_K every slice of every split takes."""
+        return -(-k // (TILE_K * self.slices * self.splits))
+
+    def groups(self, product: Product) -> int:
+        """Workgroups."""
+        return self.tiles(product) * self.splits
+
+    def tiles(self, product: Product) -> int:
+        """Tiles over all batches."""
+        return -(-product.m // self.tile) * -(-product.n // self.tile) * product.batches
+
+    def workgroup_bytes(self) -> int:
+        """Workgroup memory, at least."""
+        if self.tile == SMALL.tile:
+            staged_a = max(self.slices * SMALL.tile * (TILE_K // 4 + 1), (self.slices - 1) * 64 * SMALL.rows)
+            return 16 * (staged_a + self.slices * TILE_K * SMALL.tile // 4)
+        if self.slices > 1:
+            staged = max(self.slices * TILE_K * 17, self.slices // 2 * 128 * 8) + self.slices * TILE_K * 16
+            return 16 * staged
+        return 16 * TILE_K * (self.tile // 4 + self.tile // 4)
+
+    def fits(self, limits: Limits) -> str:
+        """Why a device cannot run it; "" where it can."""
+        if self.workgroup_bytes() > limits.workgroup_bytes:
+            return f"it takes {self.workgroup_bytes():,} bytes of workgroup memory"
+        if self.threads > min(limits.invocations, limits.workgroup_x):
+            return f"it takes {self.threads} invocations a workgroup"
+        return ""
+
+
+SMALL = Tiling(32, 4, 1)
+MEDIUM = Tiling(64, 8, 1)
+LARGE = Tiling(128, 8, 2)

@@ -1,0 +1,133 @@
+"""Kernels of a model measured on the device at hand: of all candidates for a problem the fastest is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyruntime.device.base import Device
+from pyruntime.errors import EngineError, OutOfMemory
+from pyruntime.kernels import Target
+from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.costs import Rates
+from pyruntime.kernels.dispatch import Winners
+from pyruntime.kernels.samples import sample
+from pyruntime.session.markup import text_table
+from pyruntime.session.measuring import Lap
+
+__all__ = ["Measured", "Tuned", "Tuning", "measure_candidates", "winners_of"]
+
+_CLOSE = 0.02
+"""What was chosen before stays where another is faster by less than this part: measurements differ by as much."""
+
+
+_HOPELESS = 3.0
+"""Candidates of more than so many times the least cost are not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A candidate for a problem. Microseconds.
+
+    Attributes:
+        took: measured; NaN is never kept. cost: by `kernels.costs`.
+    """
+
+    name: str
+    took: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was measured for a problem.
+
+    Attributes:
+        chosen: the candidate that ran before. candidates: the fastest first.
+    """
+
+    family: str
+    problem: str
+    chosen: str
+    candidates: tuple[Measured, ...]
+
+    @property
+    def winner(self) -> str:
+        """The candidate to run from now on."""
+        took = {c.name: c.took for c in self.candidates}
+        best = self.candidates[0]
+        return self.chosen if took.get(self.chosen, float("inf")) <= (1 + _CLOSE) * best.took else best.name
+
+    @property
+    def loss(self) -> float:
+        """What was chosen before, in parts of the fastest one's time: 1.0 where it is the fastest."""
+        took = {c.name: c.took for c in self.candidates}
+        return took.get(self.chosen, float("inf")) / max(1e-9, self.candidates[0].took)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**asdict(self), "winner": self.winner, "loss": self.loss}
+
+
+async def measure_candidates(
+    device: Device, target: Target, problems: Iterable[Noted], progress: Callable[[int, int], None] | None = None
+) -> list[Tuned]:
+    """Every candidate that could be the best for each problem, measured; not where there is one alone."""
+    made: list[Tuned] = []
+    wanted: Sequence[Noted] = list(dict.fromkeys(problems))
+    for i, noted in enumerate(wanted):
+        if progress is not None:
+            progress(i, len(wanted))
+        choice = noted.rank(target)
+        found = []
+        costs = [c.cost for c in choice.others if c.cost is not None]
+        for considered in choice.others:
+            if considered.cost is None or considered.cost > _HOPELESS * min(costs):
+                continue
+            try:
+                async with Lap(device, sample(noted, considered.name, target)) as lap:
+                    found.append(Measured(considered.name, 1e6 * await lap.seconds(), considered.cost))
+            except (EngineError, OutOfMemory, LookupError):
+                continue  # this one cannot run here: it does not win
+        if len(found) > 1:
+            found.sort(key=lambda c: c.took)
+            made.append(Tuned(choice.family, choice.problem, choice.chosen, tuple(found)))
+    return made
+
+
+def winners_of(tuned: Iterable[Tuned], before: Winners) -> Winners:
+    """Those and what is known from before."""
+    return Winners({**before, **{(t.family, t.problem): t.winner for t in tuned}})
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """`InferenceSession.tune()`: prints as a table.
+
+    Attributes:
+        rates: what was measured of the device; None on a software adapter.
+    """
+
+    rates: Rates | None
+    measured: tuple[Tuned, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        rates = asdict(self.rates) if self.rates is not None else None
+        return {"rates": rates, "measured": [t.to_dict() for t in self.measured]}
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                f"{t.family} {t.problem}",
+                t.chosen,
+                t.winner,
+                f"{t.loss:.2f}",
+                ", ".join(f"{c.name} {c.took:.1f}" for c in t.candidates[:4]),
+            )
+            for t in self.measured
+        ]
+        return text_table(("problem", "was", "now", "was / best", "microseconds"), rows)
+
+    __repr__ = __str__

@@ -1,0 +1,94 @@
+"""Candidates: which one runs, and how near that is to the best of those measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.costs import H200, SWIFTSHADER
+from pyruntime.kernels.dispatch import Winners
+from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.variants import VARIANTS
+
+GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
+
+MEASURED = json.loads((Path(__file__).parents[2] / "bench/results/tuning/2026-11-23-nvidia-h200.json").read_text())
+
+
+def problem_of(key: str) -> ProductProblem:
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?(t?)", key)
+    assert found is not None
+    m, n, k, batches = (int(v or 1) for v in found.groups()[:4])
+    return ProductProblem(m, n, k, batches, trans_b=bool(found[5]))
+
+
+def test_choose__problems_measured_on_the_assumed_gpu__near_the_best() -> None:
+    """Single measurements are off by up to a half: times below 0.7 of the cost count as that."""
+    losses = {}
+    for key, row in MEASURED["problems"].items():
+        choice = PRODUCTS.rank(problem_of(key), GPU)
+        costs = {c.name: c.cost for c in choice.others if c.cost is not None}
+        took = {name: max(us, 0.7 * costs[name]) for name, us in row["us"].items() if name in costs}
+        losses[key] = took.get(choice.chosen, costs[choice.chosen]) / min(took.values())
+    assert len(losses) == 123
+    assert sum(losses.values()) / len(losses) < 1.05
+    assert sorted(losses.values())[-5] < 1.2
+
+
+@pytest.mark.parametrize("key", MEASURED["problems"])
+def test_choose__processor__no_workgroup_memory(key: str) -> None:
+    assert PRODUCTS.choose(problem_of(key), Target(Limits(), vendor="google")).name.startswith("direct_")
+
+
+def test_rank__cheapest_first_and_reasons_last() -> None:
+    choice = PRODUCTS.rank(ProductProblem(512, 512, 512), GPU)
+    costs = [c.cost for c in choice.others if c.cost is not None]
+    least = next(c for c in choice.others if c.name == choice.chosen)
+    assert least.cost is not None
+    assert least.cost <= 1.07 * costs[0]
+    assert costs == sorted(costs)
+    assert all(c.reason for c in choice.others[len(costs) :])
+    assert {c.name: c.reason for c in choice.others}["few_rows"] == "for at most 8 rows"
+
+
+def test_choose__rates_of_the_device__other_kernel() -> None:
+    problem = ProductProblem(512, 512, 512)
+    few_units = replace(H200, units=8, flops=H200.flops * 8 / H200.units)
+    wide, narrow = (PRODUCTS.choose(problem, replace(GPU, rates=r)).way.tiling for r in (H200, few_units))
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.splits == 1  # eight units are busy without
+    assert wide.groups(problem.product) > narrow.groups(problem.product)
+    assert PRODUCTS.choose(problem, replace(GPU, rates=SWIFTSHADER)).way.kernel == "direct"
+
+
+def test_choose__measured_winner__before_the_cheapest() -> None:
+    problem = ProductProblem(512, 512, 512)
+    won = replace(GPU, winners=Winners({("product", problem.key): "s1"}))
+    assert PRODUCTS.rank(problem, won).reason == "measured"
+    assert PRODUCTS.choose(problem, won).name == "s1"
+    assert TILES.choose(problem, won).name != "s1"
+    # One that does not apply, or is not known any more, says nothing.
+    for name in ("few_rows", "s9"):
+        gone = replace(GPU, winners=Winners({("product", problem.key): name}))
+        assert PRODUCTS.choose(problem, gone).name == PRODUCTS.choose(problem, GPU).name
+
+
+def test_choose__nothing_applies__reasons() -> None:
+    off = replace(GPU, disabled=frozenset({"matmul_tiled", "matmul_few_rows"}))
+    assert PRODUCTS.choose(ProductProblem(1, 1, 64), off).way.kernel == "direct"
+    tiny = Target(Limits(workgroup_bytes=1024))
+    with pytest.raises(LookupError, match="no kernel of tiles for 9x9x9: s1: it takes 4,608 bytes"):
+        TILES.choose(ProductProblem(9, 9, 9), tiny)
+
+
+def test_switches__of_candidates__are_the_variants() -> None:
+    named = {s for c in PRODUCTS.candidates for s in c.switches}
+    assert named == PRODUCTS.switches.keys()
+    assert named <= VARIANTS.keys()
+    assert {s for c in TILES.candidates for s in c.switches} == TILES.switches.keys()

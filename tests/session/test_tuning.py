@@ -1,0 +1,147 @@
+"""tune(): which problems are measured, which kernels win, and that later sessions run those."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyruntime
+from pyruntime.device.base import Raw, Read, Write
+from pyruntime.device.null import NullDevice
+from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.costs import H200
+from pyruntime.kernels.dispatch import Winners
+from pyruntime.kernels.knowledge import Knowledge
+from pyruntime.session import measuring
+from tests.open_models import Writer
+from tests.session.doubles import on_device
+
+GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
+
+
+class Clock:
+    """Seconds that go on only where a device says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class TimedDevice(NullDevice):
+    """A submit takes 100 microseconds, and one for each workgroup."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(GPU)
+        self.clock = clock
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        self.clock.now += 1e-4 + sum(1e-6 * np.prod(c.grid) for c in self.recordings[recording])
+        return await super().submit(recording, writes, reads, numbers)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    made = Clock()
+    monkeypatch.setattr(measuring, "time", made)
+    yield made
+
+
+def products() -> bytes:
+    """y = (x @ w) @ v, x: float32 [512, 256]."""
+    g = Writer(0)
+    g.add("MatMul", g.add("MatMul", "x", g.weight(256, 640)), g.weight(640, 512), out="y")
+    return g.model({"x": (1, (512, 256))}, ["y"])
+
+
+def tuned(device: NullDevice) -> tuple[pyruntime.InferenceSession, Any]:
+    with on_device(device):
+        session = asyncio.run(pyruntime.InferenceSession.create(products()))
+    return session, asyncio.run(session.tune_async())
+
+
+def test_tune__every_problem__the_fastest_wins_and_runs_from_then_on(clock: Clock) -> None:
+    device = TimedDevice(clock)
+    session, tuning = tuned(device)
+    told = {t.problem: t for t in tuning.measured}
+    assert set(told) == {"512x640x256", "512x512x640"}
+    for t in told.values():
+        assert len(t.candidates) > 5
+        took = [c.took for c in t.candidates]
+        assert took == sorted(took)
+        # A workgroup takes the same time whatever it does, so that the fewest are best.
+        assert t.winner == t.candidates[0].name
+        assert t.winner in ("m1", "l1")
+    assert device.target.winners == {("product", problem): t.winner for problem, t in told.items()}
+    with on_device(device):
+        later = asyncio.run(pyruntime.InferenceSession.create(products()))
+    choices = later.explain().to_dict()["choices"]
+    assert {(c["chosen"], c["reason"]) for c in choices} == {(t.winner, "measured") for t in told.values()}
+    assert json.loads(json.dumps(tuning.to_dict()))["measured"][0]["winner"] in ("m1", "l1")
+    assert "512x640x256" in str(tuning)
+    session.release()
+    later.release()
+
+
+def test_tune__what_it_took__is_given_back(clock: Clock) -> None:
+    device = TimedDevice(clock)
+    session, _ = tuned(device)
+    held, recordings = device.ledger.total, len(device.recordings)
+    asyncio.run(session.tune_async())
+    assert (device.ledger.total, len(device.recordings)) == (held, recordings)
+    session.release()
+
+
+def test_tune__on_the_host_or_before_a_run__says_what_to_do() -> None:
+    session = pyruntime.InferenceSession(products())
+    with pytest.raises(pyruntime.InvalidArgument, match="tune measures kernels on a GPU"):
+        session.tune()
+    g = Writer(0)
+    g.add("MatMul", "x", g.weight(256, 640), out="y")
+    with on_device(NullDevice(GPU)):
+        session = pyruntime.InferenceSession(g.model({"x": (1, ("rows", 256))}, ["y"]))
+    with pytest.raises(pyruntime.InvalidArgument, match="run the model once"):
+        session.tune()
+
+
+def test_calibrate__workgroups_of_equal_price__rates_of_one_unit(clock: Clock) -> None:
+    session, tuning = tuned(TimedDevice(clock))
+    assert tuning.rates.units == 1
+    assert tuning.rates.flops < H200.flops
+    assert tuning.rates.resident == H200.resident
+    session.release()
+
+
+def test_knowledge__there_and_back__same() -> None:
+    known = Knowledge(replace(H200, units=8), Winners({("product", "1x2x3"): "s1", ("tiles", "1x2x3"): "m1"}))
+    again = Knowledge.from_dict(json.loads(json.dumps(known.to_dict())))
+    assert again == known
+    assert Knowledge.from_dict(Knowledge().to_dict()) == Knowledge()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        None,
+        [],
+        {},
+        {"version": 2},
+        {"version": 1, "rates": {"units": 3}},
+        {"version": 1, "rates": {**Knowledge(H200).to_dict()["rates"], "units": 0}},
+        {"version": 1, "rates": {**Knowledge(H200).to_dict()["rates"], "flops": "much"}},
+        {"version": 1, "winners": {"product": {"1x2x3": 7}}},
+        {"version": 1, "winners": ["product"]},
+    ],
+)
+def test_knowledge__something_else__refused(broken: Any) -> None:
+    with pytest.raises(ValueError, match=r"expected|must"):
+        Knowledge.from_dict(broken)
