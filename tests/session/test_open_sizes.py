@@ -108,7 +108,7 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
 def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, target: str) -> None:
     """A single row is another computation than several: it comes once in time, and by chance later.
 
-    After 40 runs each is one that JavaScript has a recording of: Python has no part in it.
+    After 40 runs (100 where pads are clipped) each is one that JavaScript has a recording of: Python has no part in it.
     """
     model, draw = COUNTED[name]
     device, r = NullDevice(TARGETS[target]), random.Random(14)
@@ -118,6 +118,7 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, t
         "listener": [listener_feeds(1, 1), listener_feeds(1, 2)],
     }
     first = dict(enumerate(singles.get(name, []), 5))
+    early = 100 if name == "sizes by float" else 40  # pads that are clipped are other plans, which chance brings later
 
     async def use(session: InferenceSession, program: Program) -> None:
         pipelines, held = [], []
@@ -126,13 +127,13 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, t
         for n in range(300):
             feeds = first[n] if n in first else draw(r)
             known = {k: HostTensor.of(v, DType.from_numpy(v.dtype)) for k, v in feeds.items()}
-            assert n <= 40 or program.replayable(known, outputs, ()), {k: v.shape for k, v in feeds.items()}
+            assert n <= early or program.replayable(known, outputs, ()), {k: v.shape for k, v in feeds.items()}
             await session.run_async(None, feeds)
             pipelines.append(device.ledger.pipelines)
             held.append(device.ledger.total)
             plans |= {id(stage): stage for stage in program.roots}
         assert len(plans) <= 6, [(p.sizes.ranges if p.sizes else p.signature) for p in plans.values()]
-        assert pipelines[40] == pipelines[-1]
+        assert pipelines[early] == pipelines[-1]
         assert held[-1] <= max(held[:100]), "held bytes stay flat"
         assert not program.openings.closed
 
