@@ -76,9 +76,9 @@ def on(device: NullDevice, model: bytes, use: Callable[[InferenceSession, Progra
     assert device.ledger.total == 0
 
 
-def pictures(smallest: int, step: int, largest: int = 200) -> Callable[[random.Random], Feeds]:
+def pictures(smallest: int, step: int) -> Callable[[random.Random], Feeds]:
     def drawn(r: random.Random) -> Feeds:
-        sides = (step * r.randint(smallest // step, largest // step) for _ in range(2))
+        sides = (step * r.randint(smallest // step, 200 // step) for _ in range(2))
         return picture_feeds(r.randint(1, 4), *sides)
 
     return drawn
@@ -97,7 +97,7 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
     "unet, linear": (lambda: open_models.unet("linear"), pictures(16, 4)),
     "unet, by sizes": (lambda: open_models.unet(by_sizes=True), pictures(16, 1)),
     "unet, linear by sizes": (lambda: open_models.unet("linear", by_sizes=True), pictures(16, 1)),
-    "sizes by float": (lambda: open_models.by_float(5), pictures(16, 1, 128)),
+    "sizes by float": (lambda: open_models.by_float(5), pictures(16, 1)),
     "unet, cubic by sizes": (lambda: open_models.unet("cubic", by_sizes=True), pictures(16, 1)),
     "positions": (open_models.positions, rows),
 }
@@ -118,7 +118,8 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, t
         "listener": [listener_feeds(1, 1), listener_feeds(1, 2)],
     }
     first = dict(enumerate(singles.get(name, []), 5))
-    early = 100 if name == "sizes by float" else 40  # pads that are clipped are other plans, which chance brings later
+    # Pads that are clipped are other plans: for one picture and for several, in ranges of heights and widths.
+    most, early = (8, 100) if name == "sizes by float" else (6, 40)
 
     async def use(session: InferenceSession, program: Program) -> None:
         pipelines, held = [], []
@@ -132,7 +133,7 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, t
             pipelines.append(device.ledger.pipelines)
             held.append(device.ledger.total)
             plans |= {id(stage): stage for stage in program.roots}
-        assert len(plans) <= 6, [(p.sizes.ranges if p.sizes else p.signature) for p in plans.values()]
+        assert len(plans) <= most, [(p.sizes.ranges if p.sizes else p.signature) for p in plans.values()]
         assert pipelines[early] == pipelines[-1]
         assert held[-1] <= max(held[:100]), "held bytes stay flat"
         assert not program.openings.closed
