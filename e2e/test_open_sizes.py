@@ -5,6 +5,7 @@ Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split oth
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -120,6 +121,17 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
     "packed": (packed(512).SerializeToString(), [x(n, 512) for n in (3, 1, 40, 9, 2, 100)]),
     "positions": (open_models.positions(), [x(n, 4) for n in (3, 8, 1, 0, 33, 100, 2, 7)]),
     "coordinates": (coordinates(), [x(n, k) for n, k in ((3, 4), (8, 5), (1, 7), (33, 2), (6, 64))]),
+    **{
+        f"by_float_{'_'.join(map(str, kernels))}": (
+            open_models.by_float(*kernels),
+            [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
+        )
+        for kernels in ((5,), (5, 1))
+    },
+    "fourier": (
+        open_models.fourier(),
+        [x(*shape) for shape in ((3, 8), (5, 8), (9, 8), (4, 12), (7, 12), (40, 12), (2, 35))],
+    ),
     "needs_number": (open_models.needs_number(), [x(n, 4) for n in (4, 5, 6, 4)]),
     **{
         f"unet_{mode}{'_sizes' if by_sizes else ''}": (
@@ -136,7 +148,7 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         )
     },
 }
-CLOSED = {"needs_number", "unet_nearest_sizes"}
+CLOSED = {"fourier", "needs_number"}
 """Whose sizes are needed as numbers: a loop, tables of coordinates."""
 
 
@@ -220,6 +232,47 @@ def compare_resizes(model: bytes, ways: list[dict[str, Any]], python: BrowserPyt
     for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):
         for how, y, z in zip(ways, run, expected, strict=True):
             np.testing.assert_allclose(y, z, 1e-5, 0 if how["mode"] == "nearest" else 1e-5, err_msg=f"{how} {number}")
+
+
+def moved_by_rounding(most: int) -> list[tuple[int, int]]:
+    """(length, outputs) where nearest elements in float32 are others than those of exact quotients."""
+    found = []
+    for length, outputs in itertools.product(range(2, most), repeat=2):
+        exact = np.arange(outputs) * length // outputs
+        if (np.floor(np.arange(outputs, dtype=np.float32) / np.float32(outputs / length)) != exact).any():
+            found.append((length, outputs))
+    return found
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
+def test_resize__to_the_size_of_something_else__takes_the_elements_of_float32(
+    gpu: bool, python_in_browser: BrowserPython
+) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["rows"], start=0, end=1),
+        helper.make_node("Shape", ["like"], ["length"]),
+        helper.make_node("Concat", ["rows", "length"], ["sizes"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest", nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric"),
+    ]  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in {"x": ["r", "l"], "like": ["m"]}.items()
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "nearest", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    pairs = moved_by_rounding(150)
+    assert len(pairs) > 100
+    pairs = [(9, 7), (600, 450), *pairs[:: len(pairs) // 40], (900, 31), (64, 900), (120, 120), (700, 699)]
+    fed = [
+        {"x": np.arange(2 * length, dtype=np.float32).reshape(2, length), "like": np.zeros(most, np.float32)}
+        for length, most in pairs
+    ]
+    found, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=gpu)
+    assert not told["fixed"] and any(plans)
+    reference = onnxruntime.InferenceSession(model)
+    for feeds, pair, (y,) in zip(fed, pairs, found, strict=True):
+        np.testing.assert_array_equal(y, reference.run(None, feeds)[0], err_msg=str(pair))
 
 
 def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:

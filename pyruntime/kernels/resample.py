@@ -54,6 +54,8 @@ class Steps:
         squeeze: numbers u, v where distances are multiplied by u / v; None: they are not.
         normalised: weights are divided by their sum. inside: elements beyond the ends have none; else those at the ends
             stand for them.
+        rounded: 'nearest' alone; a, b and c are `length`, 0 and the outputs, and the quotient is that of float32,
+            o / (c / a): where it is a whole number it may be the one before. a * c is below 2^23, both at most 2^13.
     """
 
     axis: int
@@ -67,6 +69,7 @@ class Steps:
     squeeze: tuple[int, int] | None = None
     normalised: bool = False
     inside: bool = False
+    rounded: bool = False
 
     @property
     def is_weighted(self) -> bool:
@@ -100,7 +103,11 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
         values |= {f"{name}{k}": value for name, value in numbers.items()}
         values[f"along{k}"] = where.strides[step.axis]
         lines.append(f"let n{k} = i32(o{k}) * params.a{k} + params.b{k};")
-        lines.append(f"let low{k} = floor_divided(n{k}, params.c{k});")
+        lines.append(f"var low{k} = floor_divided(n{k}, params.c{k});")
+        if step.rounded:
+            is_whole = f"low{k} > 0 && low{k} * params.c{k} == n{k}"
+            before = f"rounds_down(u32(low{k}), u32(params.a{k}), u32(params.c{k}))"
+            lines.append(f"if ({is_whole}) {{ low{k} -= select(0, 1, {before}); }}")
         if step.is_weighted:
             if step.squeeze is not None:
                 more = {"half": step.half, "up": step.squeeze[0], "down": step.squeeze[1]}
@@ -130,11 +137,13 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
     flops = 2 * y.type.size * math.prod(2 * hint(steps[k].half) for k in loops) if weighted else 0
     result = y if weighted else _as(y, dtype)
     name, code = f"interpolate_{kinds}_{where.name}", "\n  ".join(lines)
-    return gather_map(target, name, result, sources, code, tuple(fields), values, _HELPERS, flops=flops)
+    helpers = _HELPERS + (_ROUNDS if any(step.rounded for step in steps) else "")
+    return gather_map(target, name, result, sources, code, tuple(fields), values, helpers, flops=flops)
 
 
 def _kind(step: Steps) -> str:
-    return step.mode + "_squeezed" * (step.squeeze is not None) + "_sum" * step.normalised + "_inside" * step.inside
+    kind = step.mode + "_rounded" * step.rounded + "_squeezed" * (step.squeeze is not None)
+    return kind + "_sum" * step.normalised + "_inside" * step.inside
 
 
 def _loop(step: Steps, k: int) -> str:
@@ -172,6 +181,23 @@ _HELPERS = """fn keys(d: f32, a: f32) -> f32 {
 fn floor_divided(a: i32, b: i32) -> i32 {
   let q = a / b;
   return select(q, q - 1, q * b > a);
+}"""
+
+# outputs / length is (m + r / length) / 2^t with m of 24 bits, and float32 has m or m + 1. With m + 1 the divisor is
+# too large, and the quotient q, 2^k <= q < 2^(k + 1), ends below q where that moves it by more than half of what is
+# between q and the float32 number before: 2^(k - 23), or 2^(k - 24) where q is a power of two.
+_ROUNDS = """
+fn rounds_down(q: u32, length: u32, outputs: u32) -> bool {
+  var m = outputs / length;
+  var r = outputs % length;
+  for (var bits = 0; bits < 40 && m < 0x800000u; bits++) {
+    m = 2u * m + select(0u, 1u, 2u * r >= length);
+    r = 2u * r - select(0u, length, 2u * r >= length);
+  }
+  if (2u * r < length || (2u * r == length && (m & 1u) == 0u)) { return false; }
+  m += 1u;
+  let spare = select(12u, 13u, (q & (q - 1u)) == 0u) - firstLeadingBit(q);
+  return ((q * (length - r)) << spare) > length * (m >> 12u) + ((length * (m & 4095u)) >> 12u);
 }"""
 
 
