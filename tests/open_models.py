@@ -11,11 +11,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 __all__ = [
     "VOCABULARY",
+    "by_float",
     "convolutions",
     "decoder",
     "decoder_feeds",
     "encoder",
     "encoder_feeds",
+    "fourier",
+    "listener",
+    "listener_feeds",
     "needs_number",
     "picture_feeds",
     "positions",
@@ -124,6 +128,32 @@ def encoder_feeds(batch: int, length: int) -> dict[str, np.ndarray[Any, Any]]:
     return {"ids": random.integers(0, VOCABULARY, (batch, length)), "mask": mask}
 
 
+def listener() -> bytes:
+    """sound: [batch, 8, frames] -> hidden: [batch, ceil(frames / 2), 16], as an encoder of speech: two convolutions,
+    of which the second halves the frames, positions by a slice of a table, two layers."""
+    w = Writer(6)
+
+    def conv(x: str, n: int, stride: int) -> str:
+        made = w.add("Conv", x, w.weight(WIDTH, n, 3), w.weight(WIDTH), pads=[1, 1], strides=[stride])
+        erf = w.add("Erf", w.add("Div", made, w.given(np.float32(2**0.5))))
+        return w.add("Mul", made, w.add("Mul", w.add("Add", erf, w.given(np.float32(1))), w.given(np.float32(0.5))))
+
+    x = w.add("Transpose", conv(conv("sound", 8, 1), WIDTH, 2), perm=[0, 2, 1])
+    x = w.add("Add", x, w.add("Slice", w.weight(LONGEST, WIDTH), w.ints(0), w.size(x, 1), w.ints(0)))
+    for _ in range(LAYERS):
+        y = w.norm(x)
+        q, k, v = (w.heads(w.linear(y, WIDTH, WIDTH)) for _ in range(3))
+        x = w.add("Add", x, w.attention(y, q, k, v, w.given(np.float32(0))))
+        x = w.add("Add", x, w.feed_forward(w.norm(x)))
+    w.add("Identity", w.norm(x), out="hidden")
+    return w.model({"sound": (F, ["batch", 8, "frames"])}, ["hidden"])
+
+
+def listener_feeds(batch: int, frames: int) -> dict[str, np.ndarray[Any, Any]]:
+    random = np.random.default_rng(1000 * batch + frames)
+    return {"sound": random.normal(size=(batch, 8, frames)).astype(np.float32)}
+
+
 def decoder() -> bytes:
     """ids: int64 [batch, new], mask: int64 [batch, past + new], past_<layer>_<key or value>: [batch, 2, past, 8]
     -> logits: [batch, new, 50], present_...: the pasts with the new rows behind them.
@@ -209,6 +239,48 @@ def unet(mode: str = "nearest", by_sizes: bool = False) -> bytes:
     return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
 
 
+def by_float(*kernels: int) -> bytes:
+    """x: [batch, 3, height, width] -> y: sizes of pads and of the result by float arithmetic, as exporters write them.
+
+    A convolution of (size - 3) // 2 + 1 outputs; "same" padding of ceil(size / 2) outputs for convolutions of these
+    kernels, their sum; Resize to floor(1.5 size), to the size it has, and a size that is data.
+    """
+    w = Writer(7)
+
+    def whole(x: str) -> str:
+        return w.add("Cast", x, to=INT64)
+
+    def number(value: float) -> str:
+        return w.given(np.float32(value))
+
+    inner = w.add("Conv", "x", w.weight(3, 3, 3, 3), w.weight(3), strides=[2, 2])
+    sizes = [w.add("Cast", w.add("Gather", w.add("Shape", inner), w.given(np.int64(axis))), to=F) for axis in (2, 3)]
+    zero = w.ints(0)
+
+    def same(kernel: int) -> str:
+        pads: list[tuple[str, str]] = []
+        for size in sizes:
+            steps = w.add("Mul", w.add("Sub", w.add("Ceil", w.add("Div", size, number(2))), number(1)), number(2))
+            pad = w.add("Clip", w.add("Sub", w.add("Add", steps, number(kernel)), size), number(0))
+            first = w.add("Floor", w.add("Div", pad, number(2)))
+            pads.append((first, w.add("Sub", pad, first)))
+        ends = [w.add("Unsqueeze", whole(pads[axis][end]), zero) for end in (0, 1) for axis in (0, 1)]
+        every = w.add("Concat", zero, zero, ends[0], ends[1], zero, zero, ends[2], ends[3], axis=0)
+        weight = w.weight(4, 3, kernel, kernel)
+        return w.add("Conv", w.add("Pad", inner, every), weight, w.weight(4), strides=[2, 2])
+
+    x = same(kernels[0])
+    for kernel in kernels[1:]:
+        x = w.add("Add", x, same(kernel))
+    x = w.add("Relu", x)
+    linear: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    x = w.add("Resize", x, "", "", w.add("Shape", x), **linear)
+    wide = [w.add("Unsqueeze", whole(w.add("Floor", w.add("Mul", s, number(1.5)))), zero) for s in sizes]
+    x = w.add("Resize", x, "", "", w.shape(w.size(x, 0), w.size(x, 1), *wide), **linear)
+    w.add("Add", w.add("Conv", x, w.weight(3, 4, 1, 1)), w.add("Div", number(1), sizes[0]), out="y")
+    return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
+
+
 def picture_feeds(batch: int, height: int, width: int) -> dict[str, np.ndarray[Any, Any]]:
     random = np.random.default_rng(batch + 10 * height + 10000 * width)
     return {"x": random.normal(size=(batch, 3, height, width)).astype(np.float32)}
@@ -224,6 +296,14 @@ def positions() -> bytes:
     x = w.add("Add", "x", w.add("Cos", angles))
     w.add("Sub", w.add("Expand", x, w.add("Shape", ones)), ones, out="y")
     return w.model({"x": (F, ["length", 4])}, ["y"])
+
+
+def fourier() -> bytes:
+    """x: [rows, length] -> y: the real parts of the transforms of its rows, whose length is needed as a number."""
+    w = Writer(8)
+    pairs = w.add("DFT", w.add("Unsqueeze", "x", w.ints(2)), axis=1)
+    w.add("Relu", w.add("Gather", pairs, w.given(np.int64(0)), axis=2), out="y")
+    return w.model({"x": (F, ["rows", "length"])}, ["y"])
 
 
 def needs_number() -> bytes:

@@ -20,7 +20,8 @@ from pyruntime.ir.dims import (
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
-from pyruntime.ir.typed import State, TypedGraph
+from pyruntime.ir.reals import Real, is_real, real_of
+from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,
     Element,
@@ -52,6 +53,8 @@ __all__ = [
     "Operator",
     "OptionalType",
     "RawSource",
+    "Real",
+    "Rows",
     "SequenceType",
     "Sizes",
     "State",
@@ -71,10 +74,12 @@ __all__ = [
     "hint",
     "int_array",
     "is_dim",
+    "is_real",
     "known",
     "lower",
     "multiple",
     "of_element",
     "positive",
+    "real_of",
     "upper",
 ]

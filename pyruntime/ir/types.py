@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
+from pyruntime.ir.reals import is_real
 
 if TYPE_CHECKING:
     import numpy as np
@@ -183,8 +184,8 @@ ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
 
 
 def has_dims(kind: ValueType | None) -> bool:
-    """True for a tensor whose known value has Dims among its elements."""
+    """True for a tensor whose known value has Dims or Reals among its elements."""
     if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
         return False
     value = kind.value()
-    return bool(value.dtype == object and any(map(is_dim, value.reshape(-1))))
+    return bool(value.dtype == object and any(is_dim(v) or is_real(v) for v in value.reshape(-1)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredTensor, HostKind
+from pyruntime.ir.reals import is_real
 from pyruntime.ir.types import MapType, OptionalType, SequenceType, TensorType
 
 if TYPE_CHECKING:
@@ -95,4 +96,8 @@ def _tensor(dtype: DType, value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype == object and dtype.numpy.kind in "iu":  # Dims
         return array
+    if array.dtype == object and dtype.is_float:
+        if any(map(is_real, array.reshape(-1))):
+            return array
+        array = array.astype(np.float64)
     return array.astype(object, copy=False) if dtype is DType.STRING else round_to(array, dtype, saturate=False)

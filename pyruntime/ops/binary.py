@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType
+from pyruntime.ir import Array, DType, is_real
 from pyruntime.ops.elementwise import BOOL, INTEGERS, NUMBERS, Binary, define
 
 COMPARABLE = NUMBERS | BOOL | {DType.STRING}
 
 
+def _is_real(x: Array) -> bool:
+    """True for the carrier of a float tensor, which has objects where sizes are open."""
+    return x.dtype.kind == "f" or (x.dtype == object and any(is_real(v) or isinstance(v, float) for v in x.reshape(-1)))
+
+
 def _divide(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
+    if _is_real(a) or _is_real(b):
         return a / b
     quotient: Array
     if object in (a.dtype, b.dtype):  # Dims: with a floor, less 1 where that is not exact and the quotient below 0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType, ValueType, is_dim
+from pyruntime.ir import Array, DType, TensorType, ValueType, int_array, is_dim, is_real, real_of
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.kernels.storage import rounded
@@ -151,12 +151,24 @@ def _from_string(x: Array, dtype: DType) -> Array:
         raise RuntimeException(f"Cast: a string is not a number of type {dtype.onnx_name}: {error}") from None
 
 
+def _of_sizes(x: Array, to: DType) -> Array:
+    """Sizes that are open as integers or as float32 and float64 numbers; of other types, the numbers seen."""
+    flat = x.reshape(-1)
+    if to.is_integer:
+        return int_array([v.whole() if is_real(v) else v for v in flat]).reshape(x.shape)
+    if to not in (DType.FLOAT, DType.DOUBLE):
+        return cast(x.astype(np.float32 if any(map(is_real, flat)) else np.int64), to)
+    made = np.empty(len(flat), object)
+    made[:] = [v if is_real(v) else real_of(v) for v in flat]
+    return made.reshape(x.shape)
+
+
 def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> Array:
     """The carrier `x` as the carrier of `to`, rounded to what `to` holds."""
+    if x.dtype == object and any(is_dim(v) or is_real(v) for v in x.reshape(-1)):
+        return _of_sizes(x, to)
     if to is DType.STRING:
         return x if x.dtype == object else _to_string(x)
-    if x.dtype == object and to.is_integer and any(map(is_dim, x.reshape(-1))):
-        return x
     if x.dtype == object:
         x = _from_string(x, to)
     with np.errstate(all="ignore"):

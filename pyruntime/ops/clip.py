@@ -53,14 +53,15 @@ class Clip(Elementwise):
 
     def compute(self, x: Array, low: Array | None, high: Array | None, largest: float | None) -> Array:
         """`x` between the bounds; `largest` bounds it where a bound is absent."""
+        kind = x.dtype.type
         if low is not None:
             x = np.maximum(x, low.reshape(()))
         elif largest:
-            x = np.maximum(x, x.dtype.type(-largest))
+            x = np.maximum(x, kind(-largest))
         if high is not None:
             x = np.minimum(x, high.reshape(()))
         elif largest:
-            x = np.minimum(x, x.dtype.type(largest))
+            x = np.minimum(x, kind(largest))
         return np.asarray(x)
 
     def expression(self, *dtypes: DType | None) -> Expression | None:

@@ -104,8 +104,9 @@ class _DFT(Op):
         dft_length: TensorType | None = None,
         axis: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
-        along, n = self._typed_plan(x, dft_length, axis)
-        (y,) = self._outputs(x, along, n)
+        along, length = self._typed_plan(x, dft_length, axis)
+        n = int(length)  # its factors are the passes
+        (y,) = self._outputs(x, along, length)
         reason = fourier_reason(n, x.dtype)
         if reason:
             raise Unsupported(reason)

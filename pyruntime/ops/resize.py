@@ -73,15 +73,20 @@ class _Resize(Op):
         computed = [s for s in steps if s is not None]
         is_open = bool(steps) and len(computed) == len(steps)
         tables = [] if is_open else self.tables(plan)
-        if any(s.linear for s in computed) if is_open else any(t.weight is not None for t in tables):
+        if any(s.is_weighted for s in computed) if is_open else any(t.weight is not None for t in tables):
             refuse_float64(x)
             if x.dtype.is_integer and x.dtype.bits > 16:
                 raise Unsupported(f"sums of {x.dtype.onnx_name} are exact on the host; float32 is not")
         if is_open:
-            return (interpolate(target, out(0, y), inp(0, x), computed),)
+            return interpolate(target, out(0, y), inp(0, x), computed)
         if not tables:
             tables = [Taps(0, np.arange(x.shape[0])[:, None])] if x.rank else []
         return resample(target, out(0, y), inp(0, x), tables, self.extrapolation_value)
+
+    @staticmethod
+    def unchanged(plan: tuple[Axis, ...]) -> int | None:
+        """The alias: x, where no axis is resized."""
+        return 0 if all(axis.is_identity for axis in plan) else None
 
     def by_scales(self, x: tuple[int, ...], axes: tuple[int, ...], scales: Numbers, crop: Numbers) -> tuple[Axis, ...]:
         """The plan where outputs an input are given."""
@@ -139,6 +144,9 @@ class _ScalesInput(_ScaledOnly):
     def evaluate(self, x: Array, scales: Array) -> tuple[Array, ...]:
         return (self.resized(x, self.scaled(x.shape, _numbers(scales))),)
 
+    def alias(self, x: TensorType, scales: TensorType) -> int | None:
+        return self.unchanged(self.scaled(x.shape, _numbers(scales.value())))
+
     def lower(self, target: Target, x: TensorType, scales: TensorType) -> tuple[Dispatch, ...]:
         return self.dispatches(target, x, self.scaled(x.shape, _numbers(scales.value())))
 
@@ -159,6 +167,9 @@ class Upsample7(_ScaledOnly):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (self.resized(x, self.scaled(x.shape, self.scales)),)
+
+    def alias(self, x: TensorType) -> int | None:
+        return self.unchanged(self.scaled(x.shape, self.scales))
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         return self.dispatches(target, x, self.scaled(x.shape, self.scales))
@@ -244,6 +255,15 @@ class _FullResize(_Resize):
         self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
     ) -> tuple[Array, ...]:
         return (self.resized(x, self.axes_plan(x.shape, roi, scales, sizes)),)
+
+    def alias(
+        self,
+        x: TensorType,
+        roi: TensorType | None = None,
+        scales: TensorType | None = None,
+        sizes: TensorType | None = None,
+    ) -> int | None:
+        return self.unchanged(self.planned(x, roi, scales, sizes))
 
     def lower(
         self,

@@ -5,23 +5,18 @@
     concat(a * cos - b * sin, b * cos + a * sin)    with a, b the halves of x, or interleaved, reshaped
 
 Behind either a concatenation with the rest of a head, where only its first components turn. Tables are any values that
-broadcast to x, constant or not. Two such of one source, of heads that lie behind each other, become one and a Split.
+broadcast to x, constant or not.
 Source: Su et al., 2021. requires: types; `settle` has run. ensures: no such pattern of float tensors of rank 2 to 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import combinations
 
-import numpy as np
-
-from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.fused_rotary import FusedRotary
-from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 
@@ -41,8 +36,6 @@ def run(graph: TypedGraph, target: Target) -> bool:
                 replaced[id(made[0])] = made[1]
                 break
     graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
-    if replaced:
-        _join(graph)
     return bool(replaced)
 
 
@@ -212,51 +205,3 @@ def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> tu
         interleaved=turn.interleaved,
     )
     return last, Node(op, (view.source, turn.cos, turn.sin), last.outputs, last.name)
-
-
-def _join(graph: TypedGraph) -> None:
-    """Queries and keys of one product turn together: one operator, whose result is split by heads."""
-    by_source: dict[tuple[str, ...], list[Node]] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, FusedRotary) and not set(node.outputs) & set(graph.outputs):
-            by_source.setdefault(node.inputs, []).append(node)
-    joined: dict[int, list[Node]] = {}
-    for nodes in by_source.values():
-        for a, b in combinations(nodes, 2):
-            if id(a) not in joined and id(b) not in joined:
-                made = _joint(graph, a, b) or _joint(graph, b, a)
-                if made is not None:
-                    joined |= {id(a): made, id(b): []}
-    graph.nodes = [n for node in graph.nodes for n in joined.get(id(node), [node])]
-
-
-def _joint(graph: TypedGraph, a: Node, b: Node) -> list[Node] | None:
-    """a and b as one, where b's heads lie behind a's."""
-    first, second = a.op, b.op
-    assert isinstance(first, FusedRotary) and isinstance(second, FusedRotary)
-    if len(first.y_shape) != 4 or len(second.y_shape) != 4:
-        return None
-    cos = graph.tensor(a.inputs[1])
-    table = (1,) * (4 - cos.rank) + cos.shape
-    for axis in (1, 2):
-        counts = first.sizes[axis], second.sizes[axis]
-        if not all(isinstance(n, int) for n in counts) or table[axis] != 1:
-            continue
-        base = first.view.base + counts[0] * first.view.strides[axis]
-        sizes = list(first.sizes)
-        sizes[axis] = counts[1]
-        shape = (sizes[0], sizes[1], sizes[2], sizes[3])
-        moved = HeadView(base, first.view.strides)
-        if second != replace(first, sizes=shape, view=moved, y_shape=shape, present=second.present):
-            continue
-        sizes[axis] = sum(counts)
-        shape = (sizes[0], sizes[1], sizes[2], sizes[3])
-        name = graph.fresh(f"{a.outputs[0]}.joined")
-        graph.types[name] = TensorType(graph.tensor(a.outputs[0]).dtype, shape, None, name)
-        widths = graph.add_constant(np.array(counts, np.int64), DType.INT64, f"{name}.sizes")
-        split = newest("Split", axis=axis, present=(True, True))
-        return [
-            Node(replace(first, sizes=shape, y_shape=shape), a.inputs, (name,), a.name),
-            Node(split, (name, widths), (*a.outputs, *b.outputs), f"{a.name}.split"),
-        ]
-    return None

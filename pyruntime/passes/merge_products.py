@@ -1,8 +1,9 @@
 """Query, key and value projections: matrix products of one input by several constants become one product.
 
 [x A, x B, x C] = split(x [A B C]); biases are joined too. The split costs nothing where attention reads it as views, so
-only products that lead to reshapes into attention heads are merged. The weights are joined on the GPU, once.
-requires: types. ensures: no two such products of one input.
+only products that lead to reshapes into attention heads are merged, also where these are normalised. The weights are
+joined on the GPU, once.
+requires: types, no dead nodes. ensures: no two such products of one input.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
     behind = match.only_reader(result, "Mul", "Reshape")
     if behind is not None and behind.op.op_type == "Mul":
         behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
-    heads = match.only_reader(behind.outputs[0], "Transpose") if behind is not None else None
+    heads = match.only_reader(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
+    if heads is not None and heads.op.op_type == "RMSNormalization":
+        heads = match.only_reader(heads.outputs[0], "Transpose")
     return _Projection(node, addition, bias, result) if heads is not None else None
 
 

@@ -95,7 +95,7 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
     if foreign:
         return host(f"{foreign[0].dtype.onnx_name} tensors live on the host")
     alias = op.alias(*types)
-    if alias is not None:
+    if alias is not None and (type(op).lower is Op.lower or _fills(types[alias], outputs[0])):
         return Placed(
             node, "none", "a view of its input", alias=alias, reads=(node.inputs[alias],), types=types, outputs=outputs
         )
@@ -121,6 +121,13 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
     return Placed(
         node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels, tuple(notes)
     )
+
+
+def _fills(given: ValueType | None, result: ValueType) -> bool:
+    """True where a view has all of the result, whatever open sizes are: they may be equal by chance alone."""
+    if not isinstance(given, TensorType) or not isinstance(result, TensorType):
+        return True
+    return upper(given.nbytes) >= upper(result.nbytes)
 
 
 def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:

@@ -162,7 +162,7 @@ class Typing:
         # How many elements it has is open: the GPU makes it, also where its elements follow from the sizes.
         is_open = any(isinstance(t, TensorType) and any(map(is_dim, t.shape)) for t in outputs)
         static = op.pure and not is_open and (all_static or op.follows_from_types(*inputs))
-        static = static and not (op.has_kernel() and self._pins(op, inputs))
+        static = static and not (op.has_kernel() and self._pins(op, inputs, outputs))
         small = not is_open and all(
             isinstance(t, TensorType) and upper(t.size) <= FED_LIMIT for t in (*filter(None, inputs), *outputs)
         )
@@ -184,10 +184,12 @@ class Typing:
             )
         return None
 
-    def _pins(self, op: Op, inputs: Sequence[ValueType | None]) -> bool:
-        """True where NumPy needs the numbers of open sizes to compute this: the GPU does without."""
+    def _pins(self, op: Op, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> bool:
+        """True where NumPy needs the numbers of open sizes to compute this, or has Reals: the GPU does without."""
         if self.sizes is None or not any(has_dims(t) for t in inputs):
             return False
+        if any(isinstance(t, TensorType) and t.dtype.is_float for t in (*inputs, *outputs)):
+            return True
         return self.sizes.pinned_by(lambda: execute(op, *inputs))
 
     def _branch(self, node: Node) -> list[Node]:

@@ -19,6 +19,7 @@ from pyruntime.passes import (
     fuse_elementwise,
     fuse_roll,
     fuse_rotary,
+    join_rotary,
     pair_products,
     settle,
     unit_dims,
@@ -151,7 +152,7 @@ def test_fuse_rotary__first_components_alone__rest_joins() -> None:
     assert cleaned(graph) == ["FusedRotary"]
 
 
-def test_fuse_rotary__queries_and_keys_of_one_product__turn_together() -> None:
+def test_join_rotary__queries_and_keys_of_one_product__turn_together() -> None:
     constants: dict[str, Any] = {"sizes": ints(16, 8), "q_shape": ints(2, 5, 2, 8), "k_shape": ints(2, 5, 1, 8)}
     nodes = [node("Split", ["qk", "sizes"], ["q", "k"], axis=2)]
     for name in "qk":
@@ -175,7 +176,10 @@ def test_fuse_rotary__queries_and_keys_of_one_product__turn_together() -> None:
         ]
     graph = graph_of(nodes, {"qk": (2, 5, 24), "cos": (5, 8), "sin": (5, 8)}, ["q_out", "k_out"], constants)
     assert apply(fuse_rotary.run, graph)
+    assert cleaned(graph) == ["FusedRotary", "Relu", "FusedRotary", "Relu"]
+    assert apply(join_rotary.run, graph)
     assert cleaned(graph) == ["FusedRotary", "Split", "Relu", "Relu"]
+    assert not apply(join_rotary.run, graph)
 
 
 def attention(repeat_v: int, unmerged: bool = True) -> tuple[list[Node], dict[str, tuple[int, ...]], dict[str, Any]]:
