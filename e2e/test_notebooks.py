@@ -18,6 +18,9 @@ from playwright.sync_api import Browser, expect
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.notebook import USUAL, CellFailed, Notebooks
+from tests.genai.folder import write_folder
+from tests.genai.test_genai import HERE as GENAI
+from tests.genai.test_genai import SCRIPTS as GENAI_SCRIPTS
 from tests.scripts.models import MODELS, write_models
 from tests.scripts.test_scripts import SCRIPTS, compare, run_script
 from tools.devkit.fetch import npm_package
@@ -32,6 +35,11 @@ NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 
 # What cells that vary must show, by notebook and cell.
 SHOWN = {
+    ("a_language_model_writes", "sample"): ("stdout",),
+    ("a_language_model_writes", "probabilities"): ("' afraid'", "%"),
+    ("a_language_model_writes", "sampler"): ("It is a truth universally acknowledged",),
+    ("a_language_model_writes", "speed"): ("first time:", "tokens of a prompt", "written, a second"),
+    ("a_language_model_writes", "memory"): ("caches: 5120 bytes a token", "text/html", "<svg"),
     ("first_steps", "progress"): ("parse", "adapter", "ms"),
     ("first_steps", "session"): ("InferenceSession", "text/html", "WebGpuExecutionProvider", "parameters"),
     ("look_inside_a_model", "explain"): ("text/html", "<svg", "softmax1", "@compute", "fusions"),
@@ -99,10 +107,21 @@ def test_site__lock_file__every_entry_is_there_with_its_hash(notebook_site: Path
 
 
 def test_site__contents__are_listed_as_they_are(notebook_site: Path) -> None:
-    listing = json.loads((notebook_site / "api" / "contents" / "all.json").read_text())["content"]
-    files = {path.name: path.stat().st_size for path in (notebook_site / "files").iterdir()}
-    assert {entry["path"]: entry["size"] for entry in listing} == files
-    assert {f"{name}.ipynb" for name in NAMES} | {"digits.onnx"} <= files.keys()
+    root = notebook_site / "files"
+    for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
+        path = folder.relative_to(root)
+        listing = json.loads((notebook_site / "api" / "contents" / path / "all.json").read_text())
+        assert (listing["path"], listing["type"]) == ("" if folder == root else path.as_posix(), "directory")
+        entries = {entry["path"]: (entry["type"], entry["size"]) for entry in listing["content"]}
+        assert entries == {file.relative_to(root).as_posix(): kind_and_size(file) for file in folder.iterdir()}
+    assert {f"{name}.ipynb" for name in NAMES} | {"digits.onnx", "austen"} <= {path.name for path in root.iterdir()}
+    assert (root / "austen" / "onnx" / "model_q4.onnx").is_file()
+
+
+def kind_and_size(file: Path) -> tuple[str, int | None]:
+    if file.is_dir():
+        return "directory", None
+    return "notebook" if file.suffix == ".ipynb" else "file", file.stat().st_size
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,6 +136,28 @@ def test_notebook__all_cells_run__give_what_it_holds(name: str, lab: Notebooks) 
         shown = json.dumps(outputs_of(cells[cell]), ensure_ascii=False) if notebook == name else ""
         missing = [word for word in words if notebook == name and json.dumps(word)[1:-1] not in shown]
         assert not missing, f"cell {cell!r} shows no {missing}"
+
+
+@pytest.mark.parametrize("name", GENAI_SCRIPTS)
+def test_genai_script__in_the_notebook__results_of_the_wheel(name: str, kernel: Notebooks, tmp_path: Path) -> None:
+    """On the GPU, its import changed and nothing else, synchronous as it is."""
+    files = {path.name: path.read_bytes() for path in write_folder(tmp_path).iterdir()}
+    contents = {path: base64.b64encode(data).decode() for path, data in files.items()}
+    kernel.execute(
+        "import base64, json, os, pathlib\n"
+        "folder = pathlib.Path('/tmp/genai/model')\n"
+        "folder.mkdir(parents=True, exist_ok=True)\n"
+        f"for name, data in {contents!r}.items():\n"
+        "    (folder / name).write_bytes(base64.b64decode(data))\n"
+        "os.chdir(folder.parent)"
+    )
+    source = (GENAI / "scripts" / f"{name}.py").read_text("utf-8")
+    assert source.count("import onnxruntime_genai as og\n") == 1
+    kernel.execute(source.replace("import onnxruntime_genai as og", "import pyruntime.genai as og"))
+    device, _, results = text_of(kernel.execute("print(model.device_type, json.dumps(results))")).partition(" ")
+    kernel.execute("os.chdir('/drive')\nmodel.decoder.release()")
+    assert device == "WebGPU"
+    assert json.loads(results) == json.loads((GENAI / "data" / "results.json").read_text())[name]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

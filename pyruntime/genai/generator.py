@@ -35,7 +35,10 @@ class Generator:
         self._model = arg0
         self._params = arg1
         self._pad = arg0.config.pad_token
-        self._decoding = Decoding(arg0.decoder, arg1.options(), arg1.batch * arg1.copies, self._pad)
+        options = arg1.options()
+        if arg1.beams > 1 and not options.greedy:
+            raise GenerationError("beam search draws nothing: set do_sample=False, or num_beams=1")
+        self._decoding = Decoding(arg0.decoder, options, arg1.batch * arg1.copies, self._pad)
         self._padding: list[list[int]] = [[] for _ in range(self._decoding.batch)]
         self._next: list[int] = []
 
@@ -99,8 +102,12 @@ class Generator:
             raise GenerationError(f"GenerateNextToken called with sequence length already at max_length ({most})")
         if self._params.beams > 1:
             await self._search()
+        elif all(self._decoding.ended):
+            self._next = [self._pad] * self._decoding.batch
         else:
             self._next, _ = await self._decoding.next()
+            if all(self._decoding.ended):
+                self._decoding.withdraw()
         return self.get_next_tokens()
 
     async def _search(self) -> None:
@@ -119,6 +126,7 @@ class Generator:
             options,
             float(search["length_penalty"]),
             bool(search["early_stopping"]),
+            whole_length=True,
         )
         made = [ids[:-1] if ids[-1] in options.end_tokens else ids for ids, _ in found]
         decoding.sequences, decoding.ended = made, [True] * decoding.batch
@@ -139,7 +147,10 @@ class Generator:
         return np.array(self._next, np.int32)
 
     def get_sequence(self, arg0: int, /) -> Array:
-        """The tokens of a sequence, int32: prompt with its padding behind it, and what was generated."""
+        """The tokens of a sequence, int32: prompt with its padding behind it, and what was generated.
+
+        The step in which the last sequence ends is not part of it: a single one has no end token.
+        """
         own, padding = self._decoding.sequences[arg0], self._padding[arg0]
         if not padding:
             return np.array(own, np.int32)

@@ -103,7 +103,7 @@ class Decoding:
             keep = longest if ragged else min(keep_logits, chunk)
             logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
         self.cache, self.logits = cache, logits
-        self.rows = np.array([len(s) - 1 for s in ids]) if ragged and self.model.right_padded else None
+        self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
         for own, more in zip(self.sequences, ids, strict=True):
             own.extend(int(t) for t in more)
         self.ended = [False] * self.batch
@@ -146,6 +146,11 @@ class Decoding:
         tokens = (await ids.numpy_async())[:, 0].tolist()
         self.last_logits, self.logits = self.logits, None
         return self.accept(tokens), (await scores.numpy_async())[:, 0]
+
+    def withdraw(self) -> None:
+        """Take the last step's tokens, which nothing was computed of, out of the sequences; they stay ended."""
+        for sequence in self.sequences:
+            sequence.pop()
 
     async def catch_up(self) -> None:
         """Compute what is in the sequences and not in the cache: the last ids, after `next`."""

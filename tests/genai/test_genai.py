@@ -1,7 +1,7 @@
 """onnxruntime-genai's names, signatures and results.
 
-data/signatures.json, data/results.json and data/beams.json are what onnxruntime-genai 0.18.0 has, and what its CPU
-writes in a folder of `write_folder`: when it runs the scripts of scripts/, and by beam search.
+data/signatures.json, data/results.json, data/beams.json and data/beam_rules.json are what onnxruntime-genai 0.18.0 has,
+and what its CPU writes in a folder of `write_folder`: when it runs the scripts of scripts/, and by beam search.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyruntime import genai
 from tests.genai.folder import write_folder
 
 HERE = Path(__file__).parent
-SCRIPTS = ("batch", "chat", "model_qa", "search_options", "streaming")
+SCRIPTS = ("batch", "chat", "constrained", "model_qa", "search_options", "streaming")
 
 NOT_HERE = {
     "Adapters": "LoRA adapters",
@@ -175,10 +175,77 @@ def test_errors__as_runtime_errors_with_the_next_step(tmp_path: Path) -> None:
 def test_beams__sequences_of_the_wheel(tmp_path: Path) -> None:
     model = genai.Model(str(write_folder(tmp_path)))
     for prompt, beams, length_penalty, expected in json.loads((HERE / "data" / "beams.json").read_text()):
-        params = genai.GeneratorParams(model)
-        params.set_search_options(max_length=24, num_beams=beams, length_penalty=length_penalty)
-        generator = genai.Generator(model, params)
-        generator.append_tokens(prompt)
-        while not generator.is_done():
-            generator.generate_next_token()
-        assert generator.get_sequence(0).tolist() == expected
+        assert searched(model, prompt, num_beams=beams, length_penalty=length_penalty) == expected
+
+
+def searched(model: genai.Model, prompt: list[int], pattern: str = "", **options: Any) -> list[int]:
+    """What a beam search writes; with a pattern, kept to it."""
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=24, **options)
+    if pattern:
+        params.set_guidance("regex", pattern)
+    generator = genai.Generator(model, params)
+    generator.append_tokens(prompt)
+    while not generator.is_done():
+        generator.generate_next_token()
+    made: list[int] = generator.get_sequence(0).tolist()
+    return made
+
+
+def test_beams__with_penalties_ngrams_and_lengths__sequences_of_the_wheel(tmp_path: Path) -> None:
+    model = genai.Model(str(write_folder(tmp_path)))
+    for prompt, options, expected in json.loads((HERE / "data" / "beam_rules.json").read_text()):
+        assert searched(model, prompt, num_beams=4, **options) == expected, options
+
+
+@pytest.mark.parametrize("pattern", ["[a-d]{3} (the|at)[0-9]{2}", "yes", "(a|ab|abc)[.]"])
+def test_beams__with_a_constraint__keep_to_it(pattern: str, tmp_path: Path) -> None:
+    """The wheel fails here: its constraint is one for all beams."""
+    model = genai.Model(str(write_folder(tmp_path)))
+    ids = searched(model, [5, 6, 7], pattern, num_beams=3)
+    assert re.fullmatch(pattern, genai.Tokenizer(model).decode(ids[3:]))
+
+
+def test_beams__with_draws__are_refused(tmp_path: Path) -> None:
+    model = genai.Model(str(write_folder(tmp_path)))
+    with pytest.raises(RuntimeError, match="do_sample=False, or num_beams=1"):
+        searched(model, [5, 6, 7], num_beams=3, do_sample=True, top_k=5)
+
+
+def test_ends__forced_at_a_step__sequences_of_the_wheel(tmp_path: Path) -> None:
+    """What onnxruntime-genai 0.18.0 says after each step: done, next tokens, sequences.
+
+    The step in which the last sequence ends leaves them as they are; a single text goes on from there.
+    """
+    model = genai.Model(str(write_folder(tmp_path)))
+
+    def said(generator: genai.Generator, tokens: list[int]) -> tuple[bool, list[int], list[list[int]]]:
+        logits = np.full_like(generator.get_logits(), -5)
+        logits[np.arange(len(tokens)), 0, tokens] = 9
+        generator.set_logits(logits)
+        generator.generate_next_token()
+        sequences = [generator.get_sequence(row).tolist() for row in range(len(tokens))]
+        assert generator.token_count() == len(sequences[0])
+        return generator.is_done(), generator.get_next_tokens().tolist(), sequences
+
+    params = genai.GeneratorParams(model)
+    params.set_search_options(max_length=10, batch_size=2)
+    generator = genai.Generator(model, params)
+    generator.append_tokens(np.array([[5, 6, 7], [8, 9, 10]], np.int32))
+    assert said(generator, [3, 4]) == (False, [3, 4], [[5, 6, 7, 3], [8, 9, 10, 4]])
+    assert said(generator, [1, 5]) == (False, [1, 5], [[5, 6, 7, 3, 1], [8, 9, 10, 4, 5]])
+    last = [[5, 6, 7, 3, 1, 0], [8, 9, 10, 4, 5, 6]]
+    assert said(generator, [7, 6]) == (False, [0, 6], last)
+    assert said(generator, [8, 1]) == (True, [0, 1], last)
+
+    params.set_search_options(batch_size=1)
+    generator = genai.Generator(model, params)
+    generator.append_tokens([5, 6, 7])
+    assert said(generator, [35]) == (False, [35], [[5, 6, 7, 35]])
+    assert said(generator, [1]) == (True, [1], [[5, 6, 7, 35]])
+    generator.generate_next_token()
+    assert (generator.get_next_tokens().tolist(), generator.get_sequence(0).tolist()) == ([0], [5, 6, 7, 35])
+    generator.append_tokens([8, 9])
+    for _ in range(3):
+        generator.generate_next_token()
+    assert generator.get_sequence(0).tolist() == [5, 6, 7, 35, 8, 9, 39, 26, 39]

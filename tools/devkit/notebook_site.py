@@ -20,6 +20,8 @@ from tools.devkit.snapshot import ensure_snapshot
 FOLDER = CACHE / "notebook"
 SITE = ROOT / "dist-notebook"
 NOTEBOOKS = ROOT / "notebooks"
+MODELS = ROOT / "models"
+WRITER = "austen"  # the folder of the language model
 REQUIREMENTS = ROOT / "requirements-notebook.txt"
 FIRST = "first_steps.ipynb"
 KERNEL = "@jupyterlite/pyodide-kernel-extension"
@@ -48,13 +50,11 @@ def build_notebook_site(python: Path) -> Path:
 def build_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
     startup = ensure_snapshot(python, runtime, wheel)
-    contents = [
-        *sorted(NOTEBOOKS.glob("*.ipynb")),
-        ROOT / "models" / "digits.onnx",
-        *sorted(images.glob("*_heldout.*")),
-    ]
+    files = [*sorted(NOTEBOOKS.glob("*.ipynb")), MODELS / "digits.onnx", *sorted(images.glob("*_heldout.*"))]
+    writer = sorted(path for path in (MODELS / WRITER).rglob("*") if path.is_file())
+    contents = {file.name: file for file in files} | {str(file.relative_to(MODELS)): file for file in writer}
     here = Path(__file__)
-    sources = [wheel, *contents, REQUIREMENTS, KERNEL_REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
+    sources = [wheel, *contents.values(), REQUIREMENTS, KERNEL_REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
     value = fingerprint((runtime / ".stamp").read_text(), (startup / wheel.name), *sources)
     stamp = FOLDER / "site.stamp"
     if SITE.is_dir() and stamped(stamp, value):
@@ -98,25 +98,33 @@ def plain_site(python: Path) -> Path:
     return folder
 
 
-def write_contents(site: Path, files: list[Path]) -> None:
-    """Copy the files that notebooks see, and list them as Jupyter's contents API does."""
+def write_contents(site: Path, files: dict[str, Path]) -> None:
+    """Copy the files that notebooks see to their paths, and list each folder as Jupyter's contents API does."""
     shutil.rmtree(site / "files", ignore_errors=True)
-    (site / "files").mkdir(parents=True)
-    for file in files:
-        shutil.copyfile(file, site / "files" / file.name)
-    listing = listed("", "directory") | {"format": "json", "content": [listing_of(file) for file in files]}
-    index = site / "api" / "contents" / "all.json"
-    index.parent.mkdir(parents=True, exist_ok=True)
-    index.write_text(json.dumps(listing, indent=1) + "\n")
+    for path, source in files.items():
+        place = site / "files" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place)
+    folders = [site / "files", *sorted(path for path in (site / "files").rglob("*") if path.is_dir())]
+    for folder in folders:
+        path = folder.relative_to(site / "files").as_posix().removeprefix(".")
+        inside = [listing_of(found, site / "files") for found in sorted(folder.iterdir())]
+        index = site / "api" / "contents" / path / "all.json"
+        index.parent.mkdir(parents=True, exist_ok=True)
+        listing = listed(path, "directory") | {"format": "json", "content": inside}
+        index.write_text(json.dumps(listing, indent=1) + "\n")
 
 
-def listing_of(file: Path) -> dict[str, Any]:
-    kind = "notebook" if file.suffix == ".ipynb" else "file"
-    return listed(file.name, kind) | {"size": file.stat().st_size}
+def listing_of(file: Path, root: Path) -> dict[str, Any]:
+    path = file.relative_to(root).as_posix()
+    if file.is_dir():
+        return listed(path, "directory")
+    return listed(path, "notebook" if file.suffix == ".ipynb" else "file") | {"size": file.stat().st_size}
 
 
-def listed(name: str, kind: str) -> dict[str, Any]:
+def listed(path: str, kind: str) -> dict[str, Any]:
     """A content model without content: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html"""
     then = datetime.datetime(2020, 2, 2, tzinfo=datetime.UTC).isoformat()
     empty = dict.fromkeys(("content", "format", "mimetype", "size"))
-    return {"name": name, "path": name, "type": kind, "writable": True, "created": then, "last_modified": then} | empty
+    name = path.rsplit("/", 1)[-1]
+    return {"name": name, "path": path, "type": kind, "writable": True, "created": then, "last_modified": then} | empty

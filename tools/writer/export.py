@@ -150,7 +150,7 @@ def to_onnx(network: Writer) -> onnx.ModelProto:
 
 
 def write(network: Writer, tokenizer: Tokenizer, folder: Path) -> int:
-    """The folder as transformers.js reads it; its size in bytes."""
+    """The folder as transformers.js and onnxruntime-genai read it; its size in bytes."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     sizes = asdict(network.shape)
     del sizes["block_size"]
@@ -167,6 +167,7 @@ def write(network: Writer, tokenizer: Tokenizer, folder: Path) -> int:
     (folder / "onnx").mkdir(parents=True, exist_ok=True)
     for name, content in {
         "config": config, "generation_config": generation, "tokenizer_config": words,
+        "genai_config": genai_config(network.shape, generation),
     }.items():  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
     content = json.loads(tokenizer.to_str())
@@ -174,3 +175,20 @@ def write(network: Writer, tokenizer: Tokenizer, folder: Path) -> int:
     (folder / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
     (folder / "onnx" / "model_q4.onnx").write_bytes(to_onnx(network).SerializeToString())
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def genai_config(shape: Shape, generation: dict[str, Any]) -> dict[str, Any]:
+    """What onnxruntime-genai is told of the model."""
+    inputs = {"input_ids": "input_ids", "attention_mask": "attention_mask"}
+    inputs |= {f"past_{part}_names": f"past_key_values.%d.{part}" for part in ("key", "value")}
+    outputs = {"logits": "logits"} | {f"present_{part}_names": f"present.%d.{part}" for part in ("key", "value")}
+    sizes = {
+        "head_size": shape.head_dim, "hidden_size": shape.hidden_size, "num_attention_heads": shape.num_attention_heads,
+        "num_hidden_layers": shape.num_hidden_layers, "num_key_value_heads": shape.num_key_value_heads,
+    }  # fmt: skip
+    end, length = generation["eos_token_id"], shape.max_position_embeddings
+    ends = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": end}
+    model = {"type": "llama", **ends, "context_length": length, "vocab_size": shape.vocab_size}
+    decoder = {"filename": "onnx/model_q4.onnx", **sizes, "inputs": inputs, "outputs": outputs}
+    choices = {name: generation[name] for name in ("do_sample", "temperature", "top_p")}
+    return {"model": model | {"decoder": decoder}, "search": choices | {"top_k": 0, "max_length": length}}
