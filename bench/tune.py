@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playwright.sync_api import BrowserContext, sync_playwright
 
-from bench import cases
+from bench import cases, report
 from bench.run import PAGE_LIMIT_MS, RESULTS, served
 from e2e.harness.browser import FLAGS
 from tools.devkit.chromium import VARIABLE
@@ -76,7 +74,7 @@ def main() -> int:
     if losses:
         print(f"{len(losses)} problems; chosen by cost {sum(losses) / len(losses):.3f} of the fastest on average")
     if not args.no_save:
-        print(f"written to {save(found, args.name)}")
+        print(f"written to {report.save(found, RESULTS / 'tuning', args.name)}")
     return 0
 
 
@@ -119,18 +117,6 @@ def table(measured: Sequence[Json]) -> str:
         for one in measured
     ]
     return "\n".join([f"{len(measured)} problems", *lines])
-
-
-def save(found: Json, name: str) -> Path:
-    """Write `<date>-<adapter>[-<name>].json`."""
-    adapter = found.get("adapter") or {}
-    parts = [found["date"], adapter.get("vendor") or "none", adapter.get("architecture"), name]
-    stem = re.sub(r"[^a-z0-9.-]+", "-", "-".join(filter(None, parts)).lower())
-    folder = RESULTS / "tuning"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{stem}.json"
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    return path
 
 
 if __name__ == "__main__":

@@ -254,9 +254,13 @@ def test_gpu_bytes__after_many_aborted_texts__are_where_they_were(script: Script
         """
     script(body, prompt=PROMPT, rounds=2)
     before = script.gpu_bytes()
-    script(body, prompt=PROMPT, rounds=6)
-    assert script.gpu_bytes() == before
     assert sum(before.values()) > 3_000_000, "the weights are there"
+    for _ in range(2):
+        script(body, prompt=PROMPT, rounds=6)
+        after = script.gpu_bytes()
+        # Whether a text begins before the last one's caches are back hangs on the machine; they are kept for the next.
+        assert 0 <= after.pop("tensors") - before["tensors"] <= 12 * 16384
+        assert after == {label: size for label, size in before.items() if label != "tensors"}
 
 
 def test_characters__of_several_tokens__are_whole(script: Script) -> None:

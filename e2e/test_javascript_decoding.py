@@ -12,7 +12,7 @@ from e2e.test_growing_caches import run_on_host, steps_of
 from tests.cache_models import CACHED
 
 HELPERS = """
-const arrays = { float32: Float32Array, int64: BigInt64Array, bool: Uint8Array };
+const arrays = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, bool: Uint8Array };
 const tensor = ([type, data, dims]) => (
   new Tensor(type, arrays[type].from(type === 'int64' ? data.map(BigInt) : data), dims));
 const tensors = (feeds) => Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, tensor(value)]));
@@ -103,7 +103,7 @@ TOKENS = 300
 COUNTS = "() => ({ ...submits, ...created })"
 
 
-@pytest.mark.parametrize("name", ["concat", "group_query"])
+@pytest.mark.parametrize("name", ["concat", "group_query", "group_query_scalar"])
 def test_decoding__after_a_few_tokens__makes_nothing_and_asks_python_nothing(name: str, script: Script) -> None:
     """One submit a token, no buffer, bind group or pipeline, but for the tokens around a doubling of the caches."""
     cached = CACHED[name]

@@ -20,6 +20,7 @@ from e2e.harness.script import Script
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import Buffer, ByteSource
 from tests.onnx.compare import compare_model
+from tools.devkit.shell import ROOT
 
 SIZE = 1536
 NBYTES = SIZE * SIZE * 4
@@ -442,3 +443,87 @@ def test_python__url_with_data_beside__is_fetched(python_in_browser: BrowserPyth
         x=X,
     )
     np.testing.assert_array_equal(got["y"].ravel(), expected(2))
+
+
+def chatting(external: bool) -> tuple[bytes, bytes]:
+    """A decoder of two heads and a vocabulary of 96, whose unused weight makes its files large: graph and weights."""
+    rows = 100_000
+    wide = TensorProto(name="embedding", data_type=TensorProto.FLOAT, dims=[rows, 96])
+    data = np.random.default_rng(3).standard_normal((rows, 96)).astype(np.float32).tobytes()
+    if external:
+        wide.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": "model.onnx_data", "offset": "0", "length": str(len(data))}.items():
+            wide.external_data.add(key=key, value=value)
+    else:
+        wide.raw_data = data
+    past: list[str | int | None] = ["batch", 2, "past", 48]
+    present: list[str | int | None] = ["batch", 2, "total", 48]
+    inputs = [
+        helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
+        helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
+        helper.make_tensor_value_info("past_key_values.0.key", TensorProto.FLOAT, past),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "tokens", 96]),
+        helper.make_tensor_value_info("present.0.key", TensorProto.FLOAT, present),
+    ]
+    nodes = [
+        helper.make_node("Gather", ["embedding", "input_ids"], ["logits"]),
+        helper.make_node("Reshape", ["logits", "split"], ["heads"]),
+        helper.make_node("Transpose", ["heads"], ["rows"], perm=[0, 2, 1, 3]),
+        helper.make_node("Concat", ["past_key_values.0.key", "rows"], ["present.0.key"], axis=2),
+    ]
+    split = helper.make_tensor("split", TensorProto.INT64, [4], [0, 0, 2, 48])
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs, [split, wide]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    return bytes(made.SerializeToString()), data
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_text_generator__large_weights__are_fetched_once_by_who_uploads_them(
+    script: Script, served: dict[str, Served], external: bool
+) -> None:
+    """The page leaves them to the worker, whose shaders are asked for while external data come."""
+    script.guard.allow("404")  # generation_config.json
+    graph, data = chatting(external)
+    served["/chat/config.json"] = Served(b'{"model_type": "gpt2", "eos_token_id": 0}')
+    served["/chat/onnx/model.onnx"] = Served(graph)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        served[f"/chat/{name}"] = Served((ROOT / "models" / "austen" / name).read_bytes())
+    large = "/chat/onnx/model.onnx"
+    if external:
+        large = "/chat/onnx/model.onnx_data"
+        served[large] = Served(data, gate=1 << 20)
+    script.page.evaluate(
+        """() => new Promise((resolve, reject) => {
+            performance.clearResourceTimings();
+            globalThis.events = [];
+            const onProgress = ({ phase, status, file, loaded, total }) => {
+                events.push([phase, status, file, loaded, total]);
+                if (phase === 'shaders') resolve();
+            };
+            globalThis.made = import('/web/pyruntime.js').then(({ TextGenerator }) => (
+                TextGenerator.create('/chat/', { dtype: 'fp32', onProgress })));
+            made.then(resolve, reject);
+        })"""
+    )
+    if external:
+        assert served[large].sent == [1 << 20]
+        served[large].opened.set()
+    ids, events, fetched = script(
+        """const generator = await made;
+        const pieces = [];
+        for await (const { id } of generator.generate('It is', { temperature: 0, maxNewTokens: 3 })) pieces.push(id);
+        await generator.release();
+        const entries = performance.getEntriesByType('resource');
+        return [pieces, events, entries.map(({ name }) => new URL(name).pathname)];"""
+    )
+    assert len(ids) >= 1
+    heads = 0 if external else 1  # the page asks whether the graph is there, and how large it is
+    assert fetched.count(large) == heads, "the page fetched what the worker fetches"
+    assert len([asked for asked in served[large].asked if asked == ""]) == 1
+    of_large = [event for event in events if event[0] == "file" and f"/chat/{event[2]}" == large]
+    assert of_large[-1][1:2] + of_large[-1][3:] == ["end", len(served[large].data), len(served[large].data)]

@@ -6,10 +6,11 @@ Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split oth
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -19,7 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from tests import open_models
-from tests.open_models import decoder_feeds, encoder_feeds, picture_feeds
+from tests.open_graphs import drawn, graph_of
+from tests.open_models import decoder_feeds, encoder_feeds, listener_feeds, picture_feeds
 from tests.quantized.models import dynamic, encoder, packed, residual_net, static
 from tests.quantized.test_models import CALIBRATION, ids
 
@@ -100,6 +102,10 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
             )
         ],
     ),
+    "listener": (
+        open_models.listener(),
+        [listener_feeds(b, n) for b, n in ((1, 7), (1, 20), (1, 1), (1, 2), (2, 9), (3, 33), (1, 300), (4, 61))],
+    ),
     "convolutions": (
         open_models.convolutions(),
         [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
@@ -138,10 +144,11 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
             ("nearest", True),
             ("linear", True),
             ("cubic", False),
+            ("cubic", True),
         )
     },
 }
-CLOSED = {"fourier", "needs_number", "unet_cubic", "unet_cubic_sizes"}
+CLOSED = {"fourier", "needs_number"}
 """Whose sizes are needed as numbers: a loop, tables of coordinates."""
 
 
@@ -184,27 +191,47 @@ RESIZES = [
 ]
 
 
-def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:
-    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
-    nodes = [
-        helper.make_node("Resize", ["x", "", f"s{scale}"], [f"y{i}"], mode=mode, nearest_mode=nearest,
-                         coordinate_transformation_mode=coordinates)
-        for i, (mode, coordinates, nearest, scale) in enumerate(RESIZES)
-    ]  # fmt: skip
-    scales = [numpy_helper.from_array(np.array([1, 1, s, s], np.float32), f"s{s}") for s in (2.0, 0.5, 3.0, 1.5, 0.75)]
-    outputs = [helper.make_tensor_value_info(n.output[0], TensorProto.FLOAT, None) for n in nodes]
+FILTERS = [
+    {"mode": mode, "coordinate_transformation_mode": coordinates, "scale": scale, **how}
+    for mode in ("linear", "cubic")
+    for coordinates in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+    for scale in (2.0, 0.5, 0.75, 0.125)
+    for how in ({}, {"antialias": 1}, {"exclude_outside": 1}, {"antialias": 1, "exclude_outside": 1})
+    if mode == "cubic" or how
+] + [{"mode": "cubic", "cubic_coeff_a": -0.5, "scale": s, "antialias": a} for s in (3.0, 0.5) for a in (0, 1)]
+SCALES = (2.0, 0.5, 3.0, 1.5, 0.75, 0.125)
+
+
+def resizes(opset: int, ways: list[dict[str, Any]], sizes: bool = False) -> bytes:
+    """x: [1, 2, h, w] -> one output for each way of Resize; `sizes`: to a size that is computed, not by a scale."""
+    nodes = []
+    if sizes:
+        nodes = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Div", ["shape", "half"], ["smaller"])]
+        nodes.append(helper.make_node("Add", ["shape", "some"], ["larger"]))
+    for i, way in enumerate(ways):
+        how = {name: value for name, value in way.items() if name != "scale"}
+        to = ["", "smaller" if way["scale"] < 1 else "larger"] if sizes else [f"s{way['scale']}"]
+        nodes.append(helper.make_node("Resize", ["x", "", *to], [f"y{i}"], **how))
+    constants = [numpy_helper.from_array(np.array([1, 1, s, s], np.float32), f"s{s}") for s in SCALES]
+    constants += [numpy_helper.from_array(np.array(v), n) for n, v in (("half", [1, 1, 2, 2]), ("some", [0, 0, 3, 9]))]
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, None) for i in range(len(ways))]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, "h", "w"])]
-    graph = helper.make_graph(nodes, "resizes", inputs, outputs, scales)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    fed = [x(1, 2, h, w) for h, w in ((5, 9), (8, 6), (13, 16), (7, 30))]
-    found, told, plans = python_in_browser(RUN, model=model, fed=fed, gpu=False)
-    assert not told["fixed"] and any(plans)
+    graph = helper.make_graph(nodes, "resizes", inputs, outputs, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def compare_resizes(model: bytes, ways: list[dict[str, Any]], python: BrowserPython) -> None:
+    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
+    fed = [x(1, 2, h, w) for h, w in ((24, 19), (33, 40), (19, 64), (57, 30))]
+    found, told, plans = python(RUN, model=model, fed=fed, gpu=False)
+    assert not told["fixed"] and any(plans), told
     closed = RUN.replace('"software" if gpu else ""', '"open_sizes"')
-    wanted, _, plans = python_in_browser(closed, model=model, fed=fed, gpu=False)
+    wanted, _, plans = python(closed, model=model, fed=fed, gpu=False)
     assert not any(plans)
     for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):
-        for how, y, z in zip(RESIZES, run, expected, strict=True):
-            np.testing.assert_allclose(y, z, 1e-5, 1e-5 if how[0] == "linear" else 0, err_msg=f"{how} {number}")
+        for how, y, z in zip(ways, run, expected, strict=True):
+            np.testing.assert_allclose(y, z, 1e-5, 0 if how["mode"] == "nearest" else 1e-5, err_msg=f"{how} {number}")
 
 
 def moved_by_rounding(most: int) -> list[tuple[int, int]]:
@@ -248,82 +275,17 @@ def test_resize__to_the_size_of_something_else__takes_the_elements_of_float32(
         np.testing.assert_array_equal(y, reference.run(None, feeds)[0], err_msg=str(pair))
 
 
-STEPS: dict[str, list[dict[str, Any]]] = {
-    "Relu": [{}],
-    "Sigmoid": [{}],
-    "Neg": [{}],
-    "Softmax": [{"axis": a} for a in (-1, 1)],
-    "Transpose": [{"perm": p} for p in ([0, 2, 1], [1, 0, 2], [2, 1, 0])],
-    "ReduceMean": [{"axes": [a], "keepdims": 1} for a in (0, 1, 2)],
-    "CumSum": [{"axis": a} for a in (0, 1, 2)],
-    "Concat": [{"axis": a} for a in (0, 1, 2)],
-    "Slice": [{"axis": a, "step": s} for a in (0, 1, 2) for s in (1, 2, -1)],
-    "MatMul": [{"swap": s} for s in (False, True)],
-    "Pad": [{"mode": "constant"}],
-    "Flat": [{"keep": k} for k in (0, 1, 2)],
-    "Tile": [{"axis": a} for a in (0, 1, 2)],
-    "Add": [{}],
-}
+def test_resize__every_formula_of_coordinates__as_tables_have_it(python_in_browser: BrowserPython) -> None:
+    names = "mode", "coordinate_transformation_mode", "nearest_mode", "scale"
+    ways = [dict(zip(names, way, strict=True)) for way in RESIZES]
+    compare_resizes(resizes(17, ways), ways, python_in_browser)
 
 
-class Random:
-    """A graph over one tensor of rank 3; nothing in it names a size."""
+@pytest.mark.parametrize("sizes", [False, True], ids=["scales", "sizes"])
+def test_resize__every_filter__as_tables_have_it(sizes: bool, python_in_browser: BrowserPython) -> None:
+    ways = [way for way in FILTERS if not sizes or way["scale"] in (2.0, 0.5)]
+    compare_resizes(resizes(18, ways, sizes), ways, python_in_browser)
 
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-        self.last = "x"
-
-    def ints(self, *values: int) -> str:
-        self.constants.append(numpy_helper.from_array(np.array(values, np.int64), f"c{len(self.constants)}"))
-        return self.constants[-1].name
-
-    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return name
-
-    def step(self, op: str, how: dict[str, Any]) -> None:
-        y = self.last
-        if op == "Slice":
-            ends = (-1, -(1 << 40)) if how["step"] < 0 else (how["step"] - 1, 1 << 40)
-            y = self.node(op, y, *(self.ints(v) for v in (*ends, how["axis"], how["step"])))
-        elif op == "CumSum":
-            y = self.node("Tanh", self.node(op, y, self.ints(how["axis"])))
-        elif op == "Concat":
-            y = self.node(op, y, self.node("Neg", y), axis=how["axis"])
-        elif op == "MatMul":
-            turned = self.node("Transpose", y, perm=[0, 2, 1])
-            y = self.node("Tanh", self.node(op, *((turned, y) if how["swap"] else (y, turned))))
-        elif op == "Pad":
-            y = self.node(op, y, self.ints(0, 1, 0, 1, 0, 2), mode=how["mode"])
-        elif op == "Flat":
-            kept = self.node("Gather", self.node("Shape", y), self.ints(how["keep"]))
-            y = self.node("Reshape", y, self.node("Concat", self.ints(1), kept, self.ints(-1), axis=0))
-        elif op == "Tile":
-            y = self.node(op, y, self.ints(*(2 if a == how["axis"] else 1 for a in range(3))))
-        elif op == "Add":
-            y = self.node(op, y, self.node("ReduceMax", y, axes=[1], keepdims=1))
-        else:
-            y = self.node(op, y, **how)
-        self.last = y
-
-    def model(self) -> bytes:
-        self.nodes.append(helper.make_node("Identity", [self.last], ["y"]))
-        graph = helper.make_graph(
-            self.nodes,
-            "random",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b", "c"])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-            self.constants,
-        )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        return bytes(made.SerializeToString())
-
-
-steps = st.sampled_from([(op, how) for op, hows in STEPS.items() for how in hows])
-sizes = st.lists(st.tuples(*[st.integers(1, 9) | st.sampled_from([16, 33])] * 3), min_size=4, max_size=5)
-drawn = st.tuples(st.lists(steps, min_size=1, max_size=6), sizes, st.booleans())
 
 RUN_ALL = "results = []\nfor model, fed, gpu in cases:\n" + "\n".join(
     f"    {line}" for line in [*RUN.strip().splitlines()[:-1], "results.append(outputs)"]
@@ -343,10 +305,7 @@ def test_random_graphs__of_open_sizes__agree_with_onnxruntime(python_in_browser:
     def run(batch: list[Any]) -> None:
         cases = []
         for ops, shapes, gpu in batch:
-            made = Random()
-            for op, how in ops:
-                made.step(op, how)
-            cases.append([made.model(), [x(*shape) for shape in shapes], gpu])
+            cases.append([graph_of(ops), [x(*shape) for shape in shapes], gpu])
         results = python_in_browser(RUN_ALL, cases=cases)
         for (ops, shapes, gpu), (model, fed, _), outputs in zip(batch, cases, results, strict=True):
             try:
@@ -398,3 +357,53 @@ def test_javascript__new_sizes_after_the_first__run_without_python(name: str, sc
     made = {key: after[key] - before[key] for key in before}
     assert made["withoutPython"] == made["all"] >= len(fed) - 2, "all but those of the first two sizes"
     check(model, fed, [[np.reshape(np.array(data, np.float32), dims) for data, dims in run] for run in found])
+
+
+RANDOM = """
+globalThis.loaded ??= await InferenceSession.create(decode(model));
+for (const shapes of fed) {
+  const tensors = Object.fromEntries(Object.entries(shapes).map(([name, [type, dims]]) => {
+    const size = dims.reduce((a, b) => a * b, 1);
+    return [name, new Tensor(type, type === 'int64' ? new BigInt64Array(size).fill(1n) : new Float32Array(size), dims)];
+  }));
+  await loaded.run(tensors);
+}
+if (last) {
+  await loaded.release();
+  delete globalThis.loaded;
+}
+return fed.length;
+"""
+
+
+def _pictures(r: random.Random) -> Feeds:
+    return picture_feeds(r.randint(1, 3), 4 * r.randint(4, 30), 4 * r.randint(4, 30))
+
+
+RUNS: dict[str, tuple[bytes, Callable[[random.Random], Feeds]]] = {
+    "encoder": (open_models.encoder(), lambda r: encoder_feeds(1, r.randint(2, 500))),
+    "listener": (open_models.listener(), lambda r: listener_feeds(1, r.randint(3, 500))),
+    "unet": (open_models.unet("linear"), _pictures),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_javascript__runs_of_random_sizes__make_nothing_and_ask_python_nothing_after_40(
+    name: str, script: Script
+) -> None:
+    model, draw = RUNS[name]
+    r = random.Random(3)
+    fed = [
+        {n: ["int64" if v.dtype == np.int64 else "float32", list(v.shape)] for n, v in draw(r).items()}
+        for _ in range(150)
+    ]
+    script.page.reload()
+    script.watch()
+    counts = "() => ({ ...submits, pipelines: created.pipelines })"
+    script(RANDOM, model=model, fed=fed[:40], last=False)
+    before = script.worker.evaluate(counts)
+    script(RANDOM, model=model, fed=fed[40:], last=False)
+    after = script.worker.evaluate(counts)
+    script(RANDOM, model=model, fed=[], last=True)
+    spent = {key: after[key] - before[key] for key in before}
+    assert spent["pipelines"] == 0 and spent["withoutPython"] == spent["all"] >= len(fed) - 40, spent

@@ -142,3 +142,42 @@ def test_run__on_a_tensor_that_another_run_writes_meanwhile__reads_what_it_was(
     """The reader has two segments, with the host between them."""
     models = [segmented(), double((2, 2, 2))]
     assert python_in_browser(LENT, models=models) == [True] * 8
+
+
+SEVERAL = """
+    import asyncio
+    import numpy as np
+    import pyruntime as ort
+
+    options = ort.SessionOptions()
+    options.add_session_config_entry("pyruntime.disable", "open_sizes")
+    session = await ort.InferenceSession.create(model, options)
+    feeds = [{"x": np.random.default_rng(i).standard_normal((rows, 64)).astype(np.float32), "s": np.float32([i])}
+             for i, rows in enumerate((70, 9000, 300, 5, 12000, 41))]
+
+    async def one(feed):
+        return (await session.run_async(["y"], feed))[0]
+
+    alone = [await one(feed) for feed in feeds]
+    wrong = 0
+    for turn in range(3):
+        order = [*feeds[turn:], *feeds[:turn], *feeds[::-1]]
+        wanted = [*alone[turn:], *alone[:turn], *alone[::-1]]
+        done = await asyncio.gather(*(one(feed) for feed in order))
+        wrong += sum(y.tobytes() != w.tobytes() for y, w in zip(done, wanted))
+    first = await ort.InferenceSession.create(model, options)
+    grown = await asyncio.gather(*(first.run_async(["y"], feed) for feed in feeds))
+    wrong += sum(y.tobytes() != w.tobytes() for (y,), w in zip(grown, alone))
+    roots = session._program.roots
+    held = session._program.arenas.nbytes, max(sum(s.executable.plan.arenas) for s in roots), len(roots)
+    session.release()
+    first.release()
+    [wrong, *held]
+"""
+
+
+def test_runs__of_several_plans_in_the_same_memory__equal_the_serial_ones(python_in_browser: BrowserPython) -> None:
+    """Small and large inputs, the memory growing while runs are under way."""
+    wrong, held, largest, plans = python_in_browser(SEVERAL, model=chain(["rows", 64]))
+    assert wrong == 0
+    assert held == largest and plans == 6

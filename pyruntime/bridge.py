@@ -238,6 +238,7 @@ def _replay(
     _replays[executable] = made
     if not known:
         executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
+        executable.on_move.append(lambda: setattr(_replays[executable], "live", False))
     return made
 
 
@@ -249,6 +250,7 @@ def _sizes(stage: Stage) -> dict[str, Any] | None:
     return {
         "ranges": [list(r) for r in sizes.ranges],
         "grows": sizes.grows,
+        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
         "guards": [[sizes.data(g.terms), g.comparison, g.answer] for g in sizes.guards.values()],
         "expressions": plan.expressions,
         "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
@@ -345,9 +347,9 @@ def settle(number: int) -> JsObject:
     return _to_js(wire.settled(number))
 
 
-def share_memory(number: int, js_type: str, dims: JsObject) -> int:
+def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None = None) -> int:
     """The number of another tensor in the memory of the one that JavaScript holds under `number`."""
-    return wire.share_memory(number, js_type, dims)
+    return wire.share_memory(number, js_type, dims, counted)
 
 
 async def use_device(gpu_device: JsObject) -> None:

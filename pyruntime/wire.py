@@ -81,7 +81,7 @@ def held_as(name: str, wire: JsObject) -> DeviceTensor:
         kind = replace(tensor.type, shape=shape)
         if kind.size != tensor.type.size:
             raise InvalidArgument(f"'{name}': its dims are {list(shape)}, and it has {tensor.type.size} elements")
-        tensor.type = kind
+        tensor.type, tensor.counted = kind, None
     return tensor
 
 
@@ -94,10 +94,11 @@ def settled(number: int) -> dict[str, Any]:
     return kept_to_wire(tensor, number)
 
 
-def share_memory(number: int, js_type: str, dims: JsObject) -> int:
+def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None) -> int:
     """Know another tensor in the memory of the one held under `number`; its own number."""
     tensor = held(number).again()
     tensor.type = TensorType(DType.from_name(_ONNX_NAMES.get(js_type, js_type)), tuple(int(dim) for dim in dims))
+    tensor.counted = None if counted is None else int(counted)
     made = next(_numbers)
     _tensors[made] = tensor
     return made
@@ -183,6 +184,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "gpu": number,
         "memory": tensor.buffer,
         "room": list(tensor.room) if tensor.room else None,
+        "counted": tensor.counted,
         "buffer": tensor.device.gpu_buffer(tensor.buffer),
     }
 

@@ -13,11 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import open_models
 from tests.contrib.decoder import decoder
 
-__all__ = ["CACHED", "Cached"]
+__all__ = ["CACHED", "STATIC", "STATIC_ROWS", "Cached"]
 
 Feeds = dict[str, np.ndarray[Any, Any]]
 F, F16, INT64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 HEADS, SIZE = 4, 8
+STATIC_ROWS = 64
+"""Rows of the caches of STATIC."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,107 @@ def _group_query() -> Cached:
     return Cached(made.model, caches, made.empty, feeds, len(names), False, 2e-3)
 
 
+def _grouped(bits: int = 0, scalar: bool = False, rows: int = 0, masked: bool = False) -> Cached:
+    """One GroupQueryAttention of 4 heads over 2.
+
+    Args:
+        bits: of the caches; 0: float32, with a rotary embedding.
+        scalar: total_sequence_length is an input; else it is the length of a mask.
+        rows: of caches that do not grow; 0: they do.
+        masked: seqlens_k is computed from the mask.
+    """
+    size, scale = 16, np.array([0.05 if bits != 4 else 0.5], np.float32)
+    kind, dtype = {0: (F, np.float32), 8: (TensorProto.INT8, np.int8), 4: (TensorProto.UINT8, np.uint8)}[bits]
+    stored = size // 2 if bits == 4 else size
+    attributes: dict[str, Any] = {"num_heads": 4, "kv_num_heads": 2}
+    turn = ["cos", "sin"] if not bits else ["", ""]
+    attributes |= {"do_rotary": 1} if not bits else {"kv_cache_bit_width": bits}
+    attributes |= {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR"} if bits else {}
+    names = ["q", "k", "v", "past_k", "past_v", "seqlens_k", "total", *turn]
+    names += ["", "", "", "scale", "scale"] if bits else []
+    node = helper.make_node(
+        "GroupQueryAttention", names, ["y", "present_k", "present_v"], domain="com.microsoft", **attributes
+    )
+    angles = np.arange(600)[:, None] / 100 ** (np.arange(0, size, 2) / size)
+    constants = {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)} if not bits else {}
+    constants |= {"scale": scale} if bits else {}
+    inputs: dict[str, tuple[int, Any]] = {"q": (F, ["b", "n", 4 * size])}
+    inputs |= {n: (F, ["b", "n", 2 * size]) for n in "kv"}
+    inputs |= {n: (kind, ["b", 2, rows or "p", stored]) for n in ("past_k", "past_v")}
+    nodes = [node]
+    if masked:
+        constants["axis"] = np.array([1])
+        nodes[:0] = [
+            helper.make_node("ReduceSum", ["mask", "axis"], ["count"], keepdims=0),
+            helper.make_node("Sub", ["count", "one"], ["less"]),
+            helper.make_node("Cast", ["less"], ["seqlens_k"], to=TensorProto.INT32),
+        ]
+    else:
+        inputs["seqlens_k"] = (TensorProto.INT32, ["b"])
+    if scalar:
+        inputs["total"] = (TensorProto.INT32, [])
+    else:
+        inputs["mask"] = (INT64, ["b", "t"])
+        constants["one"] = np.array(1)
+        nodes[:0] = [
+            helper.make_node("Shape", ["mask"], ["shape"]),
+            helper.make_node("Gather", ["shape", "one"], ["length"]),
+            helper.make_node("Cast", ["length"], ["total"], to=TensorProto.INT32),
+        ]
+
+    def feeds(b: int, n: int, p: int) -> Feeds:
+        made = {name: _random(b, n, (4 if name == "q" else 2) * size) for name in "qkv"}
+        total = {"total": np.array(p + n, np.int32)} if scalar else {"mask": np.ones((b, p + n), np.int64)}
+        ends = {} if masked else {"seqlens_k": np.full(b, p + n - 1, np.int32)}
+        return {**made, **ends, **total}
+
+    return Cached(
+        _model(nodes, inputs, {"y": F, "present_k": kind, "present_v": kind}, constants),
+        {"present_k": "past_k", "present_v": "past_v"},
+        lambda b: {n: np.zeros((b, 2, rows, stored), dtype) for n in ("past_k", "past_v")},
+        feeds,
+        2,
+        False,
+        2e-3,
+    )
+
+
+def _scattered(added: bool) -> Cached:
+    """TensorScatter into caches [b, H, rows, D], and Attention over the rows that count.
+
+    Args:
+        added: how many count is computed from write_indices; else it is an input.
+    """
+    nodes = [helper.make_node("Shape", ["q"], ["n"], start=1, end=2)]
+    for name in "qkv":
+        nodes += [
+            helper.make_node("Reshape", [name, "split"], [f"{name}_split"]),
+            helper.make_node("Transpose", [f"{name}_split"], [f"{name}_heads"], perm=[0, 2, 1, 3]),
+        ]
+    for name in "kv":
+        given = [f"past_{name}", f"{name}_heads", "write"]
+        nodes.append(helper.make_node("TensorScatter", given, [f"present_{name}"], axis=2))
+    nodes += [helper.make_node("Add", ["write", "n"], ["counted"])] if added else []
+    given = ["q_heads", "present_k", "present_v", "", "", "", "counted"]
+    nodes.append(helper.make_node("Attention", given, ["y"], is_causal=1))
+    inputs: dict[str, tuple[int, Any]] = {n: (F, ["b", "n", HEADS * SIZE]) for n in "qkv"}
+    inputs |= {f"past_{n}": (F, ["b", HEADS, STATIC_ROWS, SIZE]) for n in "kv"} | {"write": (INT64, ["b"])}
+    inputs |= {} if added else {"counted": (INT64, ["b"])}
+
+    def feeds(b: int, n: int, p: int) -> Feeds:
+        counted = {} if added else {"counted": np.full(b, p + n)}
+        return {**{name: _random(b, n, HEADS * SIZE) + p % 3 for name in "qkv"}, "write": np.full(b, p), **counted}
+
+    outputs = {"y": F, "present_k": F, "present_v": F}
+    return Cached(
+        _model(nodes, inputs, outputs, {"split": np.array([0, 0, HEADS, SIZE])}, 24),
+        {"present_k": "past_k", "present_v": "past_v"},
+        lambda b: {f"past_{n}": np.zeros((b, HEADS, STATIC_ROWS, SIZE), np.float32) for n in "kv"},
+        feeds,
+        2,
+    )
+
+
 def _merged() -> Cached:
     """A merged decoder: in the branch with caches they grow, and one of the encoder is handed on as it is."""
     new = helper.make_node("Add", ["x", "x"], ["doubled"])
@@ -173,6 +276,9 @@ def _joined(kind: int, dtype: Any, axis: int, shape: list[int], in_place: int) -
 CACHED: dict[str, Cached] = {
     "concat": _decoder(),
     "group_query": _group_query(),
+    "group_query_8": _grouped(8),
+    "group_query_4": _grouped(4),
+    "group_query_scalar": _grouped(scalar=True),
     "multi_head": _attending("MultiHeadAttention", 17, num_heads=HEADS),
     "multi_head_causal": _attending("MultiHeadAttention", 17, num_heads=HEADS, unidirectional=1),
     "attention": _attending("Attention", 23, q_num_heads=HEADS, kv_num_heads=HEADS, is_causal=1),
@@ -185,3 +291,14 @@ CACHED: dict[str, Cached] = {
     "float16_odd": _joined(F16, np.float16, 1, [3, 5], 0),
 }
 """By how they are written; batches of one where the shape says so."""
+
+STATIC: dict[str, Cached] = {
+    "scatter": _scattered(False),
+    "scatter_added": _scattered(True),
+    "group_query": _grouped(rows=STATIC_ROWS),
+    "group_query_scalar": _grouped(scalar=True, rows=STATIC_ROWS),
+    "group_query_masked": _grouped(rows=STATIC_ROWS, masked=True),
+    "group_query_8": _grouped(8, rows=STATIC_ROWS),
+    "group_query_4": _grouped(4, rows=STATIC_ROWS),
+}
+"""Those that do not grow, by how they are written; `feeds` gets how many rows count."""

@@ -18,6 +18,8 @@ __all__ = [
     "encoder",
     "encoder_feeds",
     "fourier",
+    "listener",
+    "listener_feeds",
     "needs_number",
     "picture_feeds",
     "positions",
@@ -124,6 +126,32 @@ def encoder_feeds(batch: int, length: int) -> dict[str, np.ndarray[Any, Any]]:
     mask = (random.random((batch, length)) > 0.2).astype(np.int64)
     mask[:, 0] = 1
     return {"ids": random.integers(0, VOCABULARY, (batch, length)), "mask": mask}
+
+
+def listener() -> bytes:
+    """sound: [batch, 8, frames] -> hidden: [batch, ceil(frames / 2), 16], as an encoder of speech: two convolutions,
+    of which the second halves the frames, positions by a slice of a table, two layers."""
+    w = Writer(6)
+
+    def conv(x: str, n: int, stride: int) -> str:
+        made = w.add("Conv", x, w.weight(WIDTH, n, 3), w.weight(WIDTH), pads=[1, 1], strides=[stride])
+        erf = w.add("Erf", w.add("Div", made, w.given(np.float32(2**0.5))))
+        return w.add("Mul", made, w.add("Mul", w.add("Add", erf, w.given(np.float32(1))), w.given(np.float32(0.5))))
+
+    x = w.add("Transpose", conv(conv("sound", 8, 1), WIDTH, 2), perm=[0, 2, 1])
+    x = w.add("Add", x, w.add("Slice", w.weight(LONGEST, WIDTH), w.ints(0), w.size(x, 1), w.ints(0)))
+    for _ in range(LAYERS):
+        y = w.norm(x)
+        q, k, v = (w.heads(w.linear(y, WIDTH, WIDTH)) for _ in range(3))
+        x = w.add("Add", x, w.attention(y, q, k, v, w.given(np.float32(0))))
+        x = w.add("Add", x, w.feed_forward(w.norm(x)))
+    w.add("Identity", w.norm(x), out="hidden")
+    return w.model({"sound": (F, ["batch", 8, "frames"])}, ["hidden"])
+
+
+def listener_feeds(batch: int, frames: int) -> dict[str, np.ndarray[Any, Any]]:
+    random = np.random.default_rng(1000 * batch + frames)
+    return {"sound": random.normal(size=(batch, 8, frames)).astype(np.float32)}
 
 
 def decoder() -> bytes:

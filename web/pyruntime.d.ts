@@ -136,6 +136,8 @@ export interface ProgressEvent {
   /** While data arrive: bytes so far, and of how many when that is known. */
   loaded?: number;
   total?: number;
+  /** Of a model in files (phase 'model'): the one that this is news of. */
+  part?: { url: string; loaded: number; total: number | undefined };
 }
 
 export type ExecutionProvider =

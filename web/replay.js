@@ -2,8 +2,8 @@
 /** Runs in which Python has no part: which feeds they are for, and what they make of them. */
 
 import { play } from './player.js';
-import { bind, evaluate, packed, patched } from './sizes.js';
-import { isLongest, takeSpare, visible } from './tensors.js';
+import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
+import { isFree, isLongest, takeSpare, visible } from './tensors.js';
 
 /**
  * @typedef {import('./tensors.js').Memory} Memory
@@ -20,8 +20,14 @@ import { isLongest, takeSpare, visible } from './tensors.js';
  *
  * @typedef {Seen & {buffer: GPUBuffer, offset: number}} Place memory of the plan's own
  * @typedef {Seen & {slot: number}} Slot memory that each run brings
- * @typedef {Seen & {input: string, axis: number, room: number}} Kept an output in the memory of an input; `axis`: along
- *   which rows are behind it, -1: none; `room`: number of the size that counts the rows there are in memory, or -1
+ * @typedef {object} Rows a number of rows: `offset`, or that of an expression; plus the elements of an input where it has one
+ * @property {string} input
+ * @property {number} offset
+ * @property {number} expression its number, or -1
+ *
+ * @typedef {Seen & {input: string, axis: number, room: number, first?: Rows | null, end?: Rows | null}} Kept an output in the
+ *   memory of an input; `axis`: along which rows are behind it, -1: none; `room`: number of the size that counts the rows there
+ *   are in memory, or -1; `first`: from which on rows are written over, and `end`: before which rows count then
  *
  * @typedef {object} Open a command that binds what runs bring
  * @property {GPUComputePipeline} pipeline
@@ -80,10 +86,41 @@ export function matches(replay, feeds, fetches, outputs, stay) {
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
   if (!same || !fitsMemory(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
-  if (sizes) return bind(sizes, given, dims, (values) => addRooms(replay, feeds, values));
+  if (sizes) {
+    return bind(sizes, given, dims, (values) => (
+      addNumbers(sizes, feeds, values) && addRooms(replay, feeds, values) && mayWrite(replay, feeds, values)));
+  }
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
-  return equal ? [] : null;
+  return equal && mayWrite(replay, feeds, []) ? [] : null;
+}
+
+/**
+ * How many rows that is: one number for each element of the input, or just one; null where its elements are not here.
+ * @param {Rows} rows
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values of the open sizes
+ */
+function rowsOf({ input, offset, expression }, { sizes }, feeds, values) {
+  const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes ?? { expressions: [] });
+  const base = expression < 0 ? offset : evaluate(expressions[expression], values);
+  return input ? integersOf(feeds[input])?.map((element) => element + base) ?? null : [base];
+}
+
+/**
+ * Whether the rows that are written over count for nobody.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ */
+function mayWrite(replay, feeds, values) {
+  return replay.kept.every(({ input, first, axis }) => {
+    if (!first) return true;
+    const rows = rowsOf(first, replay, feeds, values);
+    const remote = /** @type {Remote} */ (feeds[input].remote);
+    return rows && remote.dims[axis] === feeds[input].dims[axis] && isFree(remote, Math.min(...rows));
+  });
 }
 
 /**
@@ -207,6 +244,10 @@ export function prepare(replay, feeds, values, tensors, spares) {
     ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
     ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
   ].map(({ seen, at }) => ({ name: seen.name, tensor: hold(tensors, seen, numbers, at) }));
+  replay.kept.forEach(({ end }, i) => {
+    const rows = end && rowsOf(end, replay, feeds, values);
+    if (rows) staying[replay.outputs.length + i].tensor.counted = Math.max(...rows);
+  });
   return { replay, commands: boundTo(replay, memory), writes: writesOf(replay, feeds, numbers), numbers, staying };
 }
 

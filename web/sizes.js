@@ -11,6 +11,7 @@
  * @typedef {object} Sizes
  * @property {[number, number][]} ranges lowest and highest value of each size
  * @property {boolean[]} grows
+ * @property {Record<string, number>} [values] sizes that are the one element of an input, by its name
  * @property {[Expression, '<' | '==', boolean][]} guards compared with 0, and what that has to answer
  * @property {Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches offset in `params`, type, number of the expression
@@ -76,6 +77,45 @@ export function bind(sizes, places, given, complete) {
     }
   }
   return complete(values) && suits(sizes, values) ? values : null;
+}
+
+/** @type {Record<string, new (data: ArrayBuffer) => ArrayLike<number | bigint>>} */
+const INTEGERS = {
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int64: BigInt64Array,
+  uint64: BigUint64Array,
+};
+
+/**
+ * The elements of an integer tensor; null where they are not here.
+ * @param {{type: string, data?: unknown} | undefined} tensor
+ * @returns {number[] | null}
+ */
+export function integersOf(tensor) {
+  const { type = '', data } = tensor ?? {};
+  const bytes = data instanceof ArrayBuffer ? data
+    : ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : null;
+  return bytes && type in INTEGERS ? Array.from(new INTEGERS[type](/** @type {ArrayBuffer} */ (bytes)), Number) : null;
+}
+
+/**
+ * Add the sizes that are the one element of an input; false where one cannot be read here.
+ * @param {Sizes} sizes
+ * @param {Record<string, {type: string, data?: unknown}>} feeds
+ * @param {number[]} values
+ */
+export function addNumbers({ values: inputs }, feeds, values) {
+  return Object.entries(inputs ?? {}).every(([name, at]) => {
+    const elements = integersOf(feeds[name]);
+    if (elements?.length !== 1) return false;
+    [values[at]] = elements;
+    return true;
+  });
 }
 
 /** @param {Sizes} sizes @param {number[]} values */

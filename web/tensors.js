@@ -22,6 +22,7 @@
  * @property {number[]} dims
  * @property {Memory} memory
  * @property {number} python Python's number, 0 where it has none yet
+ * @property {number} [counted] rows that count where runs write over the others in its memory; undefined: all
  *
  * @typedef {Memory[]} Spares memory of one session without tensors
  */
@@ -39,7 +40,7 @@ export class Tensors {
   #last = 0;
   #python;
 
-  /** @param {{share_memory: (number: number, type: string, dims: number[]) => number, dispose: (number: number) => void}} python */
+  /** @param {{share_memory: (number: number, type: string, dims: number[], counted?: number) => number, dispose: (number: number) => void}} python */
   constructor(python) {
     this.#python = python;
   }
@@ -61,7 +62,7 @@ export class Tensors {
    * @param {any} wire
    * @param {Spares | null} spares
    */
-  receive({ gpu, memory: id, room, type, dims, buffer }, spares) {
+  receive({ gpu, memory: id, room, type, dims, buffer, counted = undefined }, spares) {
     let memory = this.#memories.get(id);
     if (!memory) {
       const rows = room ? { axis: room[0], rows: room[1] } : null;
@@ -78,9 +79,11 @@ export class Tensors {
         this.#left(before);
       }
       known.dims = dims;
+      known.counted = counted ?? undefined;
       return { kind: 'gpu', type, dims, gpu: known.number, buffer: visible(memory) };
     }
     const remote = this.#added(type, dims, memory, gpu);
+    remote.counted = counted ?? undefined;
     return { kind: 'gpu', type, dims, gpu: remote.number, buffer: visible(memory) };
   }
 
@@ -102,6 +105,7 @@ export class Tensors {
    */
   #added(type, dims, memory, python) {
     this.#last += 1;
+    /** @type {Remote} */
     const remote = { number: this.#last, type, dims, memory, python };
     memory.tensors.add(remote);
     this.#remotes.set(remote.number, remote);
@@ -116,7 +120,7 @@ export class Tensors {
     for (const other of remote.memory.tensors) {
       if (!other.python) {
         const one = [...remote.memory.tensors].find(({ python }) => python)?.python ?? remote.memory.holders[0];
-        other.python = this.#python.share_memory(one, other.type, other.dims);
+        other.python = this.#python.share_memory(one, other.type, other.dims, other.counted);
         this.#byPython.set(other.python, other);
       }
     }
@@ -178,6 +182,11 @@ export function takeSpare(spares, nbytes) {
 /** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */
 export function visible({ buffer, room }) {
   return room ? undefined : buffer;
+}
+
+/** Whether rows from `first` on may be written over: none of them count for a tensor there. @param {Remote} remote @param {number} first */
+export function isFree({ memory }, first) {
+  return [...memory.tensors].every(({ counted }) => counted !== undefined && counted <= first);
 }
 
 /** Whether rows may be written behind those of a tensor: nobody has written there yet. @param {Remote} remote */

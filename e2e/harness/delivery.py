@@ -59,6 +59,15 @@ class _Handler(Handler):
         else:
             self._deliver(file)
 
+    def do_HEAD(self) -> None:  # noqa: N802 (the name that http.server calls)
+        file = self.served.get(urlsplit(self.path).path)
+        if file is None:
+            super().do_HEAD()
+            return
+        self.send_response(file.status)
+        self.send_header("Content-Length", str(len(file.data)))
+        self.end_headers()
+
     def _deliver(self, file: Served) -> None:
         number = len(file.asked)
         file.asked.append(self.headers.get("Range", ""))

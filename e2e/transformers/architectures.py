@@ -62,7 +62,7 @@ def question_answerer(vocabulary: int) -> bytes:
 LAYERS, GROUPS = 2, 2
 
 
-def decoder(vocabulary: int, caches: bool) -> bytes:
+def decoder(vocabulary: int, caches: bool, layers: int = LAYERS) -> bytes:
     """logits [b, s, vocabulary], grouped queries; with caches past_key_values.i.key -> present.i.key and so on."""
     net = Network(5)
     words = net.op("Gather", net.weight(vocabulary, WIDTH, scale=1), "input_ids")
@@ -74,7 +74,7 @@ def decoder(vocabulary: int, caches: bool) -> bytes:
     ]
     inputs.append(value("position_ids", ["batch_size", "length"], INT64))
     outputs = [value("logits", ["batch_size", "length", vocabulary])]
-    for i in range(LAYERS):
+    for i in range(layers):
         y = net.norm(x, WIDTH)
         q = net.heads(net.linear(y, WIDTH, WIDTH), HEADS, SIZE)
         pair = []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
@@ -16,7 +17,17 @@ from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import current, execute, located
 from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer, Unread
 
-__all__ = ["Executable", "HostValue", "Observer", "Recorded", "Sized", "arrived", "host_value", "run_on_host"]
+__all__ = [
+    "Executable",
+    "HostValue",
+    "Observer",
+    "Recorded",
+    "Sized",
+    "arrived",
+    "host_value",
+    "run_on_host",
+    "shares_arenas",
+]
 
 HostValue: TypeAlias = HostTensor | ValueType
 """A value on the host: a tensor, or the known type of a sequence, optional or map."""
@@ -75,26 +86,34 @@ class Executable:
         resident: buffers of tensors that stay on the GPU between stages, by value name.
         bound: names of external tensors that each run brings, in buffers of its own.
         on_release: called once when the executable is released.
+        on_move: called each time its memory has become another one: what was recorded is void.
+
+    Args:
+        arenas: shared with other plans; without, and where a run is queued piece by piece, memory is its own.
     """
 
     def __init__(
-        self, plan: Plan, device: Device, weights: Weights, resident: Mapping[str, int], bound: Iterable[str] = ()
+        self,
+        plan: Plan,
+        device: Device,
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str] = (),
+        arenas: Arenas | None = None,
     ) -> None:
         self.plan = plan
         self.resident = dict(resident)
         self.bound = frozenset(bound)
         self._device = device
         self._weights = weights
-        self._arenas: list[int] = []
+        self._arenas = arenas if arenas is not None and shares_arenas(plan) else Arenas(device)
         self._params: list[int] = []
         self._own: list[int] = []
         self._recorded: dict[tuple[int, ...], Recorded] = {}
-        self._lock = asyncio.Lock()
         self._loaded = False
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
-        self._overlapping = 0
-        self._last_of_them = asyncio.Event()
         self.on_release: list[Callable[[], None]] = []
+        self.on_move: list[Callable[[], None]] = []
 
     async def prepare(self) -> None:
         """Compile, upload, allocate; record where no run brings buffers of its own.
@@ -116,7 +135,7 @@ class Executable:
             for outcome in await asyncio.gather(*together, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
-            self._arenas = await device.allocate(plan.arenas, "arena")
+            await self._arenas.join(id(self), plan.arenas, self._moved)
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
             made = await device.allocate([t.region.nbytes for t in fresh], "resident")
             self._own += made
@@ -157,6 +176,16 @@ class Executable:
         for recording in recorded.recordings.values():
             self._device.drop(recording)
 
+    def _forget_all(self) -> None:
+        for recorded in self._recorded.values():
+            self._forget(recorded)
+        self._recorded = {}
+
+    def _moved(self) -> None:
+        self._forget_all()
+        for told in self.on_move:
+            told()
+
     def _place(self, region: Region, external: list[int]) -> Slice:
         """`_slice`; a slot for what a run brings where its buffers are not there yet."""
         if region.space is Space.EXTERNAL and not external[region.index]:
@@ -169,7 +198,7 @@ class Executable:
             place = self._weights.slice(self.plan.constants[region.index])
             return Slice(place.buffer, place.offset, nbytes)
         if region.space is Space.ARENA:
-            return Slice(self._arenas[region.index], region.offset, nbytes)
+            return Slice(self._arenas.buffers[region.index], region.offset, nbytes)
         # What a run brings may be smaller than the largest the plan is for.
         buffer = external[region.index]
         return Slice(buffer, region.offset, min(nbytes, self._device.ledger.live.get(buffer, nbytes)))
@@ -240,23 +269,9 @@ class Executable:
             sizes: of the plan's open sizes.
         """
         sized = self.sized(sizes) if self.plan.sizes else Sized()
-        if len(self.plan.steps) > 1 or observe is not None:
-            async with self._lock:
-                while self._overlapping:
-                    self._last_of_them.clear()
-                    await self._last_of_them.wait()
-                await self._run(values, self._record(bound or {}), observe, sized)
-            return
-        while self._lock.locked():
-            async with self._lock:
-                pass
-        self._overlapping += 1
-        try:
-            await self._run(values, self._record(bound or {}), None, sized)
-        finally:
-            self._overlapping -= 1
-            if not self._overlapping:
-                self._last_of_them.set()
+        alone = len(self.plan.steps) > 1 or observe is not None
+        async with self._arenas.alone() if alone else self._arenas.overlapping():
+            await self._run(values, self._record(bound or {}), observe, sized)
 
     async def _run(
         self, values: MutableMapping[str, HostValue], recorded: Recorded, observe: Observer | None, sized: Sized
@@ -346,13 +361,18 @@ class Executable:
         for told in self.on_release:
             told()
         self.on_release.clear()
-        for recorded in self._recorded.values():
-            self._forget(recorded)
-        self._device.free([*self._arenas, *self._params, *self._own])
+        self._forget_all()
+        self._arenas.leave(id(self))
+        self._device.free([*self._params, *self._own])
         if self._loaded:
             self._weights.drop({c.key for c in self.plan.constants})
             self._loaded = False
-        self._recorded, self._arenas, self._params, self._own = {}, [], [], []
+        self._params, self._own = [], []
+
+
+def shares_arenas(plan: Plan) -> bool:
+    """True where runs of the plan are queued in one go."""
+    return len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment)
 
 
 def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str, HostValue], sized: Sized) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pyruntime.device.base import Slice
 from pyruntime.device.executable import Replay
 from pyruntime.ir import TensorType
-from pyruntime.plan.plan import Kept, Transfer
+from pyruntime.plan.plan import Kept, RunRows, Transfer
 
 __all__ = ["described"]
 
@@ -41,7 +41,10 @@ def described(replay: Replay, names: Callable[[TensorType], str], buffers: Mappi
         "unread": [seen(u.name, u.type, u.scaled) for u in replay.unread],
         "inputs": slots(replay.inputs),
         "outputs": slots(replay.outputs),
-        "kept": [{**shape(k), "input": k.input, "axis": k.axis, "room": k.room} for k in replay.kept],
+        "kept": [
+            {**shape(k), "input": k.input, "axis": k.axis, "room": k.room, "first": _rows(k.first), "end": _rows(k.end)}
+            for k in replay.kept
+        ],
         "numbers": [
             {
                 "elements": list(made.elements),
@@ -52,3 +55,7 @@ def described(replay: Replay, names: Callable[[TensorType], str], buffers: Mappi
             for made, place in replay.numbers
         ],
     }
+
+
+def _rows(rows: RunRows | None) -> dict[str, Any] | None:
+    return {"input": rows.input, "offset": rows.offset, "expression": rows.expression} if rows else None

@@ -58,7 +58,7 @@ class SanitizedExecutable(Executable):
         observe: Observer | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
-        async with self._lock:
+        async with self._arenas.alone():
             self._begun = set()
             for name, buffer in (bound or {}).items():
                 size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))

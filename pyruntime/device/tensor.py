@@ -94,12 +94,14 @@ class DeviceTensor:
         type: element type and shape.
         device: where it is.
         room: (axis, rows) where memory has more rows along an axis than count; None: memory is the tensor.
+        counted: rows that count along the axis where `rewritten` left it; None: all do.
     """
 
     def __init__(self, type: TensorType, device: Device, memory: _Memory, room: tuple[int, int] | None = None) -> None:
         self.type = TensorType(type.dtype, type.shape)
         self.device = device
         self.room = room
+        self.counted: int | None = None
         self._memory = memory
         memory.tensors.add(self)
 
@@ -130,7 +132,20 @@ class DeviceTensor:
 
     def again(self) -> DeviceTensor:
         """Another tensor of the same contents in the same memory."""
-        return DeviceTensor(self.type, self.device, self._memory, self.room)
+        made = DeviceTensor(self.type, self.device, self._memory, self.room)
+        made.counted = self.counted
+        return made
+
+    async def rewritten(self, first: int, end: int) -> DeviceTensor:
+        """This tensor with rows from `first` on for the caller to write; those before `end` count then.
+
+        It is this tensor's memory where none that count for a tensor in it are written over; else a copy.
+        """
+        there = [t.counted for t in self._memory.tensors]
+        alone = self.room is None and all(n is not None and n <= first for n in there)
+        made = self.again() if alone else await self.clone()
+        made.counted = end
+        return made
 
     async def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor:
         """A tensor of type `kind` that begins with this one's rows, in memory with `rows` of them along `axis`.
@@ -206,6 +221,7 @@ class DeviceTensor:
 
     def write(self, raw: Raw) -> None:
         """Replace the contents by raw_data of the same length; of a tensor whose memory is not `shared`."""
+        self.counted = None
         blocks = self._blocks(self.room[0], self.type.shape[self.room[0]]) if self.room else [self._all]
         offset = 0
         for block in blocks:
@@ -235,6 +251,7 @@ class DeviceTensor:
         """A copy on the same device, in memory that has no room for more."""
         made = await self._empty(self.type, None)
         self._copy_to(made)
+        made.counted = self.counted
         return made
 
     async def settle(self) -> None:
@@ -250,6 +267,7 @@ class DeviceTensor:
     def settle_in(self, buffer: int) -> None:
         """`settle`, in this buffer of `capacity` bytes."""
         made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
+        made.counted = self.counted
         self._copy_to(made)
         self.exchange(made)
 
@@ -265,5 +283,6 @@ class DeviceTensor:
         other._memory.tensors.discard(other)
         self._memory, other._memory = other._memory, self._memory
         self.room, other.room = other.room, self.room
+        self.counted, other.counted = other.counted, self.counted
         self._memory.tensors.add(self)
         other._memory.tensors.add(other)

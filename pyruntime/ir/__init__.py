@@ -21,7 +21,7 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.reals import Real, is_real, real_of
-from pyruntime.ir.typed import State, TypedGraph
+from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,
     Element,
@@ -54,6 +54,7 @@ __all__ = [
     "OptionalType",
     "RawSource",
     "Real",
+    "Rows",
     "SequenceType",
     "Sizes",
     "State",

@@ -90,12 +90,14 @@ class Sizes:
         names: of the sizes, in order; expressions call them s0, s1, ...
         ranges: (lowest, highest) of each.
         grows: sizes that grow from run to run.
+        values: sizes that are the one element of an input, by its name; the others are dimensions, or follow.
         by: what is being planned, named in guards.
     """
 
     names: list[str] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
     grows: list[bool] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
     by: str = ""
     guards: dict[tuple[Terms, str], Guard] = field(default_factory=dict)
     _atoms: dict[str, _Atom] = field(default_factory=dict)

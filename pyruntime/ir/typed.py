@@ -12,12 +12,25 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
 from pyruntime.ir.types import Array, TensorType, ValueType
 
-__all__ = ["State", "TypedGraph"]
+__all__ = ["Rows", "State", "TypedGraph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A number of rows that a run brings: `offset`, plus the elements of a fed integer tensor where there is one.
+
+    Attributes:
+        input: its name, or empty.
+        offset: an int or a Dim.
+    """
+
+    input: str = ""
+    offset: Any = 0
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An output that is left in the memory of an input: the input itself, or that with rows behind it.
+    """An output that is left in the memory of an input: the input itself, that with rows behind it or others over it.
 
     Attributes:
         output: the name the model has for it, whose type has the rows that count.
@@ -25,6 +38,7 @@ class State:
         axis: along which there is room for more rows; -1: the memory is the tensor.
         room: rows there are in memory.
         given: the type of the input with the rows that count.
+        first, end: rows along `axis` from `first` on are written over, and those before `end` count then.
     """
 
     output: str
@@ -32,6 +46,8 @@ class State:
     axis: int = -1
     room: Any = 0
     given: TensorType | None = None
+    first: Rows | None = None
+    end: Rows | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, TensorType, hint, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map
@@ -47,9 +48,14 @@ class Steps:
 
     Attributes:
         c: above 0. length: of x.
-        linear: between its two neighbours; else the element at the floor of it.
-        rounded: a, b and c are `length`, 0 and the outputs, and the quotient is that of float32, o / (c / a): where it
-            is a whole number it may be the one before. a * c is below 2^23, both are at most 2^13.
+        mode: 'nearest', the element at the floor of it; 'linear' or 'cubic', a weighted sum of those around it.
+        cubic: the coefficient of Keys' kernel.
+        half: elements on each side of it that have weights.
+        squeeze: numbers u, v where distances are multiplied by u / v; None: they are not.
+        normalised: weights are divided by their sum. inside: elements beyond the ends have none; else those at the ends
+            stand for them.
+        rounded: 'nearest' alone; a, b and c are `length`, 0 and the outputs, and the quotient is that of float32,
+            o / (c / a): where it is a whole number it may be the one before. a * c is below 2^23, both at most 2^13.
     """
 
     axis: int
@@ -57,16 +63,39 @@ class Steps:
     b: int
     c: int
     length: int
-    linear: bool
+    mode: str
+    cubic: float = -0.75
+    half: int = 1
+    squeeze: tuple[int, int] | None = None
+    normalised: bool = False
+    inside: bool = False
     rounded: bool = False
 
+    @property
+    def is_weighted(self) -> bool:
+        """True where an output is a sum."""
+        return self.mode != "nearest"
 
-def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) -> Dispatch:
+
+def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) -> tuple[Dispatch, ...]:
     """y = x with each step's axis resampled; sums of integers are rounded and saturated."""
+    if math.prod(2 * upper(s.half) for s in steps if s.is_weighted) <= FUSED:
+        return (_interpolate(target, y, x, steps),)
+    made = []
+    source, shape = x, list(x.type.shape)
+    for number, step in enumerate(steps):
+        shape[step.axis] = y.type.shape[step.axis]
+        result = y if number == len(steps) - 1 else scratch(number, DType.FLOAT, *shape)
+        made.append(_interpolate(target, result, source, [step]))
+        source = result
+    return tuple(made)
+
+
+def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) -> Dispatch:
     where = _Where(x.type.shape, y.type.shape, [], [s.axis for s in steps])
-    weighted = any(s.linear for s in steps)
+    weighted = any(s.is_weighted for s in steps)
     dtype = y.type.dtype if weighted else bits_type(y.type.dtype)
-    fields, values = list(where.fields), dict(where.values)
+    fields, values = list(where.fields), dict[str, Any](where.values)
     lines = list(where.lines)
     for k, step in enumerate(steps):
         numbers = {"a": step.a, "b": step.b, "c": step.c, "last": step.length - 1}
@@ -79,32 +108,77 @@ def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) 
             is_whole = f"low{k} > 0 && low{k} * params.c{k} == n{k}"
             before = f"rounds_down(u32(low{k}), u32(params.a{k}), u32(params.c{k}))"
             lines.append(f"if ({is_whole}) {{ low{k} -= select(0, 1, {before}); }}")
-        if step.linear:
+        if step.is_weighted:
+            if step.squeeze is not None:
+                more = {"half": step.half, "up": step.squeeze[0], "down": step.squeeze[1]}
+                fields += [(f"{name}{k}", "i32") for name in more]
+                values |= {f"{name}{k}": value for name, value in more.items()}
+            if step.mode == "cubic":
+                fields.append((f"cubic{k}", "f32"))
+                values[f"cubic{k}"] = step.cubic
             lines.append(f"let part{k} = f32(n{k} - low{k} * params.c{k}) / f32(params.c{k});")
+            lines += _total(step, k)
         else:
             lines.append(f"let i{k} = u32(clamp(low{k}, 0, params.last{k})) * params.along{k};")
-    loops = [k for k, step in enumerate(steps) if step.linear]
+    loops = [k for k, step in enumerate(steps) if step.is_weighted]
     at = " + ".join(["at", *(f"i{k}" for k in range(len(steps)))])
     if weighted:
         lines.append("var sum = 0.0;")
         for k in loops:
-            lines.append(f"for (var t{k} = 0; t{k} < 2; t{k}++) {{")
-            lines.append(f"let w{k} = select(1.0 - part{k}, part{k}, t{k} == 1);")
+            lines.append(_loop(steps[k], k))
+            lines.append(f"let w{k} = {_weight(steps[k], k)}{f' / total{k}' * steps[k].normalised};")
             lines.append(f"let i{k} = u32(clamp(low{k} + t{k}, 0, params.last{k})) * params.along{k};")
         lines.append(f"sum += {' * '.join(f'w{k}' for k in loops)} * f32(load_x({at}));")
         lines += ["}" * len(loops), f"return {_stored('sum', dtype)};"]
     else:
         lines.append(f"return load_x({at});")
-    kinds = "".join("l" if step.linear else "r" if step.rounded else "n" for step in steps)
+    kinds = "_".join(_kind(step) for step in steps)
     sources = [Source("x", x if weighted else _as(x, dtype))]
-    flops = 2 * y.type.size * 2 ** len(loops) if weighted else 0
+    flops = 2 * y.type.size * math.prod(2 * hint(steps[k].half) for k in loops) if weighted else 0
     result = y if weighted else _as(y, dtype)
     name, code = f"interpolate_{kinds}_{where.name}", "\n  ".join(lines)
-    helpers = _FLOOR + (_ROUNDS if any(step.rounded for step in steps) else "")
+    helpers = _HELPERS + (_ROUNDS if any(step.rounded for step in steps) else "")
     return gather_map(target, name, result, sources, code, tuple(fields), values, helpers, flops=flops)
 
 
-_FLOOR = """fn floor_divided(a: i32, b: i32) -> i32 {
+def _kind(step: Steps) -> str:
+    kind = step.mode + "_rounded" * step.rounded + "_squeezed" * (step.squeeze is not None)
+    return kind + "_sum" * step.normalised + "_inside" * step.inside
+
+
+def _loop(step: Steps, k: int) -> str:
+    half = step.half if step.squeeze is None else f"params.half{k}"
+    return f"for (var t{k} = 1 - {half}; t{k} <= {half}; t{k}++) {{"
+
+
+def _weight(step: Steps, k: int) -> str:
+    """WGSL of the weight of the element t<k> behind the one in front, before weights are divided by their sum."""
+    distance = f"abs(f32(t{k}) - part{k})"
+    if step.squeeze is not None:
+        distance += f" * f32(params.up{k}) / f32(params.down{k})"
+    weight = f"max(0.0, 1.0 - {distance})" if step.mode == "linear" else f"keys({distance}, params.cubic{k})"
+    there = f"low{k} + t{k} >= 0 && low{k} + t{k} <= params.last{k}"
+    return f"select(0.0, {weight}, {there})" if step.inside else weight
+
+
+def _total(step: Steps, k: int) -> list[str]:
+    """WGSL of the sum of the weights, where they are divided by it."""
+    if not step.normalised:
+        return []
+    return [
+        f"var whole{k} = 0.0;",
+        f"{_loop(step, k)} whole{k} += {_weight(step, k)}; }}",
+        f"let total{k} = select(whole{k}, 1.0, whole{k} == 0.0);",
+    ]
+
+
+_HELPERS = """fn keys(d: f32, a: f32) -> f32 {
+  let near = ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
+  let far = ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
+  return select(select(0.0, far, d < 2.0), near, d <= 1.0);
+}
+
+fn floor_divided(a: i32, b: i32) -> i32 {
   let q = a / b;
   return select(q, q - 1, q * b > a);
 }"""

@@ -156,6 +156,9 @@ class _Attention(Op):
         attributes["left_window_size"], attributes["right_window_size"] = self.windows
         return _InRoom(**attributes, past_rows=self.heads(*inputs).past)
 
+    def rows_read(self, index: int, *inputs: TensorType | None) -> tuple[int, int] | None:
+        return (6, 0) if index in (1, 2) and _padded(inputs)[6] is not None else None
+
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         q, k, v, mask, _, _, _ = _padded(inputs)
         if any(x.dtype is DType.DOUBLE for x in (q, k, v)) or (mask is not None and mask.dtype.is_wide):

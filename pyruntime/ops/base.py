@@ -29,13 +29,32 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "attributes_of", "op", "register", "registered"]
+__all__ = ["LATEST", "LATEST_ML", "Op", "Rewritten", "Unsupported", "attributes_of", "op", "register", "registered"]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
 
 LATEST_ML = 5
 """Newest ai.onnx.ml opset known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Rows of an input that an output has others of.
+
+    Attributes:
+        input: its number. axis: along which there are rows.
+        first: number of the input whose least element, plus a number, is the first row written; no input: -1.
+        end: number of the input whose largest element, plus a number, says how many rows count then; None: who reads
+            the output says it (`Op.rows_read`).
+        known: first and end where these inputs are not fed.
+    """
+
+    input: int
+    axis: int
+    first: tuple[int, Any]
+    end: tuple[int, Any] | None = None
+    known: tuple[Any, Any] | None = None
 
 
 class Unsupported(Exception):
@@ -110,6 +129,22 @@ class Op:
 
         None where it reads them only from a tensor that has no others.
         """
+        return None
+
+    def rewrites(self, *inputs: Any) -> Mapping[int, Rewritten]:
+        """Outputs that are an input of the same shape with some rows written over. See `in_place`."""
+        return {}
+
+    def in_place(self, *inputs: Any) -> Op:
+        """This operator where the outputs of `rewrites` are the memory of their inputs.
+
+        Args:
+            inputs: the types it has now.
+        """
+        raise NotImplementedError(f"{self.op_type}.in_place")
+
+    def rows_read(self, index: int, *inputs: Any) -> tuple[int, int] | None:
+        """The input whose elements, plus a number, say how many rows of input `index` are read; None: all may be."""
         return None
 
     @property

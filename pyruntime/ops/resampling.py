@@ -137,8 +137,6 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
     The nearest element is that of float32 arithmetic. Where the scale is exact a quotient rounds to a whole number, or
     to half of one, only where it is; where sizes give it, `Steps.rounded` says what the scale's rounding does.
     """
-    if how.mode == "cubic" or how.antialias or how.exclude_outside:
-        return None
     if axis.scale is None:
         if how.mode == "nearest":
             return _by_sizes(axis, how)
@@ -161,7 +159,13 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
             a, b, c = 2 * a, 2 * b + c - 1, 2 * c
     if c < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= 1 << 31:
         return None
-    return Steps(axis.axis, a, b, c, axis.length, how.mode == "linear")
+    if how.mode == "nearest":
+        return Steps(axis.axis, a, b, c, axis.length, how.mode)
+    half, squeeze = 1 if how.mode == "linear" else 2, None
+    if how.antialias and up < down:
+        half, squeeze = -(-half * down // up), (up, down)
+    whole = how.antialias or how.exclude_outside
+    return Steps(axis.axis, a, b, c, axis.length, how.mode, how.cubic, half, squeeze, whole, how.exclude_outside)
 
 
 def _by_sizes(axis: Axis, how: Filter) -> Steps | None:
@@ -169,7 +173,7 @@ def _by_sizes(axis: Axis, how: Filter) -> Steps | None:
     most = upper(axis.length), upper(axis.output)
     if (how.coordinates, how.nearest) != ("asymmetric", "floor") or max(most) > 1 << 13 or most[0] * most[1] >= 1 << 23:
         return None
-    return Steps(axis.axis, axis.length, 0, axis.output, axis.length, False, rounded=True)
+    return Steps(axis.axis, axis.length, 0, axis.output, axis.length, "nearest", rounded=True)
 
 
 def _place(axis: Axis, coordinates: str, up: int, down: int) -> tuple[int, int, int] | None:

@@ -73,12 +73,12 @@ class _Resize(Op):
         computed = [s for s in steps if s is not None]
         is_open = bool(steps) and len(computed) == len(steps)
         tables = [] if is_open else self.tables(plan)
-        if any(s.linear for s in computed) if is_open else any(t.weight is not None for t in tables):
+        if any(s.is_weighted for s in computed) if is_open else any(t.weight is not None for t in tables):
             refuse_float64(x)
             if x.dtype.is_integer and x.dtype.bits > 16:
                 raise Unsupported(f"sums of {x.dtype.onnx_name} are exact on the host; float32 is not")
         if is_open:
-            return (interpolate(target, out(0, y), inp(0, x), computed),)
+            return interpolate(target, out(0, y), inp(0, x), computed)
         if not tables:
             tables = [Taps(0, np.arange(x.shape[0])[:, None])] if x.rank else []
         return resample(target, out(0, y), inp(0, x), tables, self.extrapolation_value)

@@ -11,8 +11,9 @@ import numpy as np
 
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
+from pyruntime.ops.append_rows import divides_into_words
+from pyruntime.ops.base import LATEST, Op, Rewritten, attributes_of, op
 from pyruntime.ops.indices import index_value
 
 
@@ -64,6 +65,16 @@ class TensorScatter(Op):
         """An empty update changes nothing."""
         return 0 if update.size == 0 else None
 
+    def rewrites(self, past: TensorType, update: TensorType, write: TensorType | None = None) -> dict[int, Rewritten]:
+        """Not in circular mode: what it writes over in the end are rows that count."""
+        axis = self.along(past.rank)
+        if self.mode != "linear" or write is None or not update.size or not divides_into_words(past, axis):
+            return {}
+        return {0: Rewritten(0, axis, (2, 0))}
+
+    def in_place(self, *inputs: TensorType | None) -> _InPlace:
+        return _InPlace(**attributes_of(self))
+
     def lower(
         self, target: Target, past: TensorType, update: TensorType, write: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
@@ -95,3 +106,43 @@ class TensorScatter(Op):
         others = {} if write is None else {"write": inp(2, write)}
         (y,) = self.infer(past, update, write)
         return (move(target, name, unit, out(0, y), sources, element, fields, values, others),)
+
+
+@op("TensorScatter", opsets=range(1, 2), domain="pyruntime")
+class _InPlace(TensorScatter):
+    """present is the memory of past, and the update is all that is written. Made by passes."""
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {0: 0}
+
+    def lower(
+        self, target: Target, past: TensorType, update: TensorType, write: TensorType | None = None
+    ) -> tuple[Dispatch, ...]:
+        assert write is not None
+        axis = self.along(past.rank)
+        inner = math.prod(past.shape[axis + 1 :])
+        unit = Unit.widest(past.dtype, inner)
+        values = {
+            "inner": inner // unit.width,
+            "length": past.shape[axis],
+            "rows": update.shape[axis],
+            "prefixes": math.prod(past.shape[1:axis]),
+        }
+        start = index_value(DType.INT64, "load_write(prefix / params.prefixes)")
+        kernel = for_each(
+            target,
+            f"tensor_scatter_rows_{unit.bits}",
+            update.size // unit.width,
+            {"x": unit.view(inp(1, update)), "write": inp(2, write)},
+            {"y": unit.view(out(0, past))},
+            f"""let row = i / params.inner;
+  let prefix = row / params.rows;
+  let place = i32(row - prefix * params.rows) + {start};
+  if (place < 0 || place >= i32(params.length)) {{ return; }}
+  let v = {unit.load}_x(i);
+  {unit.store("y", "(prefix * params.length + u32(place)) * params.inner + i - row * params.inner", "v")}""",
+            tuple((name, "u32") for name in values),
+            values,
+        )
+        return (kernel,)

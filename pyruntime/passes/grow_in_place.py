@@ -3,7 +3,10 @@
 A past that a run brings on the GPU has room for more rows than count; how many is a size of the plan. Operators that
 append (`Op.appends`) write their new rows into it, and whoever reads rows takes them out of the larger tensor, in place
 where it can (`Op.over_room`), else through FirstRows. An output that is a past as it came is left where it is.
-requires: open sizes; the last pass. ensures: nothing. Changes the types of the inputs that have room.
+
+A cache that does not grow (`Op.rewrites`) is written over in its memory where the host knows which rows are, and how
+many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
+requires: the last pass; for caches that grow, open sizes. ensures: nothing. Changes the types of inputs that have room.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyruntime.ir import Node, State, TensorType, TypedGraph, hint, is_dim, lower, upper
+from pyruntime.ir import Node, Rows, State, TensorType, TypedGraph, hint, is_dim, lower, upper
 from pyruntime.kernels import Target
 from pyruntime.ops.append_rows import FirstRows
 from pyruntime.ops.base import Op
@@ -35,6 +38,8 @@ def run(graph: TypedGraph, target: Target, outputs: Collection[str]) -> bool:
     made = _Rewriting(graph, target, outputs)
     for name in outputs:
         made.forward(name)
+    for node in list(graph.nodes):
+        made.rewrite(node)
     if graph.sizes is not None:
         for node in list(graph.nodes):
             made.append(node)
@@ -73,6 +78,77 @@ class _Rewriting:
         if source in self.graph.resident and source != output:
             self.graph.states[output] = State(output, source)
             self.open.discard(output)
+
+    def rewrite(self, node: Node) -> None:
+        """A node all of whose rewritten outputs are kept, of inputs that nothing else reads."""
+        op, graph = node.op, self.graph
+        assert isinstance(op, Op)
+        types = [graph.types[n] if n else None for n in node.inputs]
+        found = op.rewrites(*types) if all(isinstance(t, TensorType) for t in types if t) else {}
+        states: list[State] = []
+        inputs = list(node.inputs)
+        for output, made in found.items():
+            name = node.outputs[output] if output < len(node.outputs) else ""
+            if not name:
+                continue
+            past, present = self._source(node.inputs[made.input]), self._kept(name)
+            first = self._rows(node, made.first)
+            end = self._rows(node, made.end) if made.end else self._read(name)
+            if made.known is not None and (first is None or end is None):
+                first, end = (Rows(offset=rows) for rows in made.known)
+            alone = past in graph.resident and past not in graph.outputs and len(self._readers(past)) == 1
+            if present is None or first is None or end is None or not alone or past in inputs[: made.input]:
+                return
+            states.append(State(present, past, made.axis, first=first, end=end))
+            inputs[made.input] = past
+        for state in states:
+            graph.states[state.output] = state
+            self.open.discard(state.output)
+        if states:
+            changed = replace(node, op=op.in_place(*types), inputs=tuple(inputs))
+            graph.nodes[next(i for i, n in enumerate(graph.nodes) if n is node)] = changed
+
+    def _readers(self, name: str) -> list[tuple[Node, int]]:
+        """Who reads a value, copies of it included, and as which input."""
+        found = []
+        for node in self.graph.nodes:
+            for i, given in enumerate(node.inputs):
+                if given and node.op.op_type != "Identity" and self._source(given) == name:
+                    found.append((node, i))
+        return found
+
+    def _read(self, name: str) -> Rows | None:
+        """How many rows of a value are read, where all its readers say the same."""
+        said = set[Rows | None]()
+        for node, index in self._readers(name):
+            op = node.op
+            assert isinstance(op, Op)
+            counted = op.rows_read(index, *(self.graph.types[n] if n else None for n in node.inputs))
+            said.add(self._rows(node, counted) if counted else None)
+        return said.pop() if len(said) == 1 else None
+
+    def _rows(self, node: Node, which: tuple[int, Any]) -> Rows | None:
+        """Rows by an input of `node`: that of the run which it is, plus what is added on the way."""
+        index, offset = which
+        if index < 0:
+            return Rows(offset=offset)
+        name = node.inputs[index]
+        while (maker := self.makers.get(name)) is not None:
+            kinds = [self.graph.types[n] for n in maker.inputs if n]
+            known = [i for i, n in enumerate(maker.inputs) if n in self.graph.static]
+            if maker.op.op_type in ("Identity", "Cast"):
+                name = maker.inputs[0]
+            elif maker.op.op_type in ("Add", "Sub") and len(known) == 1 and kinds[known[0]].size == 1:  # type: ignore[union-attr]
+                (at,) = known
+                if maker.op.op_type == "Sub" and at == 0:
+                    return None
+                (number,) = kinds[at].ints()  # type: ignore[union-attr]
+                offset, name = offset + number * (-1 if maker.op.op_type == "Sub" else 1), maker.inputs[1 - at]
+            else:
+                return None
+        kind = self.graph.types[name]
+        fed = name in self.graph.inputs and name not in self.graph.resident and isinstance(kind, TensorType)
+        return Rows(name, offset) if fed and kind.dtype.is_integer else None  # type: ignore[union-attr]
 
     def append(self, node: Node) -> None:
         """A node all of whose growing outputs are kept, of inputs that nothing else has claimed."""

@@ -11,6 +11,7 @@ from pyruntime.ir import (
     Dim,
     Expression,
     Node,
+    Rows,
     State,
     TensorType,
     TypedGraph,
@@ -37,6 +38,7 @@ from pyruntime.plan.plan import (
     Patch,
     Plan,
     Region,
+    RunRows,
     Space,
     Transfer,
     Unread,
@@ -370,10 +372,17 @@ class _Emitter:
         kind = self.builder.graph.tensor(state.output)
         sizes, given = self.builder.graph.sizes, state.given
         scaled = self._scaled(kind.shape)
+        if state.first is not None and state.end is not None:
+            first, end = self._rows(state.first), self._rows(state.end)
+            return Kept(state.output, _seen(kind), state.input, scaled, state.axis, first=first, end=end)
         if sizes is None or given is None:
             return Kept(state.output, _seen(kind), state.input, scaled)
         room, before = sizes.index(state.room), self._scaled(given.shape)
         return Kept(state.output, _seen(kind), state.input, scaled, state.axis, room, _seen(given), before)
+
+    def _rows(self, rows: Rows) -> RunRows:
+        number = self._expression(rows.offset) if is_dim(rows.offset) else -1
+        return RunRows(rows.input, hint(rows.offset), number)
 
     def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""

@@ -22,6 +22,7 @@ __all__ = [
     "Patch",
     "Plan",
     "Region",
+    "RunRows",
     "Space",
     "Transfer",
     "Unread",
@@ -112,6 +113,28 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
+class RunRows:
+    """A number of rows: `offset`, or that of `expression`; plus the elements of an input on the host, where it has one.
+
+    Attributes:
+        input: its name, or empty. expression: number in `Plan.expressions`, -1 where `offset` holds.
+    """
+
+    input: str
+    offset: int
+    expression: int = -1
+
+    def numbers(self, elements: Sequence[int], numbers: Sequence[int]) -> list[int]:
+        """One for each element of the input, or just one.
+
+        Args:
+            numbers: the values of the plan's expressions.
+        """
+        offset = numbers[self.expression] if self.expression >= 0 else self.offset
+        return [e + offset for e in elements] if self.input else [offset]
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """An output that is left in the memory of an input that the run brings.
 
@@ -121,6 +144,8 @@ class Kept:
         axis: -1 where the memory holds no more than the tensor.
         room: number in `Plan.sizes` of the rows there are in memory.
         given, given_scaled: type of the input with the rows that count.
+        first, end: where rows of the input are written over: they begin at the least of `first`, and those before the
+            most of `end` count then.
     """
 
     name: str
@@ -131,6 +156,8 @@ class Kept:
     room: int = -1
     given: TensorType | None = None
     given_scaled: tuple[int, ...] = ()
+    first: RunRows | None = None
+    end: RunRows | None = None
 
     def sized(self, numbers: Sequence[int]) -> TensorType:
         """The type in a run for which the plan's expressions have these values."""

@@ -16,6 +16,7 @@ from pyruntime.kernels.costs import H200, Rates
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import EFFICIENCY
 from pyruntime.kernels.tiling import LARGE, MEDIUM
+from pyruntime.session.ceilings import stream_kernel
 from pyruntime.session.measuring import Lap
 
 __all__ = ["calibrate"]
@@ -45,13 +46,13 @@ async def calibrate(device: Device) -> Rates:
     target = device.target
     units = await _units(device)
     moved = min(_STREAM, target.limits.binding_bytes, target.limits.buffer_bytes)
-    bandwidth = 2 * moved / await _microseconds(device, _stream(target, moved))
+    bandwidth = 2 * moved / await _microseconds(device, stream_kernel(target, moved))
     return replace(
         H200,
         units=units,
         flops=await _flops(device, units),
         bandwidth=bandwidth,
-        dispatch=await _microseconds(device, _stream(target, 1024)),
+        dispatch=await _microseconds(device, stream_kernel(target, 1024)),
     )
 
 
@@ -87,10 +88,3 @@ def _arithmetic(target: Target, groups: int) -> Dispatch:
     kernel = template("ceiling_arithmetic")
     kind = TensorType(DType.FLOAT, (max(_GROUPS),))
     return Dispatch(kernel, (inp(0, kind), out(0, kind)), (groups, 1, 1), params_of(kernel, rounds=_ROUNDS))
-
-
-def _stream(target: Target, nbytes: int) -> Dispatch:
-    kind = TensorType(DType.FLOAT, (nbytes // 4,))
-    kernel = template("ceiling_stream")
-    quads = nbytes // 16
-    return Dispatch(kernel, (inp(0, kind), out(0, kind)), target.grid(quads // 2, 256), params_of(kernel, quads=quads))

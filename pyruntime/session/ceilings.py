@@ -12,7 +12,7 @@ from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.plan.memory import round_up
 
-__all__ = ["Ceilings", "ceilings"]
+__all__ = ["Ceilings", "ceilings", "stream_kernel"]
 
 SIDE, STREAM = 4096, 64 << 20
 """Side of the square matrices, and bytes read by a dispatch of the stream: both take much longer than a dispatch."""
@@ -51,7 +51,7 @@ async def _measured(device: Device) -> Ceilings | None:
     while 4 * side * side > stream:
         side //= 2
     flops = await _seconds(device, _product(target, side), stream, 3)
-    moved = await _seconds(device, _stream(target, stream), stream, REPEATS)
+    moved = await _seconds(device, stream_kernel(target, stream), stream, REPEATS)
     if not flops or not moved:
         return None
     return Ceilings(2 * side**3 / flops, 2 * stream / moved)
@@ -63,7 +63,8 @@ def _product(target: Target, side: int) -> Dispatch:
     return made
 
 
-def _stream(target: Target, nbytes: int) -> Dispatch:
+def stream_kernel(target: Target, nbytes: int) -> Dispatch:
+    """Reads `nbytes` bytes and writes as many, as fast as memory goes."""
     kind = TensorType(DType.FLOAT, (nbytes // 4,))
     kernel = template("ceiling_stream")
     quads = nbytes // 16

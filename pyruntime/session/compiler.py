@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from pyruntime.device.executable import HostValue
-from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType
+from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
 from pyruntime.passes import grow_in_place, optimize
 from pyruntime.plan.build import build_plan
@@ -19,7 +21,7 @@ from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.refusals import KNOWN_LIMIT
 
-__all__ = ["Compiled", "Computed", "compile_stage", "sources_of"]
+__all__ = ["Compiled", "Computed", "compile_stage", "numbers_of", "sources_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ def compile_stage(
     )
     static = set(before.static) if before else set(constants)
     _arrive(arrived, values, before, guards, types)
+    for name, size in sizes.values.items() if sizes else ():
+        types[name] = known(types[name], np.full(types[name].shape, size, object))  # type: ignore[union-attr]
     if before is None:
         static -= arrived.keys()
         constants = {n: c for n, c in constants.items() if n not in arrived}
@@ -193,3 +197,9 @@ def _prologue(typed: TypedGraph, target: Target, sanitize: bool) -> list[Compute
 def sources_of(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:
     """What gives the value of each."""
     return {n: (v.array if isinstance(v, HostTensor) else v.value) for n, v in values.items()}
+
+
+def numbers_of(values: Mapping[str, HostValue]) -> dict[str, int]:
+    """Those that are one integer."""
+    single = {n: v for n, v in values.items() if isinstance(v, HostTensor) and v.type.size == 1}
+    return {n: int(v.array().reshape(-1)[0]) for n, v in single.items() if v.type.dtype.is_integer}

@@ -84,7 +84,7 @@ def _is_whole(stage: Stage, outputs: set[str]) -> bool:
     plan = compiled.plan
     one = len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment) and not plan.host_values
     whole = stage.boundary is None and not compiled.guards.read and not on_device and set(wanted) == outputs
-    return one and whole and not plan.kept
+    return one and whole and not plan.kept and not (compiled.sizes and compiled.sizes.values)
 
 
 def _bytes_inside(program: SavedProgram, source: RawSource) -> int:

@@ -8,13 +8,16 @@ The range of a plan decides memory and the choice of kernels. It ends at a power
 four times as much, and smaller ones share that where kernels for it are no waste. One that was empty once (a cache)
 gets at least 1,024 and then four times as much, and so does what is always longer (the mask over the cache): that is
 room for choices, not memory, which caches get by doubling.
+
+A number that is fed and that a plan had to look at (the length that a cache will have, say) is a size, too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
@@ -32,6 +35,9 @@ WASTE = 16
 
 CHANCES = 4
 """Plans that a dimension may pin by being, by chance, a number it was compared with: a batch of as many as heads."""
+
+LARGEST = 1 << 31
+"""A number that is fed is no size from here on."""
 
 SMALL = 64
 """Sizes below this are alike: the kernels for larger ones are no worse there than one dispatch more."""
@@ -75,6 +81,9 @@ class _Seen:
         return max(roomy, self.most), max(power, self.most), power, size
 
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
 class Openings:
     """The open dimensions of one program's inputs.
 
@@ -88,6 +97,7 @@ class Openings:
         self.closed: dict[Key, str] = {}
         self._chances: Counter[Key] = Counter()
         self._hosted: list[tuple[dict[Key, int], str]] = []
+        self._looked: set[str] = set()
 
     def _keys(self, name: str, kind: TensorType) -> list[Key | None]:
         """What each dimension is called; None for those that the model fixes."""
@@ -122,24 +132,42 @@ class Openings:
         self._chances.update(list(by_chance))
         self.close({key: reason for key, reason in by_chance.items() if self._chances[key] >= CHANCES})
 
-    def note(self, types: Mapping[str, ValueType]) -> None:
-        """Remember the sizes a run brings."""
+    def _found(self, types: Mapping[str, ValueType], numbers: Mapping[str, int]) -> Iterator[tuple[Key, int]]:
+        """The sizes of what the model leaves open, and the numbers that are fed."""
         for name, kind in types.items():
             if isinstance(kind, TensorType):
-                for key, size in zip(self._keys(name, kind), kind.shape, strict=True):
-                    if key is not None:
-                        self._seen.setdefault(key, _Seen()).note(size)
+                pairs = zip(self._keys(name, kind), kind.shape, strict=True)
+                yield from ((key, size) for key, size in pairs if key is not None)
+            if name in numbers:
+                yield _value_of(name), numbers[name]
 
-    def open(self, types: Mapping[str, ValueType], tight: bool = False) -> tuple[dict[str, ValueType], Sizes | None]:
+    def note(self, types: Mapping[str, ValueType], numbers: Mapping[str, int] = _NONE) -> None:
+        """Remember the sizes a run brings.
+
+        Args:
+            numbers: inputs of one integer.
+        """
+        for key, size in self._found(types, numbers):
+            self._seen.setdefault(key, _Seen()).note(size)
+
+    def look(self, names: Iterable[str]) -> None:
+        """A plan looked at the values of these inputs: those that are numbers are sizes."""
+        self._looked.update(names)
+
+    def open(
+        self, types: Mapping[str, ValueType], tight: bool = False, numbers: Mapping[str, int] = _NONE
+    ) -> tuple[dict[str, ValueType], Sizes | None]:
         """The types with Dims for what is open, and what these are made of; None where nothing is.
 
         Args:
             tight: ranges end at the next power of two.
+            numbers: inputs of one integer; `Sizes.values` has those that are open.
         """
         sizes, made = Sizes(), dict[str, ValueType]()
-        self._note_growth(types)
+        numbers = {n: v for n, v in numbers.items() if n in self._looked and 1 < v < LARGEST}
+        self._note_growth(types, numbers)
         dims: dict[tuple[Key, int], int] = {}
-        bounds = self._bounds(types, tight)
+        bounds = self._bounds(types, tight, numbers)
         for name, kind in types.items():
             made[name] = kind
             if not isinstance(kind, TensorType):
@@ -153,16 +181,20 @@ class Openings:
                     dims[key, size] = sizes.add(key, size, 2, bound, self._seen[key].grows) if bound > 2 else size
                 shape[axis] = dims[key, size]
             made[name] = replace(kind, shape=tuple(shape))
+        for name, value in numbers.items():
+            key = _value_of(name)
+            if bounds.get((key, value), 0) > 2:
+                sizes.values[name] = sizes.add(key, value, 2, bounds[key, value], self._seen[key].grows)
         return made, sizes if sizes.names and not self._is_avoided(sizes) else None
 
-    def _bounds(self, types: Mapping[str, ValueType], tight: bool) -> dict[tuple[Key, int], int]:
+    def _bounds(
+        self, types: Mapping[str, ValueType], tight: bool, numbers: Mapping[str, int]
+    ) -> dict[tuple[Key, int], int]:
         """The ends of the ranges of what is open: those of plans made before, where kernels for these are no waste."""
         found = [
             (key, size)
-            for name, kind in types.items()
-            if isinstance(kind, TensorType)
-            for key, size in zip(self._keys(name, kind), kind.shape, strict=True)
-            if key is not None and key not in self.closed and size > 1 and len(self._seen[key].sizes) > 1
+            for key, size in self._found(types, numbers)
+            if key not in self.closed and size > 1 and len(self._seen[key].sizes) > 1
         ]
         choices = [{(key, size): self._seen[key].bounds(size)[n] for key, size in found} for n in range(4)]
         choices = choices[2:] if tight else choices
@@ -181,15 +213,9 @@ class Openings:
             sizes.add(key, size, 2, bound, self._seen[key].grows)
         return scale(sizes, tuple(min(size, self._seen[key].least) if least else size for key, size in bounds))
 
-    def _note_growth(self, types: Mapping[str, ValueType]) -> None:
+    def _note_growth(self, types: Mapping[str, ValueType], numbers: Mapping[str, int]) -> None:
         """What is always longer than a cache grows with it, and has its range: all of it is outgrown at once."""
-        pairs = [
-            (self._seen[key], size)
-            for name, kind in types.items()
-            if isinstance(kind, TensorType)
-            for key, size in zip(self._keys(name, kind), kind.shape, strict=True)
-            if key is not None
-        ]
+        pairs = [(self._seen[key], size) for key, size in self._found(types, numbers)]
         caches = [size for seen, size in pairs if seen.empty and size > 1]
         for seen, size in pairs:
             if caches and not seen.empty:
@@ -199,6 +225,10 @@ class Openings:
         for seen, _ in pairs:
             if seen.grows:
                 seen.most = max(seen.most, together)
+
+
+def _value_of(name: str) -> Key:
+    return f"the value of {name}"
 
 
 def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from contextlib import ExitStack
 from dataclasses import replace
 
+from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, run_on_host
+from pyruntime.device.executable import Executable, HostValue, run_on_host, shares_arenas
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.device.weights import Weights
@@ -19,8 +20,9 @@ from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
-from pyruntime.session.compiler import Compiled, compile_stage, sources_of
+from pyruntime.session.compiler import Compiled, compile_stage, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
+from pyruntime.session.housing import house
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.log import logger
 from pyruntime.session.openings import Openings
@@ -61,6 +63,7 @@ class Program:
         self.limits = limits or ResourceLimits()
         self.sanitize = sanitize
         self.weights = Weights(device)
+        self.arenas = Arenas(device)
         self.openings = Openings(graph)
         self.roots: list[Stage] = []
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
@@ -118,7 +121,8 @@ class Program:
         """
         on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
         signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
-        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, {})
+        sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
+        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
         if found is None or found[0].boundary is not None:
             return None
         replay = found[0].executable.replay(feeds)
@@ -160,7 +164,7 @@ class Program:
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external
-        await self._house(stage, run, sizes, numbers)
+        await house(stage, run, sizes, numbers)
         made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
@@ -180,19 +184,6 @@ class Program:
         run.tensors.update(zip(rest, fresh, strict=True))
         buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
         await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
-
-    async def _house(self, stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
-        """Bring inputs on the device into the memory the plan expects: with room for what it appends, or without."""
-        kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
-        for name, tensor in list(run.tensors.items()):
-            state = kept.get(name)
-            if state is not None:
-                run.tensors[name] = await tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
-            elif tensor.room is not None:
-                run.tensors[name] = await tensor.clone()
-        for state in stage.executable.plan.kept:
-            source = run.tensors[state.input]
-            run.tensors[state.name] = source if state.room >= 0 else source.again()
 
     async def prepare(
         self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
@@ -279,7 +270,7 @@ class Program:
             if found is not None:
                 return found
             stage = await self._plan(stages, run.values, types, before, run.outputs, on_device, run.free)
-        return stage, stage.fits(signature, rooms) or ()
+        return stage, stage.fits(signature, rooms, sources) or ()
 
     async def _plan(
         self,
@@ -293,11 +284,12 @@ class Program:
     ) -> Stage:
         """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
         if before is None:
-            self.openings.note(arrived)
+            self.openings.note(arrived, numbers_of(values))
             stage = await self._plan_open(stages, values, arrived, outputs, on_device, free)
             if stage is not None:
                 return stage
         compiled = self._compile(values, arrived, before, outputs, on_device, None, free)
+        self.openings.look(compiled.guards.read)
         return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
 
     async def _plan_open(
@@ -314,23 +306,29 @@ class Program:
         Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
         """
         reasons: dict[str, str] = {}
-        for tight in (False, True) if self.target.allows("open_sizes") else ():
-            opened, sizes = self.openings.open(arrived, tight)
+        numbers = numbers_of(values)
+        ways = [False, True] if self.target.allows("open_sizes") else []
+        while ways:
+            opened, sizes = self.openings.open(arrived, ways[0], numbers)
             if sizes is None:
                 return None
             try:
                 compiled = self._compile(values, opened, None, outputs, on_device, sizes, free)
+                self.openings.look(compiled.guards.read)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
                     self.openings.learn(sizes)
                     return made
                 self.openings.avoid(sizes, "a node runs on the host or waits for values")
-                continue
             except (DeviceLost, PlanError):
                 raise
             except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
                 reason = f"{type(error).__name__}: {error}"
-            reasons = dict.fromkeys(sizes.names, reason)
+                if sizes.values:
+                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    continue
+                reasons = dict.fromkeys(sizes.names, reason)
+            ways.pop(0)
         self.openings.close(reasons)
         return None
 
@@ -391,8 +389,12 @@ class Program:
             keys = [constant.key for constant in compiled.prologue]
             await compiling
             nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
-            self._make_room(stages, nbytes + self.weights.missing(plan.constants), before)
-            executable = self._executable(plan, compiled.alone, self.weights, {**carried, **computed}, compiled.bound)
+            arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
+            nbytes -= sum(plan.arenas) if arenas is not None else 0
+            needed = nbytes + self.weights.missing(plan.constants)
+            self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
+            resident = {**carried, **computed}
+            executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
             await executable.prepare()
         except BaseException:
             self.weights.drop(keys)
@@ -405,7 +407,7 @@ class Program:
         stages.append(stage)
         return stage
 
-    def _make_room(self, stages: list[Stage], needed: int, before: Stage | None) -> None:
+    def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
         """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
 
         Raises:
@@ -414,20 +416,26 @@ class Program:
         most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
         while len(stages) >= most and forget_oldest(stages):
             pass
-        while needed + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
+        while needed() + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
             self.weights.sweep()
-        self.limits.check_gpu(needed, self.held)
+        self.limits.check_gpu(needed(), self.held)
 
     @property
     def held(self) -> int:
         """Bytes on the GPU: weights and plans."""
-        return self.weights.nbytes + sum(stage.held() for stage in self.roots)
+        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
     def _executable(
-        self, plan: Plan, alone: Plan | None, weights: Weights, resident: Mapping[str, int], bound: Iterable[str]
+        self,
+        plan: Plan,
+        alone: Plan | None,
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str],
+        arenas: Arenas | None = None,
     ) -> Executable:
         if alone is None:
-            return Executable(plan, self.device, weights, resident, bound)
+            return Executable(plan, self.device, weights, resident, bound, arenas)
         return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
 
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
+import numpy as np
+
 from pyruntime.device.executable import Executable, HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import Sizes, ValueType, evaluate
@@ -91,10 +93,13 @@ class Stage:
         """What it leaves open."""
         return self.compiled.sizes
 
-    def fits(self, signature: Signature, rooms: Mapping[str, int]) -> tuple[int, ...] | None:
+    def fits(
+        self, signature: Signature, rooms: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
+    ) -> tuple[int, ...] | None:
         """The open sizes with which it runs such values (none: an empty tuple); None where it does not.
 
         Args:
+            sources: what gives the value of each input on the host.
             rooms: rows in the memory of tensors that have room for more.
         """
         if self.sizes is None:
@@ -104,6 +109,10 @@ class Stage:
         found = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
         if found is None:
             return None
+        for name, size in self.sizes.values.items():
+            if name not in sources:
+                return None
+            found[self.sizes.index(size)] = int(np.asarray(sources[name]()).reshape(-1)[0])
         values = self._with_rooms(found, rooms)
         return values if self.sizes.hold(values) and scale(self.sizes, values) <= WASTE else None
 
@@ -141,7 +150,7 @@ def recall(
     """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     for index, stage in enumerate(stages):
-        values = stage.fits(signature, rooms)
+        values = stage.fits(signature, rooms, sources)
         if values is None or not stage.compiled.guards.hold(sources):
             continue
         waste = scale(stage.sizes, values) if stage.sizes else 0.0

@@ -331,7 +331,7 @@ OVERLAP_MUTATIONS = (
     ),
     Mutation(
         "overlap: a measured run has the arena to itself",
-        "pyruntime/device/executable.py",
+        "pyruntime/device/arenas.py",
         "        while self._lock.locked():\n",
         "        while False:\n",
         (
@@ -341,9 +341,9 @@ OVERLAP_MUTATIONS = (
     ),
     Mutation(
         "overlap: a measured run waits for those before it",
-        "pyruntime/device/executable.py",
-        "                while self._overlapping:\n",
-        "                while False:\n",
+        "pyruntime/device/arenas.py",
+        "            while self._overlapping:\n",
+        "            while False:\n",
         (OVERLAPS + "test_overlapping_runs__before_one_is_measured__are_waited_for",),
     ),
     Mutation(

@@ -75,7 +75,16 @@ def buffers(state: State) -> dict[str, int]:
     return {name: cache.buffer for name, cache in state.items()}
 
 
-IN_PLACE = ["concat", "group_query", "multi_head", "multi_head_causal", "attention"]
+IN_PLACE = [
+    "concat",
+    "group_query",
+    "group_query_8",
+    "group_query_4",
+    "group_query_scalar",
+    "multi_head",
+    "multi_head_causal",
+    "attention",
+]
 
 
 @pytest.mark.parametrize("name", IN_PLACE)

@@ -81,6 +81,8 @@ def native_tests(pytest_args: Sequence[str]) -> int:
 def bench(args: Sequence[str], script: str = "run.py") -> int:
     """A script of bench/, with a browser, the site and onnxruntime-web."""
     ensure_venv()
+    if args[:1] == ["lengths"]:
+        script, args = "lengths.py", args[1:]
     path = ROOT / "bench" / script
     if not path.is_file():
         raise SetupError(f"bench/{script} is missing: this is no complete checkout.")
@@ -88,6 +90,8 @@ def bench(args: Sequence[str], script: str = "run.py") -> int:
     build_site(python())
     peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
     environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
+    if script == "lengths.py":
+        environment["TRANSFORMERS_JS"] = str(fetch.npm_package(pins.TRANSFORMERS_JS))
     return run([python(), path, *args], env=environment)
 
 

@@ -85,8 +85,8 @@ export class Decoder {
   }
 
   /**
-   * @param {Blob} model
-   * @param {{path: string, data: Blob}[]} externalData
+   * @param {Blob | string} model
+   * @param {{path: string, data: Blob | string}[]} externalData
    * @param {Names} names
    * @param {import('../pyruntime.js').SessionOptions} options
    */

@@ -23,6 +23,9 @@ function encoded(path) {
 
 /** @implements {Folder} */
 class RemoteFolder {
+  /** Bytes of files by their address, where the server has told. @type {Map<string, number>} */
+  #sizes = new Map();
+
   /** @param {string} url */
   constructor(url) {
     const base = new URL(url, globalThis.document?.baseURI ?? globalThis.location.href);
@@ -33,12 +36,22 @@ class RemoteFolder {
 
   /** @param {string} path @param {AbortSignal} [signal] */
   async has(path, signal) {
-    return (await fetch(new URL(encoded(path), this.base), { method: 'HEAD', signal })).ok;
+    const { url } = this.address(path);
+    const { ok, headers } = await fetch(url, { method: 'HEAD', signal });
+    const length = headers.get('Content-Length');
+    if (ok && length) this.#sizes.set(url, Number(length));
+    return ok;
+  }
+
+  /** @param {string} path */
+  address(path) {
+    const url = new URL(encoded(path), this.base).href;
+    return { url, size: this.#sizes.get(url) };
   }
 
   /** @param {string} path @param {{signal?: AbortSignal, onProgress?: Report}} [options] */
   async read(path, { signal, onProgress } = {}) {
-    const url = new URL(encoded(path), this.base).href;
+    const { url } = this.address(path);
     const response = await fetch(url, { signal }).catch((error) => {
       signal?.throwIfAborted();
       throw new NotThere(`${url} cannot be fetched: ${error.message}`);
@@ -89,6 +102,21 @@ class ChosenFolder {
     if (file) onProgress?.(file.size, file.size);
     return file;
   }
+}
+
+/**
+ * Where others can fetch a file of a folder, and its bytes as far as the server has told; null where they cannot.
+ * @param {Folder} folder
+ * @param {string} path
+ */
+export function addressOf(folder, path) {
+  return folder instanceof RemoteFolder ? folder.address(path) : null;
+}
+
+/** Which file of a folder is at an address. @param {Folder} folder @param {string} url */
+export function pathIn(folder, url) {
+  const base = addressOf(folder, '.')?.url;
+  return base && url.startsWith(base) ? decodeURIComponent(url.slice(base.length)) : url;
 }
 
 /**

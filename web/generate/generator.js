@@ -1,8 +1,9 @@
 // @ts-check
 /** TextGenerator: a language model out of a folder, that writes on. */
 
+import { client } from '../client.js';
 import { Decoder, Turn } from './decoder.js';
-import { openFolder } from './folder.js';
+import { openFolder, pathIn } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
 import { rulesOf } from './sampling.js';
 import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
@@ -49,14 +50,30 @@ export class TextGenerator {
   static async create(source, { dtype, onProgress, signal, sessionOptions } = {}) {
     signal?.throwIfAborted();
     const folder = openFolder(source);
-    const repository = await readRepository(folder, dtype, signal);
     const file = (/** @type {string} */ path, /** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
       onProgress?.({ phase: 'file', status: loaded === total ? 'end' : 'progress', file: path, loaded, total }));
-    const [{ model, externalData }, files] = await Promise.all([
-      readGraph(folder, repository.model, { signal, onProgress: file }), readTokenizer(folder, signal)]);
-    const tokenizer = await TextTokenizer.create(files, folder);
-    const decoder = await Decoder.create(model, externalData, repository.names, { ...sessionOptions, onProgress, signal });
-    return new TextGenerator(decoder, tokenizer, repository);
+    const heard = (/** @type {import('../pyruntime.js').ProgressEvent} */ event) => {
+      if (event.part) file(pathIn(folder, event.part.url), event.part.loaded, event.part.total);
+      else if (!signal?.aborted) onProgress?.(event);
+    };
+    client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
+    const repository = await readRepository(folder, dtype, signal);
+    // What fails ends the other.
+    const control = new AbortController();
+    const either = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
+    const decoding = (async () => {
+      const { model, externalData } = await readGraph(folder, repository.model, { signal: either, onProgress: file });
+      return Decoder.create(model, externalData, repository.names, { ...sessionOptions, onProgress: heard, signal: either });
+    })();
+    const reading = readTokenizer(folder, either).then((files) => TextTokenizer.create(files, folder));
+    try {
+      const [decoder, tokenizer] = await Promise.all([decoding, reading]);
+      return new TextGenerator(decoder, tokenizer, repository);
+    } catch (error) {
+      control.abort(error);
+      await Promise.allSettled([reading, decoding.then((decoder) => decoder.release())]);
+      throw error;
+    }
   }
 
   /** The session behind it. */

@@ -5,7 +5,7 @@
  */
 
 import { skeletonOf } from '../skeleton.js';
-import { json, required } from './folder.js';
+import { addressOf, json, required } from './folder.js';
 
 /** @typedef {import('./folder.js').Folder} Folder */
 /** @typedef {import('../pyruntime.js').SamplingOptions} SamplingOptions */
@@ -39,6 +39,9 @@ const USUAL = {
   ids: 'input_ids', mask: 'attention_mask', positions: 'position_ids', logits: 'logits',
   caches: [['past_key_values.', 'present.'], ['past_key_', 'present_key_'], ['past_value_', 'present_value_'], ['past_', 'present_']],
 };
+
+/** Bytes from which on a graph has its weights inside: it is not read before the session reads it. */
+const LARGE = 32 << 20;
 
 class NoModel extends Error {
   name = 'NoSuchFile';
@@ -136,7 +139,8 @@ export async function readRepository(folder, dtype, signal) {
 }
 
 /**
- * The graph and the files of weights that it names.
+ * The graph and the files of weights that it names, for a session: of a folder that others can fetch from, the addresses of what
+ * is large, so that the session takes it as it arrives.
  * @param {Folder} folder
  * @param {string} path
  * @param {{signal?: AbortSignal, onProgress?: (path: string, loaded: number, total: number | undefined) => void}} options
@@ -148,12 +152,15 @@ export async function readGraph(folder, path, { signal, onProgress }) {
     if (!blob) throw new NoModel(`${folder.name} has no ${name}`);
     return blob;
   };
+  let address = addressOf(folder, path);
+  if (address && address.size === undefined && await folder.has(path, signal)) address = addressOf(folder, path);
+  if (address && (address.size ?? 0) >= LARGE) return { model: address.url, externalData: [] };
   const model = await fetched(path);
   const parent = path.split('/').slice(0, -1).map((part) => `${part}/`).join('');
   const externalData = [];
   for (const name of (await skeletonOf(model, signal)).external) {
     if (/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(name)) continue; // the runtime refuses it
-    externalData.push({ path: name, data: await fetched(parent + name) });
+    externalData.push({ path: name, data: addressOf(folder, parent + name)?.url ?? await fetched(parent + name) });
   }
   return { model, externalData };
 }

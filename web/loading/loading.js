@@ -116,7 +116,7 @@ export class Loading {
     const sum = counts.reduce((all, one) => all + one.loaded, 0);
     const whole = counts.reduce((/** @type {number | undefined} */ all, one) => (
       all === undefined || one.total === undefined ? undefined : all + one.total), 0);
-    this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole });
+    this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole, part: { url, loaded, total } });
   }
 }
 

@@ -170,13 +170,17 @@ def _fresh(op: Any, s: Any, given: list[Operand | None]) -> tuple[list[HeadView]
 
 
 def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
-    """y [B, G, T, D] := the numbers a quantised cache stands for."""
+    """y [B, G, T, D] := the numbers a quantised cache stands for; x: [B, G, C, D or D / 2], C >= T."""
     _, heads, length, size = y.type.shape
-    at = "((i / params.run) % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
-    code = f"return f32(load_x(i)) * load_scale({at});"
+    at = "(head % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
+    load = "f32(load_x(j))"
     if made.bits == 4:
-        code = f"return (f32(extractBits(load_x(i / 2u), 4u * (i & 1u), 4u)) - 8.0) * load_scale({at});"
-    fields = (("run", "u32"), ("heads", "u32"), ("size_d", "u32"))
-    values = {"run": length * size, "heads": heads, "size_d": size}
+        load = "(f32(extractBits(load_x(j / 2u), 4u * (j & 1u), 4u)) - 8.0)"
+    code = f"""let head = i / params.run;
+  let j = i + head * params.behind;
+  return {load} * load_scale({at});"""
+    fields = (("run", "u32"), ("behind", "u32"), ("heads", "u32"), ("size_d", "u32"))
+    behind = (x.type.shape[2] - length) * size
+    values = {"run": length * size, "behind": behind, "heads": heads, "size_d": size}
     name = f"attention_cache_{made.bits}" + "_channels" * made.channels
     return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, fields, values)

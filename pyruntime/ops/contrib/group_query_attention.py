@@ -10,7 +10,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType, known
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
-from pyruntime.ops.base import Op, Unsupported, attributes_of, op
+from pyruntime.ops.base import Op, Rewritten, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
 from pyruntime.ops.contrib._kv_cache import quantised, unquantised
@@ -125,9 +125,11 @@ class GroupQueryAttention(Op):
         if not past or not new or self.sliding_window_cache:
             return past or new
         total = self.total(past, new, inputs)
-        if total != past + new and total > past:
+        if total == past + new:
+            return past + new
+        if total > past:
             self.fail(f"total_sequence_length {past + new}, or at most {past} for a cache that does not grow", total)
-        return max(past, total)
+        return past
 
     def total(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
         """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
@@ -381,8 +383,26 @@ class GroupQueryAttention(Op):
 
     def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
         s = self.sizes(*inputs)
-        grows = s.past and s.new and not (self.sliding_window_cache or self.is_quantised) and s.size % 4 == 0
-        return {1: (3, 2), 2: (4, 2)} if grows and s.present > s.past else {}
+        return {1: (3, 2), 2: (4, 2)} if self._writes_words(s) and s.present > s.past else {}
+
+    def _writes_words(self, s: GroupQuerySizes) -> bool:
+        """True where new rows go to a cache and are whole words, so that no other row is written."""
+        words = 8 if self.is_quantised and self.bits == 4 else 4
+        return bool(s.past and s.new and not self.sliding_window_cache and s.size % words == 0)
+
+    def rewrites(self, *inputs: TensorType | None) -> dict[int, Rewritten]:
+        """A cache that does not grow: rows behind total_sequence_length are not defined."""
+        s = self.sizes(*inputs)
+        if not self._writes_words(s) or s.present > s.past:
+            return {}
+        total = self.total(s.past, s.new, inputs)
+        first, end, known = (5, 1 - s.queries), (5, 1), (total - s.new, total)
+        if total == s.queries:
+            first, end = (-1, 0), (-1, total)
+        return {i: Rewritten(2 + i, 2, first, end, known) for i in (1, 2)}
+
+    def in_place(self, *inputs: TensorType | None) -> _InPlace:
+        return _InPlace(**attributes_of(self))
 
     def in_room(self, *inputs: TensorType | None) -> _InRoom:
         return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
@@ -391,6 +411,15 @@ class GroupQueryAttention(Op):
         if self.sliding_window_cache:
             raise Unsupported("a sliding cache is moved on the host")
         return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*all_inputs(inputs)))
+
+
+@op("GroupQueryAttentionInPlace", opsets=range(1, 2), domain="pyruntime")
+class _InPlace(GroupQueryAttention):
+    """With caches that do not grow, into which the new rows are written: made by passes."""
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: 3, 2: 4}
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
