@@ -37,7 +37,10 @@ def same_logits_always() -> bytes:
 
     axes = {"one": np.array([1]), "two": np.array([2]), "around": np.array([1, 3])}
     weights = [numpy_helper.from_array(array, name) for name, array in axes.items()]
-    weights += [numpy_helper.from_array(logits_of(), "table"), numpy_helper.from_array(np.float32(0), "zero")]
+    weights += [
+        numpy_helper.from_array(logits_of(), "table"),
+        numpy_helper.from_array(np.zeros((), np.float32), "zero"),
+    ]
     nodes = [
         helper.make_node("Cast", ["input_ids"], ["ids"], to=TensorProto.FLOAT),
         helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),

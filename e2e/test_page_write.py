@@ -164,6 +164,30 @@ def test_folder__dropped_files_of_one__are_used(section: Locator) -> None:
     assert write(section)
 
 
+def test_directory__of_onnxruntime_genai_dropped__is_walked_and_says_its_size(section: Locator, tmp_path: Path) -> None:
+    """A real drop: Chromium gives the page a directory, whose graph has the name and the place that its file says."""
+    config = json.loads((FOLDER / "genai_config.json").read_text())
+    config["model"]["decoder"]["filename"] = "parts/decoder_int4.onnx"
+    files = {name: (FOLDER / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+    files |= {"genai_config.json": json.dumps(config).encode()}
+    files |= {"parts/decoder_int4.onnx": (FOLDER / "onnx" / "model_q4.onnx").read_bytes()}
+    folder = write_folder(tmp_path / "my-writer", files)
+    section.scroll_into_view_if_needed()
+    box = section.bounding_box()
+    assert box
+    place = {"x": box["x"] + 30, "y": max(box["y"], 0) + 30}
+    dragged = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    session = section.page.context.new_cdp_session(section.page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, **place, "data": dragged})
+    session.detach()
+    expect(section.locator("#write-source")).to_contain_text("parts/decoder_int4.onnx 3.")
+    expect(section.locator("#write-source")).to_contain_text("5.12 MB for a thousand tokens of text")
+    expect(section.locator("#write-model")).to_contain_text("my-writer")
+    expect(section.locator("#write-status")).to_have_text("The model is loaded")
+    assert write(section)
+
+
 def test_repo__elsewhere_and_none__says_what_to_do(section: Locator) -> None:
     page = section.page
     page.evaluate("location.hash = 'repo=https://example.org/model'")

@@ -88,11 +88,11 @@ async function parsed(folder, path) {
   return blob ? JSON.parse(await blob.text()) : null;
 }
 
-/** Bytes on the GPU that a thousand tokens of a text take, in float32. @param {any} config */
+/** Bytes on the GPU that a thousand tokens of a text take, in float32. @param {any} config of either kind of folder */
 function cacheBytes(config) {
   const layers = config?.num_hidden_layers ?? 0;
   const heads = config?.num_key_value_heads ?? config?.num_attention_heads ?? 0;
-  const size = config?.head_dim ?? (config?.hidden_size ?? 0) / (config?.num_attention_heads || 1);
+  const size = config?.head_dim ?? config?.head_size ?? (config?.hidden_size ?? 0) / (config?.num_attention_heads || 1);
   return 1000 * 2 * layers * heads * size * 4;
 }
 
@@ -108,12 +108,15 @@ async function weightsOf(folder, graphs) {
     const size = await folder.size(graph);
     if (size === null) continue;
     files.push([graph, size]);
-    const beside = graph.startsWith('onnx/') ? (/** @type {number} */ i) => `${graph}_data${i ? `_${i}` : ''}` : () => `${graph}.data`;
+    // As exporters for transformers.js name them, several in a row; as onnxruntime-genai's builder does.
     for (let i = 0; i < 100; i++) {
-      const more = i && !graph.startsWith('onnx/') ? null : await folder.size(beside(i));
+      const path = `${graph}_data${i ? `_${i}` : ''}`;
+      const more = await folder.size(path);
       if (more === null) break;
-      files.push([beside(i), more]);
+      files.push([path, more]);
     }
+    const more = await folder.size(`${graph}.data`);
+    if (more !== null) files.push([`${graph}.data`, more]);
     break;
   }
   return files;
@@ -126,16 +129,17 @@ async function weightsOf(folder, graphs) {
  */
 export async function lookInto(named, place) {
   const folder = named instanceof URL ? new KeptFolder(named) : new DroppedFolder(named);
-  const [config, genai] = [await parsed(folder, 'config.json'), await folder.has('genai_config.json')];
+  const config = await parsed(folder, 'config.json');
+  const genai = (await parsed(folder, 'genai_config.json'))?.model?.decoder;
   const { SUFFIXES } = await import('../../generate/repository.js');
   const asked = config?.['transformers.js_config']?.dtype;
   const wanted = typeof asked === 'string' ? [asked] : ['q4f16', 'q4', 'fp16', 'fp32', 'q8'];
   const names = wanted.flatMap((dtype) => ['model', 'decoder_model_merged'].map((stem) => `onnx/${stem}${SUFFIXES[dtype]}.onnx`));
-  const files = await weightsOf(folder, [...names, ...(genai ? ['model.onnx'] : [])]);
+  const files = await weightsOf(folder, [...config ? names : [], ...genai ? [genai.filename ?? 'model.onnx'] : []]);
   const bytes = files.reduce((sum, [, size]) => sum + size, 0);
   const adapter = await navigator.gpu?.requestAdapter();
   const largest = adapter?.limits.maxBufferSize;
-  const caches = cacheBytes(config);
+  const caches = cacheBytes(config?.text_config ?? config) || cacheBytes(genai);
   const memory = `${formatBytes(bytes)} of weights${caches ? `, and ${formatBytes(caches)} for a thousand tokens of text` : ''}`;
   const limit = largest ? `; the largest buffer of this GPU has ${formatBytes(largest)}` : '; there is no GPU here';
   const go = h('button', { type: 'button' }, `Load ${formatBytes(bytes)}`);
