@@ -198,7 +198,7 @@ def _patches(net: Network) -> str:
     return net.op("Transpose", net.op("Reshape", x, net.constant([0, WIDTH, -1])), perm=[0, 2, 1])
 
 
-def _vision_encoder(net: Network, patches: int) -> str:
+def vision_encoder(net: Network, patches: int) -> str:
     x = _patches(net)
     batch = net.op("Unsqueeze", net.size("pixel_values", 0), net.constant([0]))
     shape = net.op("Concat", batch, net.constant([1, WIDTH]), axis=0)
@@ -210,7 +210,7 @@ def _vision_encoder(net: Network, patches: int) -> str:
 def image_encoder(patches: int) -> bytes:
     """last_hidden_state [b, n + 1, width], pooler_output [b, width]."""
     net = Network(8)
-    x = net.norm(_vision_encoder(net, patches), WIDTH)
+    x = net.norm(vision_encoder(net, patches), WIDTH)
     net.op("Identity", x, name="last_hidden_state")
     net.op("Tanh", net.op("Gather", x, net.constant(0), axis=1), name="pooler_output")
     outputs = [
@@ -223,7 +223,7 @@ def image_encoder(patches: int) -> bytes:
 def image_classifier(patches: int, labels: int) -> bytes:
     """logits [b, labels]."""
     net = Network(9)
-    first = net.op("Gather", net.norm(_vision_encoder(net, patches), WIDTH), net.constant(0), axis=1)
+    first = net.op("Gather", net.norm(vision_encoder(net, patches), WIDTH), net.constant(0), axis=1)
     net.op("MatMul", first, net.weight(WIDTH, labels, scale=1), name="logits")
     return net.model(PIXELS, [value("logits", ["batch_size", labels])])
 

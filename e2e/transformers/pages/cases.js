@@ -23,9 +23,9 @@ function picture({ RawImage }, width = 40, height = 32) {
   return new RawImage(data, width, height, 3);
 }
 
-/** A tenth of a second of a chord. */
-function sound() {
-  return Float32Array.from({ length: 1600 }, (_, i) => Math.sin(i / 5) * 0.5 + Math.sin(i / 13) * 0.3);
+/** A chord, by default for a tenth of a second, one voice of which rises by `rise`. */
+function sound(length = 1600, rise = 0) {
+  return Float32Array.from({ length }, (_, i) => Math.sin(i / 5 + rise * i * i) * 0.5 + Math.sin(i / 13) * 0.3);
 }
 
 const greedy = { max_new_tokens: 12, do_sample: false };
@@ -148,6 +148,142 @@ export const cases = {
   async 'audio-classification'(t, options) {
     const classify = await t.pipeline('audio-classification', 'sound', options);
     return classify(sound(), { top_k: 4 });
+  },
+
+  async 'feature-extraction in 8 bits'(t, options) {
+    const extract = await t.pipeline('feature-extraction', 'small-encoder', { ...options, dtype: 'q8' });
+    return [await extract(SENTENCES, { pooling: 'mean', normalize: true }), await extract('A single one', { pooling: 'cls' })];
+  },
+
+  async 'text-generation in 4 bits'(t, options) {
+    const tell = await t.pipeline('text-generation', 'small-story', { ...options, dtype: 'q4' });
+    const pieces = [];
+    const streamer = new t.TextStreamer(tell.tokenizer, { skip_prompt: true, callback_function: (text) => pieces.push(text) });
+    return { one: await tell('Once upon a time', { ...greedy, streamer }), several: await tell(['The cat', 'In a land far away'], greedy), pieces };
+  },
+
+  async 'text-generation by a model of the builder'(t, options) {
+    const tell = await t.pipeline('text-generation', 'built', options);
+    return [await tell('Once upon a time', greedy), await tell([{ role: 'user', content: 'Hi' }], greedy)];
+  },
+
+  async 'text-generation by a model of the builder in 4 bits'(t, options) {
+    const tell = await t.pipeline('text-generation', 'built', { ...options, dtype: 'q4' });
+    return [await tell('Once upon a time', greedy), await tell('The cat and the king in the land', greedy)];
+  },
+
+  async 'text-generation by a model of the builder in 4 bits and float16'(t, options) {
+    const tell = await t.pipeline('text-generation', 'built', { ...options, dtype: 'q4f16' });
+    return [await tell('Once upon a time', greedy), await tell('The cat', greedy)];
+  },
+
+  async 'text-generation from files of weights'(t, options) {
+    const tell = await t.pipeline('text-generation', 'story-in-pieces', { ...options, use_external_data_format: 3 });
+    return tell('Once upon a time', greedy);
+  },
+
+  // By a token that ends it, by a length, by the page's own rule and by its button.
+  async 'text-generation that stops'(t, options) {
+    const tell = await t.pipeline('text-generation', 'story', options);
+    const { input_ids } = tell.tokenizer('Once upon a time');
+    const made = await tell.model.generate({ inputs: input_ids, ...greedy });
+    const third = Number(made.data[input_ids.dims[1] + 2]);
+    class Rule extends t.StoppingCriteria {
+      _call(ids) {
+        return ids.map((row) => row.length >= input_ids.dims[1] + 5);
+      }
+    }
+    const button = new t.InterruptableStoppingCriteria();
+    let count = 0;
+    const streamer = new t.TextStreamer(tell.tokenizer, {
+      skip_prompt: true,
+      token_callback_function: () => { if ((count += 1) === 4) button.interrupt(); },
+      callback_function: () => {},
+    });
+    return {
+      end: await tell.model.generate({ inputs: input_ids, ...greedy, eos_token_id: third }),
+      length: await tell.model.generate({ inputs: input_ids, do_sample: false, max_length: input_ids.dims[1] + 3 }),
+      rule: await tell('Once upon a time', { ...greedy, stopping_criteria: new Rule() }),
+      button: await tell('Once upon a time', { ...greedy, streamer, stopping_criteria: button }),
+      count,
+    };
+  },
+
+  async 'automatic-speech-recognition by Whisper'(t, options) {
+    const hear = await t.pipeline('automatic-speech-recognition', 'whisper', options);
+    const said = sound(48000, 1e-6);
+    // Weights that learned nothing say times also where none were asked for.
+    const { timestamp_begin } = hear.tokenizer;
+    const [start] = hear.tokenizer.encode('<|startoftranscript|>', { add_special_tokens: false });
+    const suppress_tokens = Array.from({ length: timestamp_begin + 1501 - start }, (_, i) => start + i);
+    return [
+      await hear(said, { language: 'en', task: 'transcribe', max_new_tokens: 8, suppress_tokens }),
+      await hear(said, { language: 'en', chunk_length_s: 2, max_new_tokens: 6, suppress_tokens }),
+      await hear(said, { language: 'de', return_timestamps: true, max_new_tokens: 12 }),
+    ];
+  },
+
+  async 'automatic-speech-recognition by wav2vec2'(t, options) {
+    const hear = await t.pipeline('automatic-speech-recognition', 'spelling', options);
+    const logits = await hear.model(await hear.processor(sound()));
+    return [await hear(sound()), await hear([sound(2000), sound(900)]), logits.logits];
+  },
+
+  async 'background-removal'(t, options) {
+    const cut = await t.pipeline('background-removal', 'matting', options);
+    return cut(picture(t, 48, 40));
+  },
+
+  async 'image-to-image'(t, options) {
+    const enlarge = await t.pipeline('image-to-image', 'sharper', options);
+    return [await enlarge(picture(t, 24, 16)), await enlarge(picture(t, 13, 11))];
+  },
+
+  async 'image-to-text'(t, options) {
+    const tell = await t.pipeline('image-to-text', 'captions', options);
+    return [await tell(picture(t), greedy), await tell([picture(t, 20, 30), picture(t, 64, 48)], greedy)];
+  },
+
+  async 'zero-shot-image-classification'(t, options) {
+    const classify = await t.pipeline('zero-shot-image-classification', 'clip', options);
+    return classify([picture(t), picture(t, 50, 33)], ['cat', 'dog', 'a bird that sings']);
+  },
+
+  // The pipeline of 4.3 looks for no processor and so takes SpeechT5 for a model that gives waveforms: its parts, then.
+  async 'text-to-audio by SpeechT5'(t, options) {
+    const tokenizer = await t.AutoTokenizer.from_pretrained('speaker');
+    const model = await t.SpeechT5ForTextToSpeech.from_pretrained('speaker', options);
+    const vocoder = await t.SpeechT5HifiGan.from_pretrained('vocoder', options);
+    const { input_ids } = tokenizer('the city of paris');
+    const speaker = new t.Tensor('float32', Float32Array.from({ length: 6 }, (_, i) => Math.sin(i)), [1, 6]);
+    const spoken = await model.generate_speech(input_ids, speaker, { vocoder, maxlenratio: 4 });
+    await Promise.all([model.dispose(), vocoder.dispose()]);
+    return spoken;
+  },
+
+  async 'text-to-audio by VITS'(t, options) {
+    const speak = await t.pipeline('text-to-audio', 'voice', options);
+    const said = [await speak('the city of paris'), await speak('happy')];
+    return said.map(({ audio, sampling_rate }) => ({ audio, sampling_rate }));
+  },
+
+  // Each asks while the others compute.
+  async 'several pipelines at once'(t, options) {
+    const [extract, classify, tell, tag] = await Promise.all([
+      t.pipeline('feature-extraction', 'encoder', options),
+      t.pipeline('image-classification', 'animals', options),
+      t.pipeline('text-generation', 'story', options),
+      t.pipeline('token-classification', 'names', options),
+    ]);
+    const made = await Promise.all([
+      extract(SENTENCES, { pooling: 'mean' }),
+      classify(picture(t), { top_k: 4 }),
+      tell('The cat', greedy),
+      tag('John lives in Paris', { ignore_labels: [] }),
+      extract('words'),
+    ]);
+    await Promise.all([extract, classify, tell, tag].map((pipeline) => pipeline.dispose()));
+    return made;
   },
 
   async 'tensor operations'(t) {
