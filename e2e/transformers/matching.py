@@ -134,8 +134,8 @@ def _clap(vocabulary: int) -> bytes:
     y = net.op("Transpose", y, perm=[0, 3, 2, 1])
     ends = net.op("Slice", net.op("Shape", y), net.constant([0]), net.constant([2]), net.constant([0]))
     goal = net.op("Concat", ends, net.constant([16, MELS]), axis=0)
-    how = {"mode": "cubic", "cubic_coeff_a": -0.75, "coordinate_transformation_mode": "align_corners"}
-    y = net.op("Resize", y, "", "", goal, **how)
+    how = "align_corners"
+    y = net.op("Resize", y, "", "", goal, mode="cubic", cubic_coeff_a=-0.75, coordinate_transformation_mode=how)
     y = net.op("Conv", y, net.weight(WIDTH, 1, 4, 4, scale=0.2), strides=[4, 4])
     y = net.op("Transpose", net.op("Reshape", y, net.constant([0, WIDTH, -1])), perm=[0, 2, 1])
     y = net.norm(net.layer(net.norm(y, WIDTH), WIDTH, HEADS), WIDTH)
