@@ -150,6 +150,40 @@ def test_output_location__of_a_name_that_no_output_has__is_passed_over(script: M
     assert found == {"places": ["cpu", "cpu"], "data": [9, 16]}
 
 
+WITH_EMPTY = model_bytes(
+    [helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Slice", ["y", "begin", "end"], ["none"])],
+    [tensor("x"), tensor("begin", TensorProto.INT64, 1), tensor("end", TensorProto.INT64, 1)],
+    [tensor("y"), tensor("none")],
+)
+
+
+def test_output_location__of_a_tensor_without_elements__is_cpu(script: Mode) -> None:
+    """As in onnxruntime-web; nobody disposes of those. Runs after the first may do without Python."""
+    found = script(
+        """
+        const session = await load(model, gpu);
+        const zero = () => new Tensor('int64', [0n]);
+        const made = [];
+        for (let run = 0; run < 3; run += 1) {
+          const { y, none } = await session.run({ x: floats(1, 2), begin: zero(), end: zero() });
+          made.push([y.location, none.location, none.type, none.dims.length, none.dims[0], none.data.length]);
+          y.dispose();
+        }
+        const empty = await session.run({ x: floats(), begin: zero(), end: zero() });
+        made.push([empty.y.location, empty.none.location]);
+        const { client } = await import('/web/client.js');
+        const kept = env.worker ? await client().call('keptTensors', {}) : 0;
+        const next = await session.run({ x: empty.y, begin: zero(), end: zero() });
+        await session.release();
+        return { made, kept, next: [next.y.location, ...next.y.dims] };
+        """,
+        model=WITH_EMPTY,
+    )
+    assert found["made"] == [["gpu-buffer", "cpu", "float32", 1, 0, 0]] * 3 + [["cpu", "cpu"]]
+    assert found["kept"] == 0
+    assert found["next"] == ["cpu", 0]
+
+
 def test_output_location__of_what_the_gpu_cannot_hold__is_cpu(script: Mode) -> None:
     found = script(
         """

@@ -201,11 +201,12 @@ def _stays(session: InferenceSession, name: str) -> bool:
 
 
 async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | None:
-    """An output where the caller wants it."""
+    """An output where the caller wants it; one without elements is on the host, where nobody has to dispose of it."""
     if not isinstance(value, DeviceTensor):
         return wire.to_wire(name, value)
     if not target:
-        return wire.kept_to_wire(value)
+        empty = not value.type.size
+        return wire.to_wire(name, HostTensor(value.type, memoryview(b""))) if empty else wire.kept_to_wire(value)
     if target.kind == "gpu":
         return wire.kept_to_wire(value, int(target.gpu))
     await value.settle()

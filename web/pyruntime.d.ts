@@ -168,7 +168,7 @@ export interface SessionOptions {
   externalData?: readonly (string | { path: string; data: ModelSource })[];
   /**
    * Where outputs are left, all or by name. 'gpu-buffer': on the GPU, to be fed to sessions or got by `getData()`. Names that
-   * the model has no output of are passed over.
+   * the model has no output of are passed over. What the GPU cannot hold and tensors without elements are on the 'cpu'.
    */
   preferredOutputLocation?: DataLocation | Readonly<Record<string, DataLocation>>;
   /** Note the times of every run; see `endProfiling`. Runs are slower. */

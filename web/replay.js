@@ -262,7 +262,7 @@ export function prepare(replay, feeds, values, tensors, spares) {
  */
 export function run(replay, feeds, values, tensors, spares) {
   const prepared = prepare(replay, feeds, values, tensors, spares);
-  return prepared && finish(prepared).catch((error) => {
+  return prepared && finish(prepared, tensors).catch((error) => {
     for (const { tensor } of prepared.staying) tensors?.dispose(tensor.number);
     throw error;
   });
@@ -279,14 +279,21 @@ function hold(tensors, seen, numbers, memory) {
   return /** @type {Tensors} */ (tensors).made(seen.type, sized(seen, numbers).dims, memory);
 }
 
-/** @param {Prepared} prepared */
-async function finish({ replay, commands, writes, numbers, staying }) {
+/**
+ * Tensors without elements do not stay: they are results on the host.
+ * @param {Prepared} prepared
+ * @param {Tensors | null} tensors
+ */
+async function finish({ replay, commands, writes, numbers, staying }, tensors) {
   const reads = replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
   const results = await play(replay.device, commands, writes, reads, numbers);
   return Object.fromEntries([
     ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]),
-    ...staying.map(({ name, tensor: { number, type, dims, memory } }) => (
-      [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }])),
+    ...staying.map(({ name, tensor: { number, type, dims, memory } }) => {
+      if (!dims.includes(0)) return [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }];
+      tensors?.dispose(number);
+      return [name, { type, dims, data: new ArrayBuffer(0) }];
+    }),
   ]);
 }
 

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Worker
 
 from e2e.harness.browser import Guard, guarded_page
+from e2e.transformers.matching import write_matching
 from e2e.transformers.packed import BUILT
 from e2e.transformers.repositories import write_repositories
 from tests.genai.greedy import greedy
@@ -29,7 +30,12 @@ from tools.devkit import fetch, pins
 from tools.devkit.server import Server
 
 PAGES = Path(__file__).parent / "pages"
-CASES = re.findall(r"^  async '?([^'(]+)'?\(", (PAGES / "cases.js").read_text(), re.M)
+WATCH = Path(__file__).parents[1] / "pages/watch.js"
+CASES = [
+    name
+    for script in ("cases.js", "matching.js")
+    for name in re.findall(r"^  async '?([^'(]+)'?\(", (PAGES / script).read_text(), re.M)
+]
 ATOL = 1e-3  # float32: embeddings, scores, logits
 
 OURS = "/web/pyruntime.js"
@@ -69,9 +75,10 @@ def url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The pages, the library, both runtimes and the models on one server."""
     folder = tmp_path_factory.mktemp("transformers")
     write_repositories(folder / "models")
+    write_matching(folder / "models")
     for name, body in HTML.items():
         (folder / f"{name}.html").write_text(f"<!doctype html>\n<meta charset='utf-8'>\n{body}\n")
-    for script in PAGES.iterdir():
+    for script in (*PAGES.iterdir(), WATCH):
         (folder / script.name).write_bytes(script.read_bytes())
     mounts = {
         "/": folder,
@@ -98,7 +105,22 @@ def opened(browser: Browser, url: str, name: str) -> Iterator[tuple[Page, Guard]
 def pages(browser: Browser, url: str) -> Iterator[dict[str, Page]]:
     """A page with each runtime, kept: Python starts once."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(opened(browser, url, name))[0] for name in ("ours", "peer")}
+        made = {name: stack.enter_context(opened(browser, url, name))[0] for name in ("ours", "peer")}
+        made["ours"].evaluate(f"import('{OURS}').then(({{ preload }}) => preload())")
+        pythons(made["ours"])[0].evaluate("() => import('/watch.js').then(() => null)")
+        yield made
+
+
+def pythons(page: Page) -> list[Worker]:
+    """The workers that run Python for `page`."""
+    return [worker for worker in page.workers if worker.url.endswith("/web/worker.js")]
+
+
+def gpu_bytes(page: Page) -> dict[str, int]:
+    """What `page`'s Python has on the GPU, by label, without the buffers kept to read results with."""
+    (python,) = pythons(page)
+    held: dict[str, int] = python.evaluate("() => gpuBytes()")
+    return {label: size for label, size in held.items() if label != "staging"}
 
 
 def run(page: Page, name: str, options: Json) -> Any:
@@ -107,9 +129,12 @@ def run(page: Page, name: str, options: Json) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_case__on_the_gpu__is_what_onnxruntime_web_gives(pages: dict[str, Page], name: str) -> None:
+    """One Python serves all cases; nothing of a case is on the GPU once what it loaded is disposed of."""
     expected = run(pages["peer"], name, PROCESSOR)
     assert expected
     compare(run(pages["ours"], name, GPU), expected)
+    pages["ours"].evaluate("disposeAll()")
+    assert gpu_bytes(pages["ours"]) == {}
 
 
 OTHER_WAYS = [
@@ -141,7 +166,7 @@ def test_case__another_way_to_import__is_what_onnxruntime_web_gives(
 ) -> None:
     way, page = other_page
     compare(run(page, name, options), run(pages["peer"], name, PROCESSOR))
-    assert sum(worker.url.endswith("/web/worker.js") for worker in page.workers) == (way != "in-page")
+    assert len(pythons(page)) == (way != "in-page")
 
 
 def test_session__of_a_pipeline__runs_on_the_gpu_and_says_what_it_was_asked(pages: dict[str, Page]) -> None:

@@ -14,7 +14,7 @@ export function plain(value) {
 const SENTENCES = ['The movie was great, I love it.', 'We hate this bad film', 'Paris'];
 
 /** A picture of coloured waves. */
-function picture({ RawImage }, width = 40, height = 32) {
+export function picture({ RawImage }, width = 40, height = 32) {
   const data = new Uint8ClampedArray(width * height * 3);
   for (let i = 0; i < data.length; i += 1) {
     const [x, y, c] = [Math.floor(i / 3) % width, Math.floor(i / 3 / width), i % 3];
@@ -28,7 +28,7 @@ function sound(length = 1600, rise = 0) {
   return Float32Array.from({ length }, (_, i) => Math.sin(i / 5 + rise * i * i) * 0.5 + Math.sin(i / 13) * 0.3);
 }
 
-const greedy = { max_new_tokens: 12, do_sample: false };
+export const greedy = { max_new_tokens: 12, do_sample: false };
 
 export const cases = {
   async 'feature-extraction'(t, options) {
