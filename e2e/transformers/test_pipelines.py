@@ -125,13 +125,17 @@ SPECTROGRAMS["params"] = 256
 
 
 def left_on_gpu(page: Page) -> dict[str, int]:
-    """`gpu_bytes`, once it is as small as it gets: tensors that the library drops go when they are collected."""
+    """`gpu_bytes`, once it is as small as it gets.
+
+    Tensors that the library drops go when they are collected, and memory kept for the next ones with the next session.
+    """
     for _ in range(20):
         held = gpu_bytes(page)
         if held in ({}, SPECTROGRAMS):
             break
         page.request_gc()
         page.wait_for_timeout(100)
+        page.evaluate("async (o) => (await library.pipeline('feature-extraction', 'encoder', o)).dispose()", GPU)
     return held
 
 
