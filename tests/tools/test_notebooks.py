@@ -56,16 +56,27 @@ def test_stand_in__made_twice__has_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_contents__files_given__are_copied_and_listed(tmp_path: Path) -> None:
-    sources = [tmp_path / "a.ipynb", tmp_path / "b.onnx"]
-    for source in sources:
-        source.write_bytes(b"12345")
-    write_contents(tmp_path / "site", sources)
-    listing: dict[str, Any] = json.loads((tmp_path / "site" / "api" / "contents" / "all.json").read_text())
-    assert [(c["path"], c["type"], c["size"]) for c in listing["content"]] == [
-        ("a.ipynb", "notebook", 5),
-        ("b.onnx", "file", 5),
+    source = tmp_path / "source"
+    source.write_bytes(b"12345")
+    write_contents(tmp_path / "site", dict.fromkeys(("a.ipynb", "b.onnx", "c/d/e.json"), source))
+
+    def listing(folder: str) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads((tmp_path / "site" / "api" / "contents" / folder / "all.json").read_text())
+        return made
+
+    def entries(folder: str) -> list[tuple[str, str, str, int | None]]:
+        return [(c["name"], c["path"], c["type"], c["size"]) for c in listing(folder)["content"]]
+
+    assert entries("") == [
+        ("a.ipynb", "a.ipynb", "notebook", 5),
+        ("b.onnx", "b.onnx", "file", 5),
+        ("c", "c", "directory", None),
     ]
-    assert (listing["type"], listing["path"]) == ("directory", "")
+    assert entries("c") == [("d", "c/d", "directory", None)]
+    assert entries("c/d") == [("e.json", "c/d/e.json", "file", 5)]
+    assert (listing("")["type"], listing("")["path"]) == ("directory", "")
+    assert (listing("c/d")["name"], listing("c/d")["path"]) == ("d", "c/d")
+    assert (tmp_path / "site" / "files" / "c" / "d" / "e.json").read_bytes() == b"12345"
     assert (tmp_path / "site" / "files" / "b.onnx").read_bytes() == b"12345"
 
 
@@ -85,7 +96,7 @@ def test_kernel__its_package__is_below_the_one_for_the_next_pyodide() -> None:
 
 def test_notebooks__committed__hold_no_output_that_varies() -> None:
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    assert len(paths) == 3
+    assert len(paths) == 4
     for path in paths:
         for cell in read(path):
             if cell["cell_type"] == "code":
