@@ -237,6 +237,28 @@ def test_dispose__then_feed__says_so_and_the_session_goes_on(script: Mode) -> No
     assert found["data"] == [4]
 
 
+def test_dispose__behind_the_last_session__leaves_nothing(page: Page, guard: Guard, site_url: str) -> None:
+    page.goto(f"{site_url}e2e/blank.html")
+    script = Script(page, guard)
+    script.watch()
+    value = script(
+        LATER
+        + """
+        const session = await load(model, gpu);
+        const { y } = await session.run({ x: floats(1, 2) });
+        await session.release();
+        const [value] = await y.getData();
+        y.dispose();
+        const { client } = await import('/web/client.js');
+        while (await client().call('keptTensors', {})) await new Promise((resolve) => { setTimeout(resolve, 5); });
+        return value;
+        """,
+        model=DOUBLE,
+    )
+    assert value == 2
+    assert script.gpu_bytes() == {}
+
+
 def test_forgotten_tensors__when_garbage_is_collected__give_their_memory_back(script: Mode) -> None:
     script(
         """

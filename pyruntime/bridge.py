@@ -339,8 +339,10 @@ async def download(number: int) -> dict[str, Any] | None:
 
 
 def forget(number: int) -> None:
-    """Forget a tensor that is on the GPU."""
+    """Forget a tensor that is on the GPU; without a session nothing is kept for the next one."""
     wire.dispose(number)
+    if not _sessions:
+        DeviceTensor.trim_all()
 
 
 def settle(number: int) -> JsObject:

@@ -10,7 +10,7 @@ import numpy as np
 from e2e.transformers import architectures as networks
 from e2e.transformers.architectures import HEADS, PATCH, PIXELS, WIDTH
 from e2e.transformers.network import INT64, Network, value
-from e2e.transformers.repositories import byte_pairs, word_pieces
+from e2e.transformers.tokenizers import byte_pairs, word_pieces
 from e2e.transformers.writing import Json, write_repository
 
 __all__ = ["write_matching"]

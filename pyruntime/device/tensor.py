@@ -213,6 +213,12 @@ class DeviceTensor:
         pool.free.clear()
 
     @staticmethod
+    def trim_all() -> None:
+        """`trim` of every device."""
+        for device in list(_pools):
+            DeviceTensor.trim(device)
+
+    @staticmethod
     async def upload(tensor: HostTensor, device: Device) -> DeviceTensor:
         """A copy of `tensor` on the device."""
         (made,) = await DeviceTensor.allocate([tensor.type], device)
