@@ -29,6 +29,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from e2e.harness.browser import FLAGS
 from e2e.transformers import architectures, repositories
+from e2e.transformers.tokenizers import byte_pairs
 from tests import open_models
 from tests.quantized.models import encoder
 from tools.devkit.chromium import VARIABLE
@@ -93,7 +94,7 @@ def models() -> dict[str, tuple[bytes, Draw]]:
 def write_texts(folder: Path, given: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Repositories below `folder`, by what they are called: task and folder."""
     repositories.write_repositories(folder)
-    _, size = repositories.byte_pairs()
+    _, size = byte_pairs()
     deep = shutil.copytree(folder / "story", folder / "story-16")
     config = json.loads((deep / "config.json").read_text())
     (deep / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 16}))
