@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from urllib.parse import quote
 
 import js
@@ -21,8 +20,9 @@ _CACHE = "pyruntime-devices"
 async def recall(info: AdapterInfo) -> Knowledge:
     """What is known of an adapter; nothing where there is no storage, or no entry that can be read."""
     try:
-        store = await _store()
-        found = await store.match(_address(info)) if store is not None else None
+        caches = getattr(js, "caches", None)  # not there in pages that are not secure
+        where = js_object({"cacheName": _CACHE})  # a cache that is not there is not made
+        found = await caches.match(_address(info), where) if caches is not None else None
         return Knowledge.from_dict(json.loads(str(await found.text()))) if found else Knowledge()
     except (JsException, ValueError):
         return Knowledge()
@@ -31,17 +31,13 @@ async def recall(info: AdapterInfo) -> Knowledge:
 async def remember(info: AdapterInfo, known: Knowledge) -> None:
     """Keep it in place of what was known; no error where the browser keeps nothing."""
     try:
-        store = await _store()
-        if store is not None:
+        caches = getattr(js, "caches", None)
+        if caches is not None:
+            store = await caches.open(_CACHE)
             headers = js_object({"headers": {"Content-Type": "application/json"}})
             await store.put(_address(info), js.Response.new(json.dumps(known.to_dict()), headers))
     except JsException:
         return
-
-
-async def _store() -> Any:
-    caches = getattr(js, "caches", None)  # not there in pages that are not secure
-    return await caches.open(_CACHE) if caches is not None else None
 
 
 def _address(info: AdapterInfo) -> str:

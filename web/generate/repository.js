@@ -122,6 +122,9 @@ export async function readRepository(folder, dtype, signal) {
   const config = await json(folder, 'config.json', signal);
   const path = config ? await graphOf(folder, config, dtype, signal) : { tried: ['config.json'] };
   if (typeof path !== 'string') {
+    if (config && dtype) {
+      throw new NoModel(`${folder.name} has no ${path.tried.join(' and no ')}: ask for a dtype that is there, or for none`);
+    }
     const genai = await json(folder, 'genai_config.json', signal);
     if (genai) return ofGenai(folder, genai);
     throw new NoModel(`${folder.name} is no folder of a language model: it has neither ${path.tried.join(', ')} nor genai_config.json`);
