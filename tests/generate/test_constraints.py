@@ -151,7 +151,7 @@ def is_pair(value: Any) -> bool:
     ids=["any", "tree", "pair"],
 )
 def test_json__a_thousand_samples_of_a_decoder__parse(schema: Any, holds: Any, calls: int) -> None:
-    """Random weights, ten sequences at once, little room: each ends within it, as its constraint sees how much is left."""
+    """Random weights, ten sequences at once: each ends within its room, as the constraint knows how much is left."""
     texts: list[str | None] = [None, *'{}[]":,.-+0123456789eEtrufalsn bckidvyz\\']
     texts += [None] * (50 - len(texts))
     constraint = constraint_of("json_schema", json.dumps(schema), TokenTable(texts, [0]))

@@ -150,7 +150,7 @@ def test_top__of_logits_before_penalties__the_likeliest_in_order(ids: str, optio
 
 
 def quantile(freedom: int) -> float:
-    """What a chi-square variable exceeds once in 10,000 times (Wilson and Hilferty, 1931: within 1 % from three degrees)."""
+    """What a chi-square variable exceeds once in 10,000 times, within 1 % (Wilson and Hilferty, 1931)."""
     part = 2 / (9 * freedom)
     return freedom * (1 - part + 3.719 * math.sqrt(part)) ** 3
 
