@@ -95,6 +95,13 @@ LIMIT_MUTATIONS = (
         (LIMITS + "test_limit__of_run_seconds__ends_a_run_of_a_loop",),
     ),
     Mutation(
+        "limit `run_seconds` while the GPU works",
+        "pyruntime/session/interruption.py",
+        "if end <= now]",
+        "if False]",
+        (INTERRUPTION + "test_limit__of_run_seconds__ends_a_run_that_the_device_never_answers",),
+    ),
+    Mutation(
         "limit `cached_plans`",
         "pyruntime/session/stages.py",
         "        if not stage.users:\n            stages.pop(index)",
