@@ -32,6 +32,14 @@ let tensors;
 /** @type {(number: number) => any} */
 let settleInPython;
 
+/** Hears why Python has ended: in a worker, whose errors the page hears of, or who has set it. @type {(message: string) => void} */
+let ended = (message) => self.reportError(new Error(message));
+
+/** In the thread of the page: who waits for answers hears it. @param {(message: string) => void} tell */
+export function whenEnded(tell) {
+  ended = tell;
+}
+
 /** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
 export function settle(tensor) {
   return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
@@ -213,7 +221,7 @@ const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
   async start(places, report) {
     sessions.clear();
-    bridge = startPython(places, report).then((pyodide) => (
+    bridge = startPython(places, report, ended).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
