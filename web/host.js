@@ -8,6 +8,7 @@ import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
 import { treeHash } from './treehash.js';
 import { Tensors } from './tensors.js';
+import { limited } from './waiting.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
 const REPLAYS = 8;
@@ -169,9 +170,10 @@ async function run({ session, feeds, fetches, kept, options }, request) {
   if (known && replayed) {
     known.replaying.add(replayed.running);
     try {
-      return await replayed.running;
-    } catch {
+      return await limited(replayed.running, replayed.by.seconds);
+    } catch (error) {
       replayed.by.live = false; // Python finds out why, and mends what can be mended
+      if (/** @type {Error} */ (error).name === 'Fail') throw error;
     } finally {
       known.replaying.delete(replayed.running);
     }
