@@ -83,7 +83,12 @@ def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
     code = "\n".join(h for h in helpers if h)
     parts = [f"// {kernel.name}", head, code, kernel.body.strip()]
     text = "\n\n".join(p for p in parts if p)
-    return link(text) + "\n"
+    return "".join(f"enable {name};\n\n" for name in _extensions(text)) + link(text) + "\n"
+
+
+def _extensions(text: str) -> tuple[str, ...]:
+    """What the shader must enable."""
+    return ("subgroups",) if re.search(r"\bsubgroup[A-Z]\w*\(", text) else ()
 
 
 def bindings(reads: Mapping[str, DType], writes: Mapping[str, DType]) -> tuple[Binding, ...]:
