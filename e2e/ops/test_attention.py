@@ -127,7 +127,7 @@ def test_attention__tiles_at_odd_sizes__as_the_formula(
     target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
     assert tile.workgroup_bytes(D, E) <= 32768
     tensors = AttentionTensors(operands[0], operands[1], operands[2], out(0, y), bias)
-    made = attention.attend(target, form, tensors, 0, tile)
+    made = attention.attend(target, form, tensors, tile)
     (got,) = gpu.run(made, [carrier(x)[1] for x in inputs], types, [y])
     scores = 0.3 * heads(q) @ heads(k).swapaxes(2, 3) + (mask if masked else 0)
     top = scores.max(-1, keepdims=True)
@@ -197,7 +197,7 @@ def test_attention__keys_in_reach__as_the_formula(
     tile = {"tiled": LARGE, "split": replace(SMALL, splits=2)}.get(kernel)
     if kernel == "rows":
         target = replace(target, vendor="google")
-    made = attention.attend(target, form, tensors, 0, tile)
+    made = attention.attend(target, form, tensors, tile)
     assert f"attention_{kernel.replace('split', 'tiled')}" in made[0].kernel.name
     (got,) = gpu.run(made, [carrier(x)[1] for x in bound], types, [y])
 

@@ -101,13 +101,11 @@ def attend(
     target: Target,
     form: AttentionForm,
     tensors: AttentionTensors,
-    first_scratch: int = 0,
     tile: Tile | None = None,
 ) -> tuple[Dispatch, ...]:
     """y = softmax(mask + cap(scale * q kᵀ)) v over the keys that queries see.
 
     Args:
-        first_scratch: number of the first scratch tensor this may use (two).
         tile: the configuration to use instead of the best, to measure it.
     """
     if tile is None and target.is_software:
@@ -117,14 +115,14 @@ def attend(
     if tile is None and (wide or few):
         made = few_queries(form, target.limits, target.allows("attention_split"))
         if made is not None:
-            return attend_few(target, form, tensors, made, first_scratch)
+            return attend_few(target, form, tensors, made)
     if wide:
         return (attend_rows(target, form, tensors),)
     if tile is None and target.allows("attention_tiled"):
         tile = select(form, target.limits, target.allows("attention_split"))
     if tile is None:
         return (_flash(target, form, tensors),)
-    return _tiled(target, form, tensors, tile, first_scratch)
+    return _tiled(target, form, tensors, tile)
 
 
 def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
@@ -143,17 +141,15 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Di
     return Dispatch(kernel, operands, target.fold(tiles * form.heads), params, flops=form.flops)
 
 
-def _tiled(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile, first_scratch: int
-) -> tuple[Dispatch, ...]:
+def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile) -> tuple[Dispatch, ...]:
     batch, heads, M, _, D, E = form.sizes
     splits = tile.splits
     part, view = tensors.y, form.y
     shape = (batch, heads, M, E)
     stats: Operand | None = None
     if splits > 1:
-        part = scratch(first_scratch, DType.FLOAT, splits, *shape)
-        stats = scratch(first_scratch + 1, DType.FLOAT, splits, form.rows, 2)
+        part = scratch(DType.FLOAT, splits, *shape)
+        stats = scratch(DType.FLOAT, splits, form.rows, 2)
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
     bound = named(tensors, y=part, stats=stats, sink=None if splits > 1 else tensors.sink)
