@@ -132,18 +132,33 @@ fn chunk_b(at: u32) -> array<u32, UNIT> {
 //#endif
 }
 
-// What is subtracted from the bits of the weights of block `block` of column `n`.
-fn base_b(n: u32, block: u32) -> vec4<T> {
+// The scale of chunk `at` of column `n`; past the end that of the last.
+fn scale_b(n: u32, at: u32) -> T {
+  let chunk = min(at, params.chunks - 1u);
+//#if CODES
+  return T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
+//#else
+  return T(load_scales(n * params.blocks + chunk / (BLOCK / CHUNK)));
+//#endif
+}
+
+// The zero point of chunk `at` of column `n`; past the end that of the last.
+fn zero_b(n: u32, at: u32) -> T {
+  let block = min(at, params.chunks - 1u) / (BLOCK / CHUNK);
 //#if FLOAT_ZEROS
-  let zero = 0.0;
+  return T(load_zeros(n * params.blocks + block));
 //#else
 //#if ZEROS
   let bit = block * BITS;
-  let zero = f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
+  return T((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
-  let zero = f32(1u << (BITS - 1u));
+  return T(1u << (BITS - 1u));
 //#endif
 //#endif
+}
+
+// What is subtracted from the bits of weights whose zero point is `zero`.
+fn base_b(zero: T) -> vec4<T> {
 //#if BITS8
   return powers_8() + zero;
 //#else
@@ -197,7 +212,7 @@ fn main(
   let n0 = col0;
 //#endif
 
-  // The weights and the piece of a of the next step are on their way while this one is computed.
+  // The weights, their scales and the piece of a of the next step are on their way while this one is computed.
   var next_a: array<vec4<T>, HELD>;
   //#unroll
   for (var h = 0u; h < HELD; h++) {
@@ -217,9 +232,18 @@ fn main(
   for (var c = 0u; c < COLS; c++) {
     next[c] = chunk_b(min(n0 + c, last) * params.chunks + lane);
   }
+  var next_scale: array<T, COLS>;
+  var next_zero: array<T, COLS>;
+  //#unroll
+  for (var c = 0u; c < COLS; c++) {
+    next_scale[c] = scale_b(min(n0 + c, last), lane);
+    next_zero[c] = zero_b(min(n0 + c, last), lane);
+  }
   var sums: array<vec4<T>, COLS>;
   for (var first = 0u; first < params.chunks; first += LANES) {
     let words = next;
+    let scale = next_scale;
+    let zero = next_zero;
     let chunk = first + lane;
     //#unroll
     for (var h = 0u; h < HELD; h++) {
@@ -246,26 +270,18 @@ fn main(
     //#unroll
     for (var c = 0u; c < COLS; c++) {
       next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
+      next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
+      next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
     }
     if (chunk < params.chunks) {
       var parts = array<array<T, ROWS>, COLS>();
-      var scale: array<T, COLS>;
       var base: array<vec4<T>, COLS>;
-//#if FLOAT_ZEROS
-      var zero: array<T, COLS>;
-//#endif
       //#unroll
       for (var c = 0u; c < COLS; c++) {
-        let n = min(n0 + c, last);
-//#if CODES
-        scale[c] = T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
-//#else
-        let block = chunk / (BLOCK / CHUNK);
-        scale[c] = T(load_scales(n * params.blocks + block));
-        base[c] = base_b(n, block);
 //#if FLOAT_ZEROS
-        zero[c] = T(load_zeros(n * params.blocks + block));
-//#endif
+        base[c] = base_b(0.0);
+//#else
+        base[c] = base_b(zero[c]);
 //#endif
       }
       //#unroll
