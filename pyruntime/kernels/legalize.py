@@ -6,7 +6,6 @@ bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -34,14 +33,14 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
 def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
     kernel, operands, after = dispatch.kernel, list(dispatch.operands), []
     for i, binding in enumerate(kernel.bindings):
-        if not binding.write or lanes(binding.dtype) == 1 or not re.search(rf"\bstore_{binding.name}\b", kernel.body):
+        if not binding.write or lanes(binding.dtype) == 1 or "store" not in kernel.accessors(binding.name):
             continue
         packed = operands[i]
         wide_type = _WIDE[binding.dtype.compute]
         wide = scratch(wide_type, *packed.type.shape)
         operands[i] = wide
         if binding.dtype is DType.BOOL:
-            body = re.sub(rf"\bstore_{binding.name}\(", f"store_bool_{binding.name}(", kernel.body)
+            body = kernel.module.renamed(f"store_{binding.name}", f"store_bool_{binding.name}").text
             helper = f"fn store_bool_{binding.name}(i: u32, v: bool) {{ store_{binding.name}(i, u32(v)); }}"
             kernel = replace(kernel, body=f"{body}\n\n{helper}")
         kernel = kernel.with_dtype(binding.name, wide_type)

@@ -6,7 +6,6 @@ a workgroup for each batch entry and direction where a step is small, else a dis
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -180,15 +179,13 @@ def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[
     gates = 2 if layer.reset_first else layer.gates
     sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
     kernel = template("recurrent_steps", types, **sizes, **{k: 1 for k, v in flags.items() if v})
-    body = kernel.body
+    module = kernel.module
     for place, letter in enumerate("fgh"[: len(layer.functions[0])]):
         first, last = layer.functions[0][place], layer.functions[-1][place]
         branch = f"if (d == 1u) {{ return {last}; }} " if last != first else ""
         code = f"fn act_{letter}(x: f32, d: u32) -> f32 {{ {branch}return {first}; }}"
-        default = re.search(rf"^fn act_{letter}\(.*$", body, re.M)
-        assert default is not None
-        body = body.replace(default.group(), code)
-    return replace(kernel, name=f"recurrent_{layer.kind.lower()}{'_loop' if looped else '_step'}", body=body)
+        module = module.with_function(f"act_{letter}", code)
+    return replace(kernel, name=f"recurrent_{layer.kind.lower()}{'_loop' if looped else '_step'}", body=module.text)
 
 
 def _steps(target: Target, layer: Layer, rt: Operand, xw: Operand, hs: Operand, cell: Operand | None) -> list[Dispatch]:

@@ -106,6 +106,22 @@ def test_custom_op__input_called_y__is_told_from_the_result() -> None:
     assert [b.name for b in dispatch.kernel.bindings] == ["x", "y_", "y"]
 
 
+def test_custom_op__components_and_comments__are_no_inputs_and_no_kernel() -> None:
+    @ort.custom_op("my.domain", "Turn")
+    class Turn(ort.Op):
+        beta: float = 2.0
+        wgsl = """// beta: not used; no @compute either
+            return vec2(x, y).y - y; /* y */"""
+
+        def infer(self, x: Any, y: Any) -> Any:
+            return x
+
+    (dispatch,) = Turn().lower(Target(), FLOAT, FLOAT)
+    source = dispatch.kernel.wgsl()
+    assert "return vec2(x, y_).y - y_; /* y */" in source
+    assert "params.beta" not in source
+
+
 def test_custom_op__whole_kernel__has_its_own_dispatch() -> None:
     @ort.custom_op("my.domain", "RowSum")
     class RowSum(ort.Op):
