@@ -9,12 +9,14 @@
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
+// SUBGROUP: invocations in a row that exchange numbers without workgroup memory; the sums have the same order.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts, gain -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
 //#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
+//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SUBGROUP=32 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SUBGROUP=32 b=uint32
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -27,6 +29,7 @@ const LANES: u32 = 32u;
 const THREADS: u32 = 256u;
 const COLS: u32 = 1u;
 const ROWS: u32 = 1u;
+const SUBGROUP: u32 = 0u;
 
 const QUADS: u32 = CHUNK / 4u;
 const PER: u32 = 8u / BITS;
@@ -328,8 +331,61 @@ fn main(
     }
   }
   workgroupBarrier();
+//#if !SUBGROUP
   if (local < LANES) { tile[COLS * THREADS + local] = square; }
 //#endif
+//#endif
+//#if SUBGROUP
+  // Halves that lie in different subgroups meet in workgroup memory, the others by shuffles.
+  if (LANES > SUBGROUP) {
+//#if NORM
+    if (local < LANES) { tile[COLS * THREADS + local] = square; }
+//#endif
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      tile[c * THREADS + local] = sums[c];
+    }
+    workgroupBarrier();
+    for (var width = LANES / 2u; width >= SUBGROUP; width >>= 1u) {
+      if (lane < width) {
+        //#unroll
+        for (var c = 0u; c < COLS; c++) {
+          sums[c] += tile[c * THREADS + local + width];
+          tile[c * THREADS + local] = sums[c];
+        }
+//#if NORM
+        if (local < width) {
+          square += tile[COLS * THREADS + local + width];
+          tile[COLS * THREADS + local] = square;
+        }
+//#endif
+      }
+      workgroupBarrier();
+    }
+  }
+  for (var width = min(LANES, SUBGROUP) / 2u; width > 0u; width >>= 1u) {
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        sums[c][r] += subgroupShuffleDown(sums[c][r], width);
+      }
+//#if NORM
+      square[r] += subgroupShuffleDown(square[r], width);
+//#endif
+    }
+  }
+//#if NORM
+  if (local == 0u) { tile[COLS * THREADS] = square; }
+//#endif
+  if (lane == 0u) {
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      tile[c * THREADS + local] = sums[c];
+    }
+  }
+  workgroupBarrier();
+//#else
   //#unroll
   for (var c = 0u; c < COLS; c++) {
     tile[c * THREADS + local] = sums[c];
@@ -347,6 +403,7 @@ fn main(
     }
     workgroupBarrier();
   }
+//#endif
   for (var i = local; i < WIDE / 4u * ROWS; i += THREADS) {
     let row = i / (WIDE / 4u);
     let quad = i - row * (WIDE / 4u);

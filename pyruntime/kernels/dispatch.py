@@ -79,12 +79,17 @@ NOBODY = Winners()
 """Nothing was measured."""
 
 
+SUBGROUP_SIZE = "subgroup_size_"
+"""Begins the name of what a device is known by whose subgroups all have the size that follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The device kernels are generated for.
 
     Attributes:
-        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), and those of WGSL
+        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
+            with the size where all subgroups have the same, and those of WGSL
             ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
@@ -112,6 +117,12 @@ class Target:
     def is_software(self) -> bool:
         """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
         return self.vendor == SOFTWARE_VENDOR and self.allows("software")
+
+    @property
+    def subgroup(self) -> int:
+        """Invocations in a row that exchange numbers by `subgroupShuffleDown`; 0 where that is not known."""
+        sizes = [f.removeprefix(SUBGROUP_SIZE) for f in self.features if f.startswith(SUBGROUP_SIZE)]
+        return int(sizes[0]) if sizes and "subgroups" in self.features and self.allows("subgroup_sums") else 0
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""

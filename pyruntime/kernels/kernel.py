@@ -83,8 +83,10 @@ def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
     head = "\n".join(declared)
     code = "\n".join(h for h in helpers if h)
+    body = Module.of(kernel.body.strip())
     front = "\n\n".join(p for p in (f"// {kernel.name}", head, code) if p)
-    return link(Module(front), Module.of(kernel.body.strip())) + "\n"
+    enabled = "".join(f"enable {name};\n\n" for name in body.extensions)
+    return enabled + link(Module(front), body.without_directives()) + "\n"
 
 
 def bindings(reads: Mapping[str, DType], writes: Mapping[str, DType]) -> tuple[Binding, ...]:

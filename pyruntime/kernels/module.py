@@ -25,6 +25,8 @@ _ACCESSOR = re.compile(r"((?:load|store)\d*)_(\w+)")
 _RESOURCE = re.compile(
     r"@group\(\s*(\d+)u?\s*\)\s*@binding\(\s*(\d+)u?\s*\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)\s*:\s*([^;]+);"
 )
+_ENABLE = re.compile(r"^[ \t]*enable\s+([\w\s,]+);[ \t]*\n?", re.M)
+_SUBGROUP = re.compile(r"\bsubgroup[A-Z]\w*\(")
 _ENTRY = re.compile(r"@compute\b[^{};]*?\bfn\s+(\w+)")
 _SIZE = re.compile(r"@workgroup_size\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _DECLARED = re.compile(
@@ -142,6 +144,20 @@ class Module:
             Resource(int(group), int(number), space, access, name, " ".join(kind.split()))
             for group, number, space, access, name, kind in _RESOURCE.findall(self.code)
         )
+
+    @cached_property
+    def extensions(self) -> tuple[str, ...]:
+        """What a shader of this text must enable: what the text says, and what the functions it calls need."""
+        said = (name.strip() for names in _ENABLE.findall(self.code) for name in names.split(","))
+        implied = ("subgroups",) if _SUBGROUP.search(self.code) else ()
+        return tuple(dict.fromkeys((*filter(None, said), *implied)))
+
+    def without_directives(self) -> Module:
+        """The module without its `enable` directives, which stand in front of everything else in a shader."""
+        made, last = "", 0
+        for found in _ENABLE.finditer(self.code):
+            made, last = made + self.text[last : found.start()], found.end()
+        return Module.of((made + self.text[last:]).lstrip("\n")) if last else self
 
     @cached_property
     def entry(self) -> Entry | None:

@@ -236,6 +236,7 @@ def _few_rows(
         THREADS=THREADS,
         COLS=cols,
         ROWS=rows,
+        SUBGROUP=target.subgroup,
     )
     strips, row_groups = -(-p.n // (THREADS // lanes * cols)), -(-p.m // rows)
     groups = strips * row_groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyruntime.ir import DType
-from pyruntime.kernels import Kernel
+from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.storage import lanes
@@ -113,6 +113,16 @@ def test_module__of_nothing__has_nothing() -> None:
     module = Module.of("")
     assert (module.entry, module.params, module.workgroup, module.resources) == (None, (), (), ())
     assert not module.has_params and not module.declared and not module.names
+
+
+def test_extensions__said_or_implied__stand_in_front_once() -> None:
+    text = "enable f16, subgroups;\nenable f16; // twice\n\nfn f(x: f32) -> f32 { return subgroupAdd(x) + load_x(0u); }"
+    assert Module.of(text).extensions == ("f16", "subgroups")
+    assert Module.of("// enable f16;\nfn f(x: f32) { let s = subgroupAdd(x); }").extensions == ("subgroups",)
+    assert Module.of("let subgroupAdd = 1; let enable = 2;").extensions == ()
+    whole = Kernel("k", text, (Binding("x", DType.FLOAT),)).wgsl()
+    assert whole.startswith("enable f16;\n\nenable subgroups;\n\n") and whole.count("enable") == 2
+    assert Module.of("fn f() { }").without_directives() is Module.of("fn f() { }")
 
 
 def test_resources__of_a_whole_shader__are_read_with_group_and_number() -> None:
