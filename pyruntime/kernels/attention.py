@@ -17,6 +17,7 @@ from pyruntime.kernels.attention_few import attend_few, attend_rows, few_queries
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["WIDEST_HEAD", "Tile", "attend", "fits", "select"]
@@ -128,13 +129,20 @@ def attend(
 def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     _, _, M, _, D, E = form.sizes
     rows, split = (1, 64) if upper(M) == 1 else (4, 16) if upper(form.rows) < 512 else (16, 4)
-    keys = 64
-    while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
-        keys //= 2
     bound = named(tensors)
     types = {n: x.type.dtype for n, x in bound.items()}
     flags = flags_of(form, tensors)
-    kernel = template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
+
+    def of(rows: int, split: int) -> Kernel:
+        keys = 64
+        while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
+            keys //= 2
+        return template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
+
+    kernel = of(rows, split)
+    while kernel.module.workgroup_bytes > target.limits.workgroup_bytes and rows * split > 2:
+        rows, split = (rows // 2, split) if rows > 1 else (1, split // 2)
+        kernel = of(rows, split)
     tiles = -(-M // rows)
     params = params_of(kernel, **values_of(form, tensors.mask, form.y), tiles=tiles, jobs=tiles * form.heads)
     operands = tuple(bound[b.name] for b in kernel.bindings)

@@ -6,11 +6,13 @@ templates, generated kernels and custom operators; whether a shader is right, th
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from pyruntime.kernels.expressions import layout_of, listed, value_of
 from pyruntime.kernels.params import Fields
 
 __all__ = ["Entry", "Function", "Module", "Resource"]
@@ -239,6 +241,32 @@ class Module:
             if d.kind == "var" and d.space == "workgroup"
         )
 
+    @cached_property
+    def _constants(self) -> Mapping[str, str]:
+        """The expressions of the module's constants; what the pipeline may override is none."""
+        texts = (self.code[d.start : d.end - 1].partition("=") for d in self._declarations if d.kind == "const")
+        return {_NAME.findall(head)[1]: value.strip() for head, _, value in texts}
+
+    @cached_property
+    def invocations(self) -> int:
+        """Invocations of a workgroup; 0 where the text says them in a way that is not read here."""
+        try:
+            return math.prod(value_of(part, self._constants) for part in self.entry.size) if self.entry else 0
+        except ValueError:
+            return 0
+
+    @cached_property
+    def workgroup_bytes(self) -> int:
+        """Bytes of workgroup memory, as `maxComputeWorkgroupStorageSize` counts them; 0 where they cannot be read."""
+        named: dict[str, str | Sequence[str]] = {n: [kind for _, kind in f] for n, f in self.structs.items()}
+        aliases = (self.code[d.start : d.end - 1].partition("=") for d in self._declarations if d.kind == "alias")
+        named |= {_NAME.findall(head)[1]: " ".join(kind.split()) for head, _, kind in aliases}
+        try:
+            sizes = [layout_of(kind, self._constants, named)[0] for _, kind in self.workgroup]
+        except ValueError:
+            return 0
+        return sum(-(-size // 16) * 16 for size in sizes)
+
     def with_function(self, name: str, text: str) -> Module:
         """The module with `text` in the place of function `name`.
 
@@ -287,12 +315,5 @@ def _closing(text: str, opened: int) -> int:
 
 def _members(text: str) -> Fields:
     """`name: type` in a list, commas in angle brackets and parentheses aside; attributes are left out."""
-    made, depth, last = list[str](), 0, 0
-    for at, sign in enumerate(text):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(sign, 0)
-        if sign == "," and depth == 0:
-            made.append(text[last:at])
-            last = at + 1
-    made.append(text[last:])
-    named = (re.sub(r"@\w+(?:\s*\([^()]*\))?", "", part).partition(":") for part in made)
+    named = (re.sub(r"@\w+(?:\s*\([^()]*\))?", "", part).partition(":") for part in listed(text))
     return tuple((name.strip(), " ".join(kind.split())) for name, colon, kind in named if colon)
