@@ -19,7 +19,7 @@ def test_template__declared_variants__are_whole_shaders(name: str) -> None:
     for defines, types in variants_of(name):
         kernel = template(name, types, **defines)
         for b in kernel.bindings:
-            if f"store_{b.name}(" in kernel.body and lanes(b.dtype) > 1:
+            if "store" in kernel.accessors(b.name) and lanes(b.dtype) > 1:
                 # As `legalize` does: single elements of shared words go to 32-bit memory first.
                 kernel = kernel.with_dtype(b.name, DType.FLOAT)
         text = kernel.wgsl()
