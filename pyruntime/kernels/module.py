@@ -78,12 +78,6 @@ class Entry:
     name: str
     size: tuple[str, ...]
 
-    @property
-    def width(self) -> int:
-        """Invocations in x; 1 where a constant says how many."""
-        digits = self.size[0].rstrip("ui") if self.size else ""
-        return int(digits) if digits.isdigit() else 1
-
 
 @dataclass(frozen=True, slots=True)
 class _Declaration:
@@ -248,12 +242,18 @@ class Module:
         return {_NAME.findall(head)[1]: value.strip() for head, _, value in texts}
 
     @cached_property
-    def invocations(self) -> int:
-        """Invocations of a workgroup; 0 where the text says them in a way that is not read here."""
+    def workgroup_size(self) -> tuple[int, ...]:
+        """Invocations of a workgroup in x, y, z; zeros where the text says them in a way that is not read here."""
         try:
-            return math.prod(value_of(part, self._constants) for part in self.entry.size) if self.entry else 0
+            given = [value_of(part, self._constants) for part in self.entry.size] if self.entry else [0]
         except ValueError:
-            return 0
+            return 0, 0, 0
+        return *given, *(1,) * (3 - len(given))
+
+    @property
+    def invocations(self) -> int:
+        """Invocations of a workgroup; 0 where they cannot be read."""
+        return math.prod(self.workgroup_size)
 
     @cached_property
     def workgroup_bytes(self) -> int:

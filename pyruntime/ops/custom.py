@@ -98,12 +98,25 @@ class CustomOp(Op):
             dedent(self.wgsl).strip("\n"),
             bindings({n: t.dtype for n, (_, t) in given.items()}, {n: t.dtype for n, t in results.items()}),
         )
-        declared, entry = kernel.module.params, kernel.module.entry
+        declared = kernel.module.params
+        self._check(kernel, input_names(type(self), len(inputs)))
         values = {**self._numbers(), "size": types[0].size, **self.params(*inputs)}
         packed = pack(declared, {n: values[n] for n, _ in declared if n in values}) if declared else b""
-        grid = self.workgroups(*inputs) or target.grid(types[0].size, entry.width if entry is not None else 1)
+        grid = self.workgroups(*inputs) or target.grid(types[0].size, max(1, kernel.module.workgroup_size[0]))
         operands = (*(inp(i, t) for i, t in given.values()), *(out(i, t) for i, t in enumerate(results.values())))
         return Dispatch(kernel, operands, grid, packed)
+
+    def _check(self, kernel: Kernel, named: Sequence[str]) -> None:
+        """Raises InvalidGraph or Unsupported for what the browser's compiler would refuse later and say less about."""
+        module, bound = kernel.module, [b.name for b in kernel.bindings]
+        if module.entry is not None and module.entry.name != "main":
+            self.fail("an entry point called main", module.entry.name)
+        for name, kinds in module.accessors.items():
+            used = sorted(f"{kind}_{name}" for kind in kinds if f"{kind}_{name}" not in module.functions)
+            if used and name not in bound and name in named:
+                raise Unsupported(f"its kernel calls {used[0]}, and the node has no input {name}")
+            if used and name not in bound:
+                self.fail(f"accessors of its tensors {', '.join(bound)} or functions of its own", used[0])
 
 
 def input_names(cls: type[Op], count: int) -> list[str]:

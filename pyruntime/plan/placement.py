@@ -143,6 +143,8 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
             return f"{name} takes {taken}; the device has {limits.workgroup_bytes:,}"
         if module.invocations > limits.invocations:
             return f"{name} has workgroups of {module.invocations} invocations; the device takes {limits.invocations}"
+        if module.workgroup_size[0] > limits.workgroup_x:
+            return f"{name} has workgroups of {module.workgroup_size[0]} in x; the device takes {limits.workgroup_x}"
         if bound > limits.storage_buffers:
             return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
         largest = max(upper(o.type.nbytes) for o in dispatch.operands)

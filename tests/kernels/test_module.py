@@ -59,7 +59,8 @@ def test_module__of_a_text__is_what_it_says() -> None:
     assert module.addressed == {"marks"}
     assert not {"gone", "Old", "hidden", "none"} & module.names.keys()
     assert module.entry is not None
-    assert (module.entry.name, module.entry.size, module.entry.width) == ("main", ("SIZE", "2"), 1)
+    assert (module.entry.name, module.entry.size) == ("main", ("SIZE", "2"))
+    assert (module.workgroup_size, module.invocations, module.workgroup_bytes) == ((64, 2, 1), 128, 1024)
 
 
 def test_module__functions__have_signatures_bodies_and_places() -> None:

@@ -19,8 +19,10 @@ from tests.harness import typed
 from tests.kernels.variant_cases import CASES, lowered, target_of
 from tests.plan.graphs import node, typed_graph
 
+LITTLE = [Limits(workgroup_bytes=64), Limits(invocations=32), Limits(workgroup_x=32)]
 
-@pytest.mark.parametrize("limits", [Limits(workgroup_bytes=64), Limits(invocations=32)], ids=["memory", "invocations"])
+
+@pytest.mark.parametrize("limits", LITTLE, ids=["memory", "invocations", "x"])
 def test_placement__kernel_that_takes_too_much__is_on_the_host_and_says_why(limits: Limits) -> None:
     x = {"x": TensorType(DType.FLOAT, (4, 1000))}
     graph = typed_graph(
@@ -104,6 +106,7 @@ def test_value_of__expressions__are_those_of_python() -> None:
 
 def test_module__sizes_said_in_other_ways__are_0() -> None:
     text = "@compute @workgroup_size({}) fn main() {{ }} override wide = 4; var<workgroup> a: array<f32, {}>;"
+    assert Module.of(text.format("8, 4", "8 * 4")).workgroup_size == (8, 4, 1)
     assert Module.of(text.format("8, 4", "8 * 4")).invocations == 32
     assert Module.of(text.format("8, 4", "8 * 4")).workgroup_bytes == 128
     unread = Module.of(text.format("wide", "1u << 3u"))
