@@ -263,18 +263,20 @@ fn main(
       }
     }
     workgroupBarrier();
-    //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
+    if (first + LANES < params.chunks) {
+      //#unroll
+      for (var h = 0u; h < HELD; h++) {
+        next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
 //#if NORM
-      next_gain[h] = piece_gain(first + LANES, local + h * THREADS);
+        next_gain[h] = piece_gain(first + LANES, local + h * THREADS);
 //#endif
-    }
-    //#unroll
-    for (var c = 0u; c < COLS; c++) {
-      next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
-      next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
-      next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
+      }
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
+        next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
+        next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
+      }
     }
     if (chunk < params.chunks) {
       var parts = array<array<T, ROWS>, COLS>();
