@@ -19,9 +19,10 @@ __all__ = ["Entry", "Function", "Module", "Resource"]
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_LAST = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\Z")
-_LONGEST = 80
-"""Characters of a name, and the blanks behind it, at most."""
+_LAST = re.compile(r"(?<![\w.])[A-Za-z_]\w*\Z")
+_POINTED = re.compile(r"[(,=]\s*&\s*([A-Za-z_]\w*)")
+_NEAR = 80
+"""Characters that are looked through for a name at first."""
 _ADDRESSED = re.compile(r"&\s*([A-Za-z_]\w*)\s*\[")
 _ACCESSOR = re.compile(r"((?:load|store)\d*)_(\w+)")
 _RESOURCE = re.compile(
@@ -124,9 +125,9 @@ class Module:
 
     @cached_property
     def indexed(self) -> frozenset[str]:
-        """Variables that are indexed as arrays."""
-        found = (_LAST.search(part[-_LONGEST:]) for part in self.code.split("[")[:-1])
-        return frozenset(match[1] for match in found if match is not None)
+        """Variables that are indexed as arrays, or pointed to."""
+        found = map(_last_name, self.code.split("[")[:-1])
+        return frozenset((*filter(None, found), *_POINTED.findall(self.code)))
 
     @cached_property
     def addressed(self) -> frozenset[str]:
@@ -301,6 +302,15 @@ class Module:
             made += [self.text[last : found.start()], new]
             last = found.end()
         return Module.of("".join(made) + self.text[last:])
+
+
+def _last_name(text: str) -> str:
+    """The name that `text` ends in; '' where it ends otherwise, or in a member's name."""
+    text = text.rstrip()
+    found = _LAST.search(text[-_NEAR:])
+    if found is not None and found.start() == 0:
+        found = _LAST.search(text)  # it may begin further in front
+    return found[0] if found is not None else ""
 
 
 def _closing(text: str, opened: int) -> int:

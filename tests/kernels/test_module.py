@@ -63,6 +63,15 @@ def test_module__of_a_text__is_what_it_says() -> None:
     assert (module.workgroup_size, module.invocations, module.workgroup_bytes) == ((64, 2, 1), 128, 1024)
 
 
+def test_indexed__names_of_any_length__and_what_is_pointed_to() -> None:
+    long = "a" * 100
+    blank = " " * 200
+    module = Module.of(
+        f"let v = {long}[0] + b{blank}[1] + c /* {long} */ [2] + p.d[3] + f(&e, & g[0]) + (h & k) + 1[0];"
+    )
+    assert module.indexed - {""} == {long, "b", "c", "e", "g"}
+
+
 def test_module__functions__have_signatures_bodies_and_places() -> None:
     module = Module.of(TEXT)
     finish, twice = module.functions["finish"], module.functions["twice"]
