@@ -2,8 +2,8 @@
 //
 // b is [n][blocks][BLOCK weights of BITS bits, low bits first]. A chunk is what one load brings: UNIT words, never more
 // than a block, so it has one scale. LANES invocations side by side deal the chunks of a column out among them; each
-// takes COLS columns at a time, whose weights meet the same piece of a. That piece, a chunk for every lane, is staged in
-// workgroup memory for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
+// takes COLS columns at a time, whose weights meet the same piece of a. STEPS pieces, of a chunk for every lane, are staged
+// in workgroup memory at a time for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
 //
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
@@ -16,7 +16,7 @@
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
 //#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
-//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SUBGROUP=32 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SUBGROUP=32 b=uint32
+//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SUBGROUP=32,STEPS=3 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SUBGROUP=32 b=uint32
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -29,6 +29,7 @@ const LANES: u32 = 32u;
 const THREADS: u32 = 256u;
 const COLS: u32 = 1u;
 const ROWS: u32 = 1u;
+const STEPS: u32 = 1u;
 const SUBGROUP: u32 = 0u;
 
 const QUADS: u32 = CHUNK / 4u;
@@ -61,8 +62,8 @@ struct Params {
 //#endif
 }
 
-// A piece of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
-var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS + LANES)>;
+// Pieces of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
+var<workgroup> tile: array<vec4<T>, max(STEPS * ROWS * PIECE, COLS * THREADS + LANES)>;
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -215,19 +216,24 @@ fn main(
   let n0 = col0;
 //#endif
 
-  // The weights, their scales and the piece of a of the next step are on their way while this one is computed.
-  var next_a: array<vec4<T>, HELD>;
+  // The weights and scales of the next step, and the next pieces of a, are on their way while this one is computed.
+  var next_a: array<array<vec4<T>, HELD>, STEPS>;
   //#unroll
-  for (var h = 0u; h < HELD; h++) {
-    next_a[h] = piece_a(row0, 0u, local + h * THREADS);
+  for (var s = 0u; s < STEPS; s++) {
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      next_a[s][h] = piece_a(row0, s * LANES, local + h * THREADS);
+    }
   }
 //#if NORM
-  var next_gain: array<vec4<T>, HELD>;
-  var squares: array<T, HELD>;
+  var next_gain: array<array<vec4<T>, HELD>, STEPS>;
+  var squares = array<T, HELD>();
   //#unroll
-  for (var h = 0u; h < HELD; h++) {
-    next_gain[h] = piece_gain(0u, local + h * THREADS);
-    squares[h] = T();
+  for (var s = 0u; s < STEPS; s++) {
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      next_gain[s][h] = piece_gain(s * LANES, local + h * THREADS);
+    }
   }
 //#endif
   var next: array<array<u32, UNIT>, COLS>;
@@ -243,77 +249,90 @@ fn main(
     next_zero[c] = zero_b(min(n0 + c, last), lane);
   }
   var sums: array<vec4<T>, COLS>;
-  for (var first = 0u; first < params.chunks; first += LANES) {
-    let words = next;
-    let scale = next_scale;
-    let zero = next_zero;
-    let chunk = first + lane;
+  for (var first = 0u; first < params.chunks; first += STEPS * LANES) {
     //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      let i = local + h * THREADS;
-      let g = i % PIECE;
-      // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
-      if (i < ROWS * PIECE) {
+    for (var s = 0u; s < STEPS; s++) {
+      //#unroll
+      for (var h = 0u; h < HELD; h++) {
+        let i = local + h * THREADS;
+        let g = i % PIECE;
+        // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
+        if (i < ROWS * PIECE) {
+          let at = s * ROWS * PIECE + i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS));
 //#if NORM
-        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h] * next_gain[h];
-        squares[h] += dot(next_a[h], next_a[h]);
+          tile[at] = next_a[s][h] * next_gain[s][h];
+          squares[h] += dot(next_a[s][h], next_a[s][h]);
 //#else
-        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h];
+          tile[at] = next_a[s][h];
 //#endif
+        }
       }
     }
     workgroupBarrier();
-    if (first + LANES < params.chunks) {
+    if (first + STEPS * LANES < params.chunks) {
       //#unroll
-      for (var h = 0u; h < HELD; h++) {
-        next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
+      for (var s = 0u; s < STEPS; s++) {
+        //#unroll
+        for (var h = 0u; h < HELD; h++) {
+          next_a[s][h] = piece_a(row0, first + (STEPS + s) * LANES, local + h * THREADS);
 //#if NORM
-        next_gain[h] = piece_gain(first + LANES, local + h * THREADS);
+          next_gain[s][h] = piece_gain(first + (STEPS + s) * LANES, local + h * THREADS);
 //#endif
-      }
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
-        next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
-        next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
-        next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
+        }
       }
     }
-    if (chunk < params.chunks) {
-      var parts = array<array<T, ROWS>, COLS>();
-      var base: array<vec4<T>, COLS>;
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
-//#if FLOAT_ZEROS
-        base[c] = base_b(0.0);
-//#else
-        base[c] = base_b(zero[c]);
-//#endif
-      }
-      //#unroll
-      for (var q = 0u; q < QUADS; q++) {
-        var left: array<vec4<T>, ROWS>;
+    for (var s = 0u; s < STEPS; s++) {
+      let words = next;
+      let scale = next_scale;
+      let zero = next_zero;
+      let step = first + s * LANES;
+      let chunk = step + lane;
+      if (step >= params.chunks) { break; }
+      if (step + LANES < params.chunks) {
         //#unroll
-        for (var r = 0u; r < ROWS; r++) {
-          left[r] = tile[r * PIECE + q * LANES + (lane ^ q)];
+        for (var c = 0u; c < COLS; c++) {
+          next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
+          next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
+          next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
         }
+      }
+      if (chunk < params.chunks) {
+        var parts = array<array<T, ROWS>, COLS>();
+        var base: array<vec4<T>, COLS>;
         //#unroll
         for (var c = 0u; c < COLS; c++) {
 //#if FLOAT_ZEROS
-          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
+          base[c] = base_b(0.0);
 //#else
-          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+          base[c] = base_b(zero[c]);
 //#endif
+        }
+        //#unroll
+        for (var q = 0u; q < QUADS; q++) {
+          var left: array<vec4<T>, ROWS>;
           //#unroll
           for (var r = 0u; r < ROWS; r++) {
-            parts[c][r] += dot(left[r], right);
+            left[r] = tile[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+          }
+          //#unroll
+          for (var c = 0u; c < COLS; c++) {
+//#if FLOAT_ZEROS
+            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
+//#else
+            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+//#endif
+            //#unroll
+            for (var r = 0u; r < ROWS; r++) {
+              parts[c][r] += dot(left[r], right);
+            }
           }
         }
-      }
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
         //#unroll
-        for (var r = 0u; r < ROWS; r++) {
-          sums[c][r] += parts[c][r] * scale[c];
+        for (var c = 0u; c < COLS; c++) {
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            sums[c][r] += parts[c][r] * scale[c];
+          }
         }
       }
     }

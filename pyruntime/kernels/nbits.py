@@ -36,7 +36,10 @@ ROWS = 4
 """Most rows a workgroup of `few_rows` makes: a vec4 holds their sums."""
 
 STAGED = 16384
-"""Bytes of a that are staged at a time: what every device has."""
+"""Bytes of a that are staged at a time at most: what every device has."""
+
+AT_ONCE = 8192
+"""Bytes of a that are staged at once where a step takes less: their way from memory is waited for once."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""
@@ -243,6 +246,7 @@ def _few_rows(
         THREADS=deal.threads,
         COLS=deal.columns,
         ROWS=rows,
+        STEPS=max(1, min(-(-chunks // deal.lanes), AT_ONCE // (rows * 4 * deal.lanes * chunk))),
         SUBGROUP=target.subgroup,
     )
     strips, row_groups = -(-p.n // (deal.threads // deal.lanes * deal.columns)), -(-p.m // rows)
