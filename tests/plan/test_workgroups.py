@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from pyruntime.kernels.expressions import layout_of, value_of
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.template import template, variants_of
+from pyruntime.ops.registry import newest, op_class
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from tests.harness import typed
@@ -46,6 +48,34 @@ def test_kernels__of_every_variant__fit_the_device_they_are_made_for(name: str, 
         module = dispatch.kernel.module
         assert module.workgroup_bytes <= workgroup_bytes
         assert 0 < module.invocations <= target.limits.invocations
+
+
+@pytest.mark.parametrize("workgroup_bytes", [16384, 32768])
+@pytest.mark.parametrize("features", [(), ("subgroups", "subgroup_size_32")], ids=["plain", "subgroups"])
+def test_products__of_any_size__fit_the_device_they_are_made_for(
+    features: tuple[str, ...], workgroup_bytes: int
+) -> None:
+    """Which kernel and how large its tiles are depends on sizes: drawn ones, always the same."""
+    rng = np.random.default_rng(9)
+    sizes = (1, 2, 3, 4, 5, 8, 9, 17, 33, 64, 128, 257, 512, 1000, 2048)
+    packed: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    for vendor in ("nvidia", "google"):
+        target = Target(Limits(workgroup_bytes=workgroup_bytes), frozenset(features), vendor)
+        for _ in range(60):
+            m, k, n = map(int, rng.choice(sizes, 3))
+            bits, block = int(rng.choice((2, 4, 8))), int(rng.choice((16, 32, 64, 128)))
+            codes = TensorType(DType.UINT8, (n, -(-k // block), block * bits // 8))
+            rows, scales = TensorType(DType.FLOAT, (m, k)), TensorType(DType.FLOAT, codes.shape[:2])
+            cases: list[tuple[Any, tuple[TensorType, ...]]] = [
+                (newest("MatMul"), (rows, TensorType(DType.FLOAT, (k, n)))),
+                (newest("MatMulInteger"), (TensorType(DType.UINT8, (m, k)), TensorType(DType.INT8, (k, n)))),
+                (packed(K=k, N=n, bits=bits, block_size=block), (rows, codes, scales)),
+            ]
+            for op, types in cases:
+                for dispatch in op.lower(target, *types):
+                    module = dispatch.kernel.module
+                    assert module.workgroup_bytes <= workgroup_bytes, (dispatch.kernel.name, m, k, n)
+                    assert 0 < module.invocations <= target.limits.invocations, (dispatch.kernel.name, m, k, n)
 
 
 @pytest.mark.parametrize("name", shader_names())
