@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType, positive
@@ -25,6 +26,7 @@ __all__ = [
     "Winners",
     "constant",
     "inp",
+    "numbered",
     "out",
     "scratch",
 ]
@@ -156,7 +158,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor a dispatch binds: the node's input or output number, scratch memory, or a constant of its own."""
+    """A tensor a dispatch binds: the node's input or output number, scratch memory, or a constant of its own.
+
+    Only `scratch` and `constant` make scratch memory and constants: their `index` tells one from another, within a node
+    as in nodes that several operators were joined to.
+    """
 
     role: Role
     index: int
@@ -174,14 +180,28 @@ def out(index: int, type: TensorType) -> Operand:
     return Operand(Role.OUTPUT, index, type)
 
 
-def scratch(index: int, dtype: DType, *shape: int) -> Operand:
-    """Memory that lives from its first to its last use within the node's dispatches."""
-    return Operand(Role.SCRATCH, index, TensorType(dtype, shape))
+_fresh = count()
 
 
-def constant(index: int, data: Constant) -> Operand:
-    """A constant made by `lower` (an index table, packed weights)."""
-    return Operand(Role.CONSTANT, index, data.type, data)
+def scratch(dtype: DType, *shape: int) -> Operand:
+    """Memory that lives from its first to its last use within the node's dispatches. Each call gives another tensor."""
+    return Operand(Role.SCRATCH, next(_fresh), TensorType(dtype, shape))
+
+
+def constant(data: Constant) -> Operand:
+    """A constant made by `lower` (an index table, packed weights). Each call gives another one."""
+    return Operand(Role.CONSTANT, next(_fresh), data.type, data)
+
+
+def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
+    """The same dispatches of a node, its scratch tensors and own constants numbered from 0 as they appear."""
+    numbers: dict[Role, dict[int, int]] = {Role.SCRATCH: {}, Role.CONSTANT: {}}
+
+    def named(operand: Operand) -> Operand:
+        own = numbers.get(operand.role)
+        return operand if own is None else replace(operand, index=own.setdefault(operand.index, len(own)))
+
+    return tuple(replace(d, operands=tuple(map(named, d.operands))) for d in dispatches)
 
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
