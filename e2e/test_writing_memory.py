@@ -91,5 +91,4 @@ def test_memory__after_twenty_texts_of_200_tokens__is_where_it_was_after_the_sec
     assert gpu_after == gpu
     grown = {name: size - before[name] for name, size in after.items() if name in before}
     print(grown, before, gpu)
-    print(grown, before)
     assert all(size < SLACK for size in grown.values()), grown
