@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.kernels.costs import H200, SWIFTSHADER
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
@@ -92,3 +93,5 @@ def test_switches__of_candidates__are_the_variants() -> None:
     assert named == PRODUCTS.switches.keys()
     assert named <= VARIANTS.keys()
     assert {s for c in TILES.candidates for s in c.switches} == TILES.switches.keys()
+    named = {s for c in CONVOLUTIONS.candidates for s in c.switches}
+    assert CONVOLUTIONS.switches.keys() <= named <= VARIANTS.keys()
