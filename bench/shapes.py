@@ -3,9 +3,9 @@
     python bench/shapes.py OUT                     writes OUT/convolutions-1.onnx, ... with their NAME.json
     python3 dev.py tune --models OUT               measures every kernel of each on the device at hand
 
-Problems are those of bench/shapes.txt, a family and `Problem.key` a line. `--collect DIR` writes that file anew from the
-models that bench/models.py wrote to DIR and those of the onnx package: it plans them for GPUs. A model has no weights:
-operands are one number, expanded; each node's result is folded into one element.
+Problems are those of bench/shapes.txt, a family and `Problem.key` a line. `--collect DIR` writes that file anew from
+the models that bench/models.py wrote to DIR and those of the onnx package: it plans them for GPUs. A model has no
+weights: operands are one number, expanded; each node's result is folded into one element.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -53,7 +54,7 @@ class Part:
 
     op_type: str
     inputs: tuple[tuple[int, ...], ...]
-    attributes: dict[str, list[int] | int]
+    attributes: dict[str, Any]
 
 
 def convolution(key: str) -> Part | None:
@@ -83,7 +84,7 @@ def convolution(key: str) -> Part | None:
         weights = (channels, rows // group)
     else:
         end = [want - i - b for want, i, b in zip(span, extents, begin, strict=True)]
-    attributes: dict[str, list[int] | int] = {
+    attributes: dict[str, Any] = {
         "group": group,
         "kernel_shape": kernel,
         "strides": strides,

@@ -3,7 +3,8 @@
 depthwise  one input channel a group: neighbours in a row share what they read
 direct     four pixels of one, four or eight output channels an invocation, no workgroup memory: groups of few output
            channels, and adapters that run on a processor
-gemm       implicit GEMM in tiles of 32 x 32, k split over up to 4 slices of a workgroup and over workgroups, or of 64 x 64
+gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 4 slices of a workgroup and over
+           workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
 bytes      bytes by packed dot products
 """
@@ -103,7 +104,7 @@ class ConvProblem:
 
     @property
     def key(self) -> str:
-        """'1x64x1x56x56 m128 k1x3x3 p0x1x1 y1x56x56': extents of x, output channels, what is not 1 or 0, extents of y."""
+        """'1x64x1x56x56 m128 k1x3x3 p0x1x1 y1x56x56': x, output channels, what is not 1 or 0, extents of y."""
         w = self.window
 
         def axes(numbers: tuple[int, ...]) -> str:
@@ -128,8 +129,10 @@ class ConvProblem:
 
 @dataclass(frozen=True, slots=True)
 class ConvWay:
-    """What a candidate runs: 'depthwise', 'bytes', 'direct' with `rows` output channels an invocation, 'gemm' or 'matmul'
-    with `tiling`."""
+    """What a candidate runs.
+
+    'depthwise', 'bytes', 'direct' with `rows` output channels an invocation, 'gemm' or 'matmul' with `tiling`.
+    """
 
     kernel: str
     rows: int = 0

@@ -17,8 +17,9 @@ __all__ = ["Knowledge", "rates_of"]
 CONV_EFFICIENCY = {32: 0.505, 64: 0.609}
 """Part of a device's operations that tiles of the implicit GEMM reach, by their size.
 
-This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose for nine in ten convolutions of
-`bench/shapes.txt`, until they are measured there; for processors set by hand, likewise.
+This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose for nine in ten
+convolutions of the models that `bench/shapes.py` reads, until they are measured
+there; for processors set by hand, likewise.
 """
 
 CONV_SLICED = 1.168

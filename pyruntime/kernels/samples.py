@@ -26,7 +26,8 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
         LookupError: a family that has no samples, or a candidate that it does not have.
     """
     family, problem = noted.family, noted.problem
-    forced = replace(target, winners=Winners({(family.name, problem.key): candidate}), norm_follows=False)
+    chooser = PRODUCTS if family is TILES else family
+    forced = replace(target, winners=Winners({(chooser.name, problem.key): candidate}), norm_follows=False)
     if family in (PRODUCTS, TILES) and isinstance(problem, ProductProblem):
         return legalize(target, _product(forced, problem, family.named(candidate).way.tiling))
     if family is CONVOLUTIONS and isinstance(problem, ConvProblem):
@@ -39,8 +40,7 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
-    names = {(PRODUCTS.name, p.key): name for name in target.winners.values()}
-    forced = replace(target, winners=Winners(names), norm_follows=p.norm_follows)
+    forced = replace(target, norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
     return _with_norm(forced, made, y) if p.norm_follows else made
