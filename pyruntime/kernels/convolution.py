@@ -177,7 +177,7 @@ def _tiled(
     part = conv
     if splits > 1:
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
-        part = replace(conv, y=scratch(0, sums, splits, *y.type.shape), bias=None)
+        part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
     kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags)
     params = params_of(
         kernel,

@@ -14,7 +14,7 @@ from pyruntime.kernels.dispatch import NOBODY, Target, Winners
 
 __all__ = ["Knowledge", "rates_of"]
 
-CONV_EFFICIENCY = {32: 0.505, 64: 0.609}
+CONV_EFFICIENCY = {32: 0.69, 64: 0.93}
 """Part of a device's operations that tiles of the implicit GEMM reach, by their size.
 
 This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose for nine in ten
@@ -22,13 +22,13 @@ convolutions of the models that `bench/shapes.py` reads, until they are measured
 there; for processors set by hand, likewise.
 """
 
-CONV_SLICED = 1.168
-"""Times that, for each doubling of the slices of k within a workgroup, which hide the look-up of taps."""
+CONV_SLICED = 1.0
+"""Times that, for each doubling of the slices of k within a workgroup."""
 
-CONV_STEP = 0.736
+CONV_STEP = 0.96
 """`Rates.step`s of a step of the implicit GEMM."""
 
-CONV_MERGE = 1.164
+CONV_MERGE = 0.887
 """`Rates.merge`s when shares of a workgroup become half as many."""
 
 CONV_SUM_BYTES = 56.0
@@ -37,7 +37,7 @@ CONV_SUM_BYTES = 56.0
 CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 """Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""
 
-CONV_DIRECT_LOADS = {1: 0.107, 4: 0.12, 8: 0.24}
+CONV_DIRECT_LOADS = {1: 0.095, 4: 0.154, 8: 0.308}
 """Loads that wait for one another, for each element of k, by output channels of an invocation."""
 
 CONV_DEPTHWISE_EFFICIENCY = 1.0

@@ -25,7 +25,8 @@ from pyruntime.session.expected_runs import expected_runs
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.first_use import ENTRY, given_rates, ran
 from pyruntime.session.insight import Insight
-from pyruntime.session.limits import deadline
+from pyruntime.session.interruption import within
+from pyruntime.session.limits import deadline, too_long
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -264,7 +265,8 @@ class InferenceSession(BoundRuns, Insight):
         chosen = options or RunOptions()
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
-        with chosen.terminable(), one_of_ours("the run"), running(RunContext(self._limits.host, check)):
+        over = within(self._limits.run_seconds, lambda: too_long(self._limits.run_seconds))
+        with chosen.terminable(), over, one_of_ours("the run"), running(RunContext(self._limits.host, check)):
             result = await self._execute(values, names, check, keep, recorder)
         if chosen.terminate:
             check()

@@ -130,6 +130,13 @@ CASES = {
     "packed_few_rows": Case(
         _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
     ),
+    "subgroup_sums": Case(
+        _packed_product(),
+        ((5, 300), (52, 10, 16), (52, 10)),
+        lambda dispatches: any("subgroupShuffleDown" in d.kernel.body for d in dispatches),
+        packed=(1,),
+        tolerance=0,
+    ),
     "integer_few_rows": Case(
         newest("MatMulInteger"), ((5, 300), (300, 52)), "matmul_integer_few_rows", packed=(0, 1), tolerance=0
     ),

@@ -37,6 +37,7 @@ INTERRUPTION = "tests/session/test_interruption.py::"
 EXTERNAL = "tests/onnx/test_external.py::"
 BROWSER = "e2e/test_reliability.py::"
 PAGE = "e2e/test_reliability_page.py::"
+LIVES = "e2e/test_python_lives.py::"
 
 LIMIT_MUTATIONS = (
     Mutation(
@@ -93,6 +94,34 @@ LIMIT_MUTATIONS = (
         "if time.monotonic() > end:",
         "if False:",
         (LIMITS + "test_limit__of_run_seconds__ends_a_run_of_a_loop",),
+    ),
+    Mutation(
+        "limit `run_seconds` while the GPU works",
+        "pyruntime/session/interruption.py",
+        "if end <= now]",
+        "if False]",
+        (INTERRUPTION + "test_limit__of_run_seconds__ends_a_run_that_the_device_never_answers",),
+    ),
+    Mutation(
+        "places on the C stack given back",
+        "web/runtime.js",
+        "  mendStack(pyodide._module);",
+        "  void mendStack;",
+        (LIVES + "test_event_loop__thousands_of_turns__take_nothing_of_the_stack",),
+    ),
+    Mutation(
+        "places on the C stack given back while a call waits",
+        "web/stack.js",
+        "      over.add(place);\n",
+        "",
+        (LIVES + "test_event_loop__turns_while_a_call_waits__take_nothing_of_the_stack",),
+    ),
+    Mutation(
+        "the end of Python told",
+        "web/runtime.js",
+        "  pyodide._api.on_fatal = ",
+        "  void ",
+        (LIVES + "test_python__ended__is_told_to_who_waits_and_the_next_session_has_another",),
     ),
     Mutation(
         "limit `cached_plans`",
