@@ -23,6 +23,7 @@ from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
 from pyruntime.session.expected_runs import expected_runs
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
+from pyruntime.session.first_use import ENTRY, given_rates, ran
 from pyruntime.session.insight import Insight
 from pyruntime.session.interruption import within
 from pyruntime.session.limits import deadline, too_long
@@ -161,9 +162,10 @@ class InferenceSession(BoundRuns, Insight):
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
 
         sanitize = config("pyruntime.sanitize") == "1"
+        rates = given_rates(config(ENTRY, "auto"))
 
         def make(gpu: Device) -> Program:
-            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize)
+            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize, rates)
 
         self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
 
@@ -271,6 +273,8 @@ class InferenceSession(BoundRuns, Insight):
         if self._trace is not None and recorder is not None:
             self._trace.run(recorder.timings, began)
         self._timings["run_ms"] = (time.perf_counter() - began) * 1000
+        if self._program is not None:
+            ran(self._program.device, self._options.config(ENTRY, "auto"))
         return result
 
     def _fed(self, value: Any, declared: ValueInfo) -> AnyValue:
