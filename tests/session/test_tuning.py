@@ -19,6 +19,7 @@ from pyruntime.kernels.costs import H200
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.knowledge import Knowledge
 from pyruntime.session import measuring
+from pyruntime.session.calibration import is_like
 from tests.open_models import Writer
 from tests.session.doubles import on_device
 
@@ -119,6 +120,14 @@ def test_calibrate__workgroups_of_equal_price__rates_of_one_unit(clock: Clock) -
     assert tuning.rates.flops < H200.flops
     assert tuning.rates.resident == H200.resident
     session.release()
+
+
+@pytest.mark.parametrize(
+    ("flops", "bandwidth", "like"), [(1, 1, True), (1.08, 0.8, True), (0.8, 1.3, False), (0.5, 1, False), (3, 1, False)]
+)
+def test_is_like__arithmetic_and_bandwidth__decide(flops: float, bandwidth: float, like: bool) -> None:
+    rates = replace(H200, units=218, dispatch=9.0, flops=flops * H200.flops, bandwidth=bandwidth * H200.bandwidth)
+    assert is_like(rates, H200) == like
 
 
 def test_knowledge__there_and_back__same() -> None:
