@@ -124,9 +124,9 @@ def test_computed_weights__kept__are_computed_again(visits: Visits, tmp_path: Pa
 
 
 def large_weights(path: Path, scale: float = 1) -> list[str]:
-    """A model of weights in two files, with more than would be kept inside a plan; its files."""
+    """A model of weights in two files, one of 42 MB, which a worker holds outside its memory; these files."""
     random = np.random.default_rng(5)
-    w, b = ((random.random(shape, np.float32) - 0.5) * scale / 40 for shape in ((1500, 1600), (1600, 40)))
+    w, b = ((random.random(shape, np.float32) - 0.5) * scale / 40 for shape in ((1500, 7000), (7000, 40)))
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node("Relu", ["h"], ["r"]),
