@@ -102,6 +102,8 @@ def write_texts(folder: Path, given: Sequence[str]) -> dict[str, tuple[str, str]
     found = {
         "Llama, 2 layers": ("text-generation", "story"),
         "Llama, 16 layers": ("text-generation", "story-16"),
+        "Qwen2": ("text-generation", "qwen2"),
+        "GPT-2": ("text-generation", "gpt2"),
         "T5": ("translation", "translator"),
         "Whisper": ("automatic-speech-recognition", "whisper"),
     }

@@ -32,6 +32,15 @@ FLAGS = [
     "--enable-unsafe-webgpu",
 ]
 
+_FEATURES = """
+async () => {
+  const {info, features} = await navigator.gpu.requestAdapter();
+  const size = info.subgroupMinSize === info.subgroupMaxSize && info.subgroupMinSize;
+  const subgroups = features.has('subgroups') ? ['subgroups', ...(size ? [`subgroup_size_${size}`] : [])] : [];
+  return [...navigator.gpu.wgslLanguageFeatures, ...subgroups];
+}
+"""
+
 _SCRIPT = """
 async ({buffers, steps, reads}) => {
   if (!globalThis.gpu) {
@@ -39,7 +48,9 @@ async ({buffers, steps, reads}) => {
     const limits = {};
     for (const k of ['maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
                      'maxComputeWorkgroupStorageSize']) limits[k] = adapter.limits[k];
-    globalThis.gpu = {device: await adapter.requestDevice({requiredLimits: limits}), pipelines: new Map()};
+    const requiredFeatures = ['subgroups'].filter((name) => adapter.features.has(name));
+    const device = await adapter.requestDevice({requiredLimits: limits, requiredFeatures});
+    globalThis.gpu = {device, pipelines: new Map()};
   }
   const {device, pipelines} = globalThis.gpu;
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -120,7 +131,7 @@ class Gpu:
             browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
         self._page: Page = browser.new_page()
         self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
-        features = self._page.evaluate("[...navigator.gpu.wgslLanguageFeatures]")
+        features = self._page.evaluate(_FEATURES)
         self.target = Target(Limits(storage_buffers=10), frozenset(features))
 
     def close(self) -> None:

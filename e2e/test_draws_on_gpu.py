@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from e2e.harness.browser import guarded_page
 from e2e.test_tokens_on_gpu import BATCHES_OF, Queueing
 from tests.genai.packed import Shape, prompt_of, write_packed_folder
+from tests.generate.test_sampling import quantile
 from tools.devkit.server import Server
 
 WORDS, LIKELY, DRAWS = 320, 24, 1500
@@ -138,4 +139,4 @@ def test_draws__of_a_queued_text__chi_square(options: dict[str, float], script: 
     counts, expected = counts[expected > 0], expected[expected > 0]
     statistic, freedom = ((counts - expected) ** 2 / expected).sum(), len(counts) - 1
     assert freedom >= 3
-    assert statistic < freedom + 4 * np.sqrt(2 * freedom)  # four standard deviations of the chi-square distribution
+    assert statistic < quantile(freedom)

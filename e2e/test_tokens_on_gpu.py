@@ -187,6 +187,28 @@ def test_rules__on_the_gpu_and_in_javascript__the_same_draws_give_the_same_text(
         np.testing.assert_allclose(logs, wanted_logs, atol=1e-4)
 
 
+@pytest.mark.parametrize("top", [0, 2])
+def test_log_probabilities__not_wanted__the_same_ids_without_them(top: int, packed_script: Queueing) -> None:
+    found = packed_script(
+        """
+        const prompt = packed.decode(ids);
+        const always = { temperature: 0, maxNewTokens: 24, endTokens: [], keepPrompt: false };
+        const options = { ...always, topLogProbabilities: top };
+        const texts = [];
+        for (const more of [{}, { logProbabilities: false }, { logProbabilities: false, processLogits() {} }]) {
+          texts.push(await write(prompt, { ...options, ...more }, packed));
+        }
+        return texts.map((pieces) => ({ ids: idsOf(pieces), top: pieces.map(({ top }) => (top ?? []).length),
+          logs: pieces.filter(({ logProbability }) => logProbability !== undefined).length }));
+        """,
+        BATCHES_OF,
+        ids=prompt_of(20, SHAPES["llama"].words),
+        top=top,
+    )
+    assert [text["logs"] for text in found] == [24, 0, 0]
+    assert all(text["ids"] == found[0]["ids"] and text["top"] == [top] * 24 for text in found)
+
+
 def test_ends__in_the_middle_of_what_was_queued__cut_what_is_beyond(packed_script: Queueing) -> None:
     """End tokens, stop strings, a signal and a break; what is kept of the text before is right, what is not is gone."""
     found = packed_script(

@@ -239,6 +239,7 @@ def _replay(
     )
     if made is None:
         return None
+    made.seconds = session._limits.run_seconds
     _replays[executable] = made
     if not known:
         executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))

@@ -2,19 +2,21 @@
 //
 // b is [n][blocks][BLOCK weights of BITS bits, low bits first]. A chunk is what one load brings: UNIT words, never more
 // than a block, so it has one scale. LANES invocations side by side deal the chunks of a column out among them; each
-// takes COLS columns at a time, whose weights meet the same piece of a. That piece, a chunk for every lane, is staged in
-// workgroup memory for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
+// takes COLS columns at a time, whose weights meet the same piece of a. STEPS pieces, of a chunk for every lane, are staged
+// in workgroup memory at a time for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
 //
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
+// SUBGROUP: invocations in a row that exchange numbers without workgroup memory; the sums have the same order.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts, gain -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
 //#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
+//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SUBGROUP=32,STEPS=3 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SUBGROUP=32 b=uint32
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -27,6 +29,8 @@ const LANES: u32 = 32u;
 const THREADS: u32 = 256u;
 const COLS: u32 = 1u;
 const ROWS: u32 = 1u;
+const STEPS: u32 = 1u;
+const SUBGROUP: u32 = 0u;
 
 const QUADS: u32 = CHUNK / 4u;
 const PER: u32 = 8u / BITS;
@@ -58,8 +62,8 @@ struct Params {
 //#endif
 }
 
-// A piece of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
-var<workgroup> tile: array<vec4<T>, max(ROWS * PIECE, COLS * THREADS + LANES)>;
+// Pieces of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
+var<workgroup> tile: array<vec4<T>, max(STEPS * ROWS * PIECE, COLS * THREADS + LANES)>;
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -132,18 +136,33 @@ fn chunk_b(at: u32) -> array<u32, UNIT> {
 //#endif
 }
 
-// What is subtracted from the bits of the weights of block `block` of column `n`.
-fn base_b(n: u32, block: u32) -> vec4<T> {
+// The scale of chunk `at` of column `n`; past the end that of the last.
+fn scale_b(n: u32, at: u32) -> T {
+  let chunk = min(at, params.chunks - 1u);
+//#if CODES
+  return T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
+//#else
+  return T(load_scales(n * params.blocks + chunk / (BLOCK / CHUNK)));
+//#endif
+}
+
+// The zero point of chunk `at` of column `n`; past the end that of the last.
+fn zero_b(n: u32, at: u32) -> T {
+  let block = min(at, params.chunks - 1u) / (BLOCK / CHUNK);
 //#if FLOAT_ZEROS
-  let zero = 0.0;
+  return T(load_zeros(n * params.blocks + block));
 //#else
 //#if ZEROS
   let bit = block * BITS;
-  let zero = f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
+  return T((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
-  let zero = f32(1u << (BITS - 1u));
+  return T(1u << (BITS - 1u));
 //#endif
 //#endif
+}
+
+// What is subtracted from the bits of weights whose zero point is `zero`.
+fn base_b(zero: T) -> vec4<T> {
 //#if BITS8
   return powers_8() + zero;
 //#else
@@ -197,19 +216,24 @@ fn main(
   let n0 = col0;
 //#endif
 
-  // The weights and the piece of a of the next step are on their way while this one is computed.
-  var next_a: array<vec4<T>, HELD>;
+  // The weights and scales of the next step, and the next pieces of a, are on their way while this one is computed.
+  var next_a: array<array<vec4<T>, HELD>, STEPS>;
   //#unroll
-  for (var h = 0u; h < HELD; h++) {
-    next_a[h] = piece_a(row0, 0u, local + h * THREADS);
+  for (var s = 0u; s < STEPS; s++) {
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      next_a[s][h] = piece_a(row0, s * LANES, local + h * THREADS);
+    }
   }
 //#if NORM
-  var next_gain: array<vec4<T>, HELD>;
-  var squares: array<T, HELD>;
+  var next_gain: array<array<vec4<T>, HELD>, STEPS>;
+  var squares = array<T, HELD>();
   //#unroll
-  for (var h = 0u; h < HELD; h++) {
-    next_gain[h] = piece_gain(0u, local + h * THREADS);
-    squares[h] = T();
+  for (var s = 0u; s < STEPS; s++) {
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      next_gain[s][h] = piece_gain(s * LANES, local + h * THREADS);
+    }
   }
 //#endif
   var next: array<array<u32, UNIT>, COLS>;
@@ -217,82 +241,98 @@ fn main(
   for (var c = 0u; c < COLS; c++) {
     next[c] = chunk_b(min(n0 + c, last) * params.chunks + lane);
   }
+  var next_scale: array<T, COLS>;
+  var next_zero: array<T, COLS>;
+  //#unroll
+  for (var c = 0u; c < COLS; c++) {
+    next_scale[c] = scale_b(min(n0 + c, last), lane);
+    next_zero[c] = zero_b(min(n0 + c, last), lane);
+  }
   var sums: array<vec4<T>, COLS>;
-  for (var first = 0u; first < params.chunks; first += LANES) {
-    let words = next;
-    let chunk = first + lane;
+  for (var first = 0u; first < params.chunks; first += STEPS * LANES) {
     //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      let i = local + h * THREADS;
-      let g = i % PIECE;
-      // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
-      if (i < ROWS * PIECE) {
+    for (var s = 0u; s < STEPS; s++) {
+      //#unroll
+      for (var h = 0u; h < HELD; h++) {
+        let i = local + h * THREADS;
+        let g = i % PIECE;
+        // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
+        if (i < ROWS * PIECE) {
+          let at = s * ROWS * PIECE + i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS));
 //#if NORM
-        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h] * next_gain[h];
-        squares[h] += dot(next_a[h], next_a[h]);
+          tile[at] = next_a[s][h] * next_gain[s][h];
+          squares[h] += dot(next_a[s][h], next_a[s][h]);
 //#else
-        tile[i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS))] = next_a[h];
+          tile[at] = next_a[s][h];
 //#endif
+        }
       }
     }
     workgroupBarrier();
-    //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      next_a[h] = piece_a(row0, first + LANES, local + h * THREADS);
-//#if NORM
-      next_gain[h] = piece_gain(first + LANES, local + h * THREADS);
-//#endif
-    }
-    //#unroll
-    for (var c = 0u; c < COLS; c++) {
-      next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
-    }
-    if (chunk < params.chunks) {
-      var parts = array<array<T, ROWS>, COLS>();
-      var scale: array<T, COLS>;
-      var base: array<vec4<T>, COLS>;
-//#if FLOAT_ZEROS
-      var zero: array<T, COLS>;
-//#endif
+    if (first + STEPS * LANES < params.chunks) {
       //#unroll
-      for (var c = 0u; c < COLS; c++) {
-        let n = min(n0 + c, last);
-//#if CODES
-        scale[c] = T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
-//#else
-        let block = chunk / (BLOCK / CHUNK);
-        scale[c] = T(load_scales(n * params.blocks + block));
-        base[c] = base_b(n, block);
-//#if FLOAT_ZEROS
-        zero[c] = T(load_zeros(n * params.blocks + block));
-//#endif
-//#endif
-      }
-      //#unroll
-      for (var q = 0u; q < QUADS; q++) {
-        var left: array<vec4<T>, ROWS>;
+      for (var s = 0u; s < STEPS; s++) {
         //#unroll
-        for (var r = 0u; r < ROWS; r++) {
-          left[r] = tile[r * PIECE + q * LANES + (lane ^ q)];
+        for (var h = 0u; h < HELD; h++) {
+          next_a[s][h] = piece_a(row0, first + (STEPS + s) * LANES, local + h * THREADS);
+//#if NORM
+          next_gain[s][h] = piece_gain(first + (STEPS + s) * LANES, local + h * THREADS);
+//#endif
         }
+      }
+    }
+    for (var s = 0u; s < STEPS; s++) {
+      let words = next;
+      let scale = next_scale;
+      let zero = next_zero;
+      let step = first + s * LANES;
+      let chunk = step + lane;
+      if (step >= params.chunks) { break; }
+      if (step + LANES < params.chunks) {
+        //#unroll
+        for (var c = 0u; c < COLS; c++) {
+          next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
+          next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
+          next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
+        }
+      }
+      if (chunk < params.chunks) {
+        var parts = array<array<T, ROWS>, COLS>();
+        var base: array<vec4<T>, COLS>;
         //#unroll
         for (var c = 0u; c < COLS; c++) {
 //#if FLOAT_ZEROS
-          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
+          base[c] = base_b(0.0);
 //#else
-          let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+          base[c] = base_b(zero[c]);
 //#endif
+        }
+        //#unroll
+        for (var q = 0u; q < QUADS; q++) {
+          var left: array<vec4<T>, ROWS>;
           //#unroll
           for (var r = 0u; r < ROWS; r++) {
-            parts[c][r] += dot(left[r], right);
+            left[r] = tile[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+          }
+          //#unroll
+          for (var c = 0u; c < COLS; c++) {
+//#if FLOAT_ZEROS
+            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
+//#else
+            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+//#endif
+            //#unroll
+            for (var r = 0u; r < ROWS; r++) {
+              parts[c][r] += dot(left[r], right);
+            }
           }
         }
-      }
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
         //#unroll
-        for (var r = 0u; r < ROWS; r++) {
-          sums[c][r] += parts[c][r] * scale[c];
+        for (var c = 0u; c < COLS; c++) {
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            sums[c][r] += parts[c][r] * scale[c];
+          }
         }
       }
     }
@@ -312,8 +352,61 @@ fn main(
     }
   }
   workgroupBarrier();
+//#if !SUBGROUP
   if (local < LANES) { tile[COLS * THREADS + local] = square; }
 //#endif
+//#endif
+//#if SUBGROUP
+  // Halves that lie in different subgroups meet in workgroup memory, the others by shuffles.
+  if (LANES > SUBGROUP) {
+//#if NORM
+    if (local < LANES) { tile[COLS * THREADS + local] = square; }
+//#endif
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      tile[c * THREADS + local] = sums[c];
+    }
+    workgroupBarrier();
+    for (var width = LANES / 2u; width >= SUBGROUP; width >>= 1u) {
+      if (lane < width) {
+        //#unroll
+        for (var c = 0u; c < COLS; c++) {
+          sums[c] += tile[c * THREADS + local + width];
+          tile[c * THREADS + local] = sums[c];
+        }
+//#if NORM
+        if (local < width) {
+          square += tile[COLS * THREADS + local + width];
+          tile[COLS * THREADS + local] = square;
+        }
+//#endif
+      }
+      workgroupBarrier();
+    }
+  }
+  for (var width = min(LANES, SUBGROUP) / 2u; width > 0u; width >>= 1u) {
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+        sums[c][r] += subgroupShuffleDown(sums[c][r], width);
+      }
+//#if NORM
+      square[r] += subgroupShuffleDown(square[r], width);
+//#endif
+    }
+  }
+//#if NORM
+  if (local == 0u) { tile[COLS * THREADS] = square; }
+//#endif
+  if (lane == 0u) {
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      tile[c * THREADS + local] = sums[c];
+    }
+  }
+  workgroupBarrier();
+//#else
   //#unroll
   for (var c = 0u; c < COLS; c++) {
     tile[c * THREADS + local] = sums[c];
@@ -331,6 +424,7 @@ fn main(
     }
     workgroupBarrier();
   }
+//#endif
   for (var i = local; i < WIDE / 4u * ROWS; i += THREADS) {
     let row = i / (WIDE / 4u);
     let quad = i - row * (WIDE / 4u);

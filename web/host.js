@@ -8,6 +8,7 @@ import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
 import { treeHash } from './treehash.js';
 import { Tensors } from './tensors.js';
+import { limited } from './waiting.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
 const REPLAYS = 8;
@@ -31,6 +32,14 @@ let tensors;
 
 /** @type {(number: number) => any} */
 let settleInPython;
+
+/** Hears why Python has ended: in a worker, whose errors the page hears of, or who has set it. @type {(message: string) => void} */
+let ended = (message) => self.reportError(new Error(message));
+
+/** In the thread of the page: who waits for answers hears it. @param {(message: string) => void} tell */
+export function whenEnded(tell) {
+  ended = tell;
+}
 
 /** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
 export function settle(tensor) {
@@ -161,9 +170,10 @@ async function run({ session, feeds, fetches, kept, options }, request) {
   if (known && replayed) {
     known.replaying.add(replayed.running);
     try {
-      return await replayed.running;
-    } catch {
+      return await limited(replayed.running, replayed.by.seconds);
+    } catch (error) {
       replayed.by.live = false; // Python finds out why, and mends what can be mended
+      if (/** @type {Error} */ (error).name === 'Fail') throw error;
     } finally {
       known.replaying.delete(replayed.running);
     }
@@ -213,7 +223,7 @@ const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
   async start(places, report) {
     sessions.clear();
-    bridge = startPython(places, report).then((pyodide) => (
+    bridge = startPython(places, report, ended).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });

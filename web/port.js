@@ -47,7 +47,10 @@ function ownPort(receive, fail) {
   /** @type {typeof import('./host.js')} */
   let loaded;
   const host = import('./host.js');
-  host.then((module) => { loaded = module; }, () => {});
+  host.then((module) => {
+    loaded = module;
+    module.whenEnded(fail);
+  }, () => {});
   host.catch((error) => fail(`pyruntime could not be loaded: ${error.message}`));
   return {
     sharesBuffers: true,

@@ -65,7 +65,7 @@ export class Records {
         at += elements * width;
       }
       found.ids.push(record.ids[0]);
-      found.logProbabilities.push(record.log_probability[0]);
+      if (record.log_probability) found.logProbabilities.push(record.log_probability[0]);
       if (record.top_ids) found.top.push({ ids: record.top_ids, logProbabilities: record.top_log_probabilities });
     }
     return found;

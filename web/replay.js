@@ -48,6 +48,7 @@ import { isFree, isLongest, takeSpare, visible } from './tensors.js';
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
  * @property {boolean} live false once its memory is freed
+ * @property {number} [seconds] that a run may take: the session's limit `run_seconds`
  * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
  *
  * @typedef {object} Fed what a run is fed: a tensor on the host with its data, or one on the GPU

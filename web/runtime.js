@@ -2,6 +2,7 @@
 /** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime. */
 
 import * as player from './player.js';
+import { mendStack } from './stack.js';
 import { restorePython, snapshotsFit } from './snapshot.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
@@ -153,14 +154,17 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
  * process, which the first request for an adapter wakes.
  * @param {import('./protocol.js').StartArguments} places
  * @param {Report} report
+ * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
  */
-export async function startPython(places, report) {
+export async function startPython(places, report, ended) {
   performance.mark('pyruntime: adapter asked'); // device/adapter.py waits no longer than a GPU process takes from here
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   adapter.catch(() => {}); // the device asks again, and says what is wrong
   const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);
   pyodide.setStdout();
+  mendStack(pyodide._module);
+  pyodide._api.on_fatal = (/** @type {any} */ error) => ended(`Python has ended, and its sessions with it: ${error?.message ?? error}`);
   pyodide.registerJsModule('pyruntime_player', player);
   return pyodide;
 }

@@ -25,6 +25,9 @@ const SHORT_MS = 25;
 /** The longest time between two questions, in milliseconds. */
 const LONGEST_MS = 20;
 
+/** The longest time that browsers have timers for. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** Milliseconds as which an answer counts at most: it may have waited behind the work that it asks about. */
 const BEHIND_MS = 2;
 
@@ -167,4 +170,27 @@ export async function attend(device, awaited, { recording, work = () => false, p
   if (recording && needed === undefined) learn(device, recording, performance.now() - began, submitted, tried);
   if (recording) remember(recording, performance.now() - began, slept && questions < 2);
   return watched;
+}
+
+/**
+ * `run`, or an error as Python's where it takes longer than it may.
+ * @template T
+ * @param {Promise<T>} run
+ * @param {number | undefined} seconds
+ * @returns {Promise<T>}
+ */
+export async function limited(run, seconds) {
+  if (!seconds) return run;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const over = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(Object.assign(new Error(`the run took more than ${seconds} s, the limit `
+      + '`run_seconds`. Raise it with the config entry \'pyruntime.limits.run_seconds\''), { name: 'Fail' })),
+    Math.min(1000 * seconds, LONGEST_TIMER_MS));
+  });
+  try {
+    return await Promise.race([run, /** @type {Promise<never>} */ (over)]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

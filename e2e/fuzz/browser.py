@@ -11,6 +11,9 @@ from tests.fuzz.oracle import judge
 
 __all__ = ["checker"]
 
+RUN_SECONDS = "60"
+"""After which a run that gets no answer is what is wrong with its sample."""
+
 
 def checker(python: Callable[..., Any]) -> Callable[[list[Sample]], str]:
     """A function that says what is wrong with a batch of samples in the browser, or nothing.
@@ -29,7 +32,7 @@ def checker(python: Callable[..., Any]) -> Callable[[list[Sample]], str]:
         outcomes = python(
             "from conformance_runner import check_all\nawait check_all(cases, entries=entries)",
             cases=cases,
-            entries={"pyruntime.disable": "software" if odd else ""},
+            entries={"pyruntime.disable": "software" if odd else "", "pyruntime.limits.run_seconds": RUN_SECONDS},
         )
         wrong = {int(i): outcome["wrong"] for i, outcome in outcomes.items() if outcome["wrong"]}
         kernels = "GPU kernels" if odd else "default kernels"

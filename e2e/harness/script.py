@@ -37,7 +37,7 @@ class Script:
     @property
     def worker(self) -> Worker:
         """The worker that hosts Python; there once the first session or `preload` was asked for."""
-        return next(w for w in self.page.workers if w.url.endswith("/worker.js"))
+        return next(w for w in self.page.workers if w.url.endswith("worker.js"))
 
     def watch(self) -> None:
         """Have the tools of e2e/pages/watch.js and faults.js in the worker, from its next GPU device on."""

@@ -12,6 +12,8 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.kernels import Limits, Target, convolution
+from pyruntime.kernels.candidates import Family
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.ops.registry import newest
 from tests.harness import carrier, make_op, run_op, typed
 from tests.ops.conv_cases import conv_cases, conv_transpose_cases, deform_cases, integer_cases
@@ -183,7 +185,8 @@ def test_col2im__64_bits__carried(gpu: Gpu) -> None:
 def test_convolution__tiles_of_64__as_host(
     gpu: Gpu, name: str, x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(convolution, "MANY", 1)
+    only = Family("convolution", (CONVOLUTIONS.named("gemm_m1"),), {})
+    monkeypatch.setattr(convolution, "CONVOLUTIONS", only)
     rng = np.random.default_rng(3)
     channels = w[0] if name == "Conv" else w[1]
     inputs = [rng.standard_normal(s).astype(np.float32) for s in (x, w, (channels,))]

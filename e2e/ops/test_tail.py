@@ -11,7 +11,8 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array, DType
 from pyruntime.kernels import convolution
-from pyruntime.kernels.tiling import MEDIUM
+from pyruntime.kernels.candidates import Family
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Step
 from pyruntime.ops.registry import newest
@@ -95,7 +96,8 @@ def test_tail__convolution_of_any_kind__equals_the_chain(
 def test_tail__convolution_as_a_product__equals_the_chain(
     gpu: Gpu, x: tuple[int, ...], w: tuple[int, ...], group: int, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(convolution, "select", lambda *_: MEDIUM)
+    only = Family("convolution", (CONVOLUTIONS.named("matmul_m1"),), {})
+    monkeypatch.setattr(convolution, "CONVOLUTIONS", only)
     base = newest("Conv", group=group)
     inputs = [normal(*x), normal(*w), *([normal(w[0])] if biased else [])]
     made = base.lower(replace(gpu.target, vendor=""), *map(typed, inputs))

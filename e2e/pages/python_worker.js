@@ -6,7 +6,8 @@ import { startPython } from '../web/runtime.js';
 // From nothing, as in a notebook, or `?snapshot` as the page does.
 const snapshot = new URL(self.location.href).searchParams.has('snapshot');
 const ready = (async () => {
-  const pyodide = await startPython(snapshot ? places() : { ...places(), snapshotUrl: undefined }, () => {});
+  const from = snapshot ? places() : { ...places(), snapshotUrl: undefined };
+  const pyodide = await startPython(from, () => {}, (message) => self.reportError(new Error(message)));
   const response = await fetch(new URL('../harness/codec.py', self.location.href));
   pyodide.FS.writeFile(`${sitePackages(pyodide)}/e2e_codec.py`, await response.text());
   return pyodide.pyimport('e2e_codec');

@@ -7,6 +7,7 @@ from typing import Any
 
 from e2e.transformers import architectures as networks
 from e2e.transformers.architectures import GROUPS, HEADS, LAYERS, SIZE, WIDTH
+from e2e.transformers.decoders import PLACES, gpt2, qwen2
 from e2e.transformers.packed import write_packed
 from e2e.transformers.pictures import image_processor, write_pictures
 from e2e.transformers.sounds import write_sounds
@@ -87,6 +88,21 @@ def _write_generation(folder: Path) -> None:
         use: Json = {"use_cache": caches}
         own: dict[str, Json] = {"config": {**config, **use}, "generation_config": {**generation, **use}}
         write_repository(folder / name, {**files, **own}, {"model": networks.decoder(size, caches)})
+    own = {"config": {**config, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}}
+    write_repository(folder / "qwen2", {**files, **own, "generation_config": generation}, {"model": qwen2(size)})
+    config = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": size,
+        "n_embd": WIDTH,
+        "n_head": HEADS,
+        "n_layer": LAYERS,
+        "n_positions": PLACES,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+    own = {"config": config, "generation_config": generation}
+    write_repository(folder / "gpt2", {**files, **own}, {"model": gpt2(size)})
     files, size = unigrams()
     config = {
         "model_type": "t5",

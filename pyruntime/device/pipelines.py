@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pyruntime.device.base import Ledger
 from pyruntime.device.javascript import JsException, JsObject, js_object
 from pyruntime.errors import DeviceLost, EngineError
+from pyruntime.kernels.module import Module
 
 __all__ = ["Pipelines"]
 
@@ -54,10 +55,10 @@ class Pipelines:
                 raise result
 
     async def _compile(self, source: str) -> JsObject:
-        storage = len(re.findall(r"var<storage", source))
+        spaces = [resource.space for resource in Module(source).resources]
         module = None
         try:
-            _, layout = self.layout(storage, "var<uniform>" in source)
+            _, layout = self.layout(spaces.count("storage"), "uniform" in spaces)
             self._device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
             try:
                 module = self._device.createShaderModule(js_object({"code": source}))

@@ -36,6 +36,7 @@ from pyruntime.device.unaided import play, scaled
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 
 __all__ = [
     "JsBytes",
@@ -63,6 +64,12 @@ _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
 """What of WGSL not every browser has."""
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
+
+
+def subgroup_size(info: JsObject) -> list[str]:
+    """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
+    least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
+    return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
 async def open_device(replay: str = "auto") -> WebGpuDevice:
@@ -100,7 +107,8 @@ class WebGpuDevice:
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
-        self.target = Target(Limits(**limits), frozenset([*features, *spoken]), self.info.vendor.lower())
+        known = frozenset([*features, *spoken, *subgroup_size(info)])
+        self.target = Target(Limits(**limits), known, self.info.vendor.lower())
         self.ledger = Ledger()
         self.device = device
         self.lost: str | None = None

@@ -17,6 +17,7 @@ from pyruntime.kernels.attention_few import attend_few, attend_rows, few_queries
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["WIDEST_HEAD", "Tile", "attend", "fits", "select"]
@@ -101,13 +102,11 @@ def attend(
     target: Target,
     form: AttentionForm,
     tensors: AttentionTensors,
-    first_scratch: int = 0,
     tile: Tile | None = None,
 ) -> tuple[Dispatch, ...]:
     """y = softmax(mask + cap(scale * q kᵀ)) v over the keys that queries see.
 
     Args:
-        first_scratch: number of the first scratch tensor this may use (two).
         tile: the configuration to use instead of the best, to measure it.
     """
     if tile is None and target.is_software:
@@ -117,43 +116,48 @@ def attend(
     if tile is None and (wide or few):
         made = few_queries(form, target.limits, target.allows("attention_split"))
         if made is not None:
-            return attend_few(target, form, tensors, made, first_scratch)
+            return attend_few(target, form, tensors, made)
     if wide:
         return (attend_rows(target, form, tensors),)
     if tile is None and target.allows("attention_tiled"):
         tile = select(form, target.limits, target.allows("attention_split"))
     if tile is None:
         return (_flash(target, form, tensors),)
-    return _tiled(target, form, tensors, tile, first_scratch)
+    return _tiled(target, form, tensors, tile)
 
 
 def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     _, _, M, _, D, E = form.sizes
     rows, split = (1, 64) if upper(M) == 1 else (4, 16) if upper(form.rows) < 512 else (16, 4)
-    keys = 64
-    while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
-        keys //= 2
     bound = named(tensors)
     types = {n: x.type.dtype for n, x in bound.items()}
     flags = flags_of(form, tensors)
-    kernel = template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
+
+    def of(rows: int, split: int) -> Kernel:
+        keys = 64
+        while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
+            keys //= 2
+        return template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
+
+    kernel = of(rows, split)
+    while kernel.module.workgroup_bytes > target.limits.workgroup_bytes and rows * split > 2:
+        rows, split = (rows // 2, split) if rows > 1 else (1, split // 2)
+        kernel = of(rows, split)
     tiles = -(-M // rows)
     params = params_of(kernel, **values_of(form, tensors.mask, form.y), tiles=tiles, jobs=tiles * form.heads)
     operands = tuple(bound[b.name] for b in kernel.bindings)
     return Dispatch(kernel, operands, target.fold(tiles * form.heads), params, flops=form.flops)
 
 
-def _tiled(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile, first_scratch: int
-) -> tuple[Dispatch, ...]:
+def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile) -> tuple[Dispatch, ...]:
     batch, heads, M, _, D, E = form.sizes
     splits = tile.splits
     part, view = tensors.y, form.y
     shape = (batch, heads, M, E)
     stats: Operand | None = None
     if splits > 1:
-        part = scratch(first_scratch, DType.FLOAT, splits, *shape)
-        stats = scratch(first_scratch + 1, DType.FLOAT, splits, form.rows, 2)
+        part = scratch(DType.FLOAT, splits, *shape)
+        stats = scratch(DType.FLOAT, splits, form.rows, 2)
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
     bound = named(tensors, y=part, stats=stats, sink=None if splits > 1 else tensors.sink)

@@ -74,7 +74,7 @@ class Append:
 
 
 def append(
-    target: Target, y: Operand, x: Operand, view: HeadView, rows: int, size: int, made: Append, first_scratch: int
+    target: Target, y: Operand, x: Operand, view: HeadView, rows: int, size: int, made: Append
 ) -> tuple[Dispatch, ...]:
     """y: [B, heads, length, size], of a quantised cache of 4 bits size / 2; x: new rows as `view`, `rows` of a head.
 
@@ -84,14 +84,14 @@ def append(
     ready = made.turn is not None or made.norm is not None or made.bias is not None
     if len(bound) > target.limits.storage_buffers and ready and made.placed:
         shape = (*y.type.shape[:2], rows, size)
-        between = scratch(first_scratch, DType.FLOAT, *shape)
+        between = scratch(DType.FLOAT, *shape)
         turned = Append(lengths=made.lengths, turn=made.turn, bias=made.bias, norm=made.norm)
         batch_step, head_step, row_step, _ = contiguous(shape)
         packed = HeadView(0, (batch_step, head_step, row_step, 1))
         placed = Append(True, made.past, made.past_heads, made.lengths, quantised=made.quantised, into=made.into)
         return (
-            *append(target, between, x, view, rows, size, turned, 0),
-            *append(target, y, between, packed, rows, size, placed, 0),
+            *append(target, between, x, view, rows, size, turned),
+            *append(target, y, between, packed, rows, size, placed),
         )
     quantised, turn = made.quantised, made.turn
     flags = _flags(made, bound, size)

@@ -113,15 +113,15 @@ def few_queries(form: AttentionForm, limits: Limits, split: bool = True) -> FewQ
 
 
 def attend_few(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, made: FewQueries, first_scratch: int = 0
+    target: Target, form: AttentionForm, tensors: AttentionTensors, made: FewQueries
 ) -> tuple[Dispatch, ...]:
     """y by the kernel for few queries; uses two scratch tensors where keys are dealt out."""
     batch, heads, M, _, D, E = form.sizes
     splits, y, view, stats = made.splits, tensors.y, form.y, None
     shape = (batch, heads, M, E)
     if splits > 1:
-        y = scratch(first_scratch, DType.FLOAT, splits, *shape)
-        stats = scratch(first_scratch + 1, DType.FLOAT, splits, form.rows, 2)
+        y = scratch(DType.FLOAT, splits, *shape)
+        stats = scratch(DType.FLOAT, splits, form.rows, 2)
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
     bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink)

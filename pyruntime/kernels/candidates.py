@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -164,16 +164,9 @@ def noting() -> Iterator[dict[Noted, None]]:
 
 @lru_cache(maxsize=4096)
 def _ranked(family: Family[P, W], problem: P, target: Target) -> Choice:
-    found: list[Considered] = []
-    refused: list[Considered] = []
-    for candidate in family.candidates:
-        reason = candidate.refused(problem, target)
-        if reason:
-            refused.append(Considered(candidate.name, None, reason=reason))
-        else:
-            works = candidate.work(problem, target)
-            cost = sum(microseconds(target.speed, work) for work in works)
-            found.append(Considered(candidate.name, cost, len(works)))
+    found, refused = _considered(family, problem, target)
+    if not found:  # switches together leave nothing: they say what is wanted less, not that nothing runs
+        found, refused = _considered(family, problem, replace(target, disabled=frozenset()))
     if not found:
         raise LookupError(f"no kernel of {family.name} for {problem.key}: {_told(refused)}")
     found.sort(key=lambda c: c.cost or 0.0)  # stable: of equals the first in the table
@@ -185,6 +178,21 @@ def _ranked(family: Family[P, W], problem: P, target: Target) -> Choice:
     near = (c for c in found if (c.cost or 0.0) <= (1 + ERROR) * (found[0].cost or 0.0))
     cheapest = min(near, key=lambda c: c.dispatches)
     return Choice(family.name, problem.key, cheapest.name, "cost", (*found, *refused))
+
+
+def _considered(family: Family[P, W], problem: P, target: Target) -> tuple[list[Considered], list[Considered]]:
+    """The candidates that apply, with their costs, and those that do not."""
+    found: list[Considered] = []
+    refused: list[Considered] = []
+    for candidate in family.candidates:
+        reason = candidate.refused(problem, target)
+        if reason:
+            refused.append(Considered(candidate.name, None, reason=reason))
+        else:
+            works = candidate.work(problem, target)
+            cost = sum(microseconds(target.speed, work) for work in works)
+            found.append(Considered(candidate.name, cost, len(works)))
+    return found, refused
 
 
 def _told(refused: Iterable[Considered]) -> str:

@@ -1,11 +1,6 @@
-"""Convolution on the GPU: which kernel, which tile, and its dispatches.
+"""Convolution on the GPU: the dispatches of each of the kernels that `kernels.conv_candidates` chooses from.
 
-- matrix product: large pointwise ones
-- implicit GEMM: tiles of 64 x 64 where these are many, else 32 x 32; where they are few, k is split and the workgroups
-  are as many times more
-- direct: four pixels of one output channel, of four or of eight an invocation, for groups of few and for SwiftShader
-- depthwise: the same, sharing what neighbours in a row read
-- transposed: implicit GEMM over the outputs that meet the same taps, or one output an invocation
+A transposed one is an implicit GEMM over the outputs that meet the same taps, or makes one output an invocation.
 """
 
 from __future__ import annotations
@@ -14,30 +9,20 @@ import math
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, hint, multiple, upper
-from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
-from pyruntime.kernels.integer_convolution import integer_convolve
+from pyruntime.kernels.integer_convolution import integer_convolve, knows_bytes
 from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.matmul import MAX_BATCH_RANK, Product, row_product, select
-from pyruntime.kernels.matmul_candidates import EIGHT_JOBS
+from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.template import params_of, template
-from pyruntime.kernels.tiling import SMALL
+from pyruntime.kernels.tiling import MEDIUM, Tiling
 from pyruntime.kernels.window import Window
 
 __all__ = ["Convolution", "convolve", "convolve_transposed"]
 
-TILE, LARGE = 32, 64
-MANY = 256
-"""Tiles of 64 x 64 that keep a GPU busy."""
-STEP = 16
-DIRECT_ROWS = 8
-"""Groups of at most this many output channels take the direct kernel: of a tile's 32 rows most would be empty."""
 DEPTHWISE_TAPS = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
-FILLING = 96
-"""Workgroups that keep a GPU busy; k is split until there are as many."""
-DEEP = 64
-"""Elements of k for every tile, up to which a second pass costs as much as splitting k saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,41 +89,52 @@ class Convolution:
 
 
 def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
-    """y = conv(x, w) + bias, accumulated in float32 or int32."""
+    """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
+    way = CONVOLUTIONS.choose(problem_of(conv), target).way
+    if way.kernel == "bytes":
+        return integer_convolve(target, conv)
+    if way.tiling is not None:
+        return (_pointwise if way.kernel == "matmul" else _gemm)(target, conv, way.tiling)
+    return _depthwise(target, conv) if way.kernel == "depthwise" else _direct(target, conv, way.rows)
+
+
+def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
+    """The problem of a convolution; `transposed`: with x's and y's extents exchanged in its window."""
     window = conv.window
     flat = window.input[0] == window.kernel[0] == 1 and window.begin[0] == 0
     dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2 and window.kernel[2] <= DEPTHWISE_TAPS
     plain = conv.x_zero_point is None and conv.w_zero_point is None
-    if conv.channels == 1 and flat and dense and plain and target.allows("conv_depthwise"):
-        return _depthwise(target, conv)
-    if _is_direct(target, conv):
-        return _direct(target, conv)
-    return integer_convolve(target, conv) or _pointwise(target, conv) or _gemm(target, conv)
+    floats = plain and all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
+    kind = "float" if floats else "bytes" if not transposed and knows_bytes(conv) else "integer"
+    return ConvProblem(
+        upper(conv.x.type.shape[0]),
+        conv.group,
+        upper(conv.channels),
+        upper(conv.rows),
+        replace(
+            window,
+            input=tuple(map(upper, window.input)),
+            output=tuple(map(upper, window.output)),
+            begin=tuple(map(upper, window.begin)),
+            end=(),
+        ),
+        transposed,
+        not transposed and window.is_pointwise,
+        not transposed and conv.channels == 1 and flat and dense and plain,
+        kind,
+    )
 
 
-def _pointwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...] | None:
-    """w @ x, where its tiles may be larger than those of the implicit GEMM."""
-    floats = all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
-    zeros = conv.x_zero_point is not None or conv.w_zero_point is not None
-    if not conv.window.is_pointwise or not floats or zeros or not target.allows("conv_matmul"):
-        return None
+def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, ...]:
+    """w @ x."""
     images, pixels = conv.x.type.shape[0], conv.window.pixels
     plane, matrix = conv.channels * pixels, conv.rows * conv.channels
     dims, (w_step, x_step) = collapse((images, conv.group), (0, matrix), (conv.group * plane, plane))
     product = Product(conv.rows, pixels, conv.channels, dims, w_step, x_step)
     flat = (images, conv.group * conv.rows, pixels)
     y = replace(conv.y, type=conv.y.type.with_shape(*flat))
-    tiling = select(product, target)
-    if tiling.tile == SMALL.tile or tiling.splits > 1 or len(dims) > MAX_BATCH_RANK:
-        return None
     made = row_product(target, y, conv.w, conv.x, product, conv.bias, tiling)
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
-
-
-def _is_direct(target: Target, conv: Convolution) -> bool:
-    """True where every result is made on its own, without workgroup memory."""
-    few = conv.rows <= DIRECT_ROWS and target.allows("conv_direct")
-    return few or target.is_software or not target.allows("conv_gemm")
 
 
 def _taps(window: Window) -> dict[str, int]:
@@ -153,40 +149,35 @@ def _flat(window: Window) -> Window:
     return Window(pixels, pixels, ones, ones, ones, (0, 0, 0), (0, 0, 0))
 
 
-def _gemm(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+def _gemm(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, ...]:
     if conv.window.is_pointwise:
         conv = replace(conv, window=_flat(conv.window))
     window = conv.window
     quad = multiple(window.pixels, 4)
     flags = {"QUAD": int(quad), "POINTWISE": int(quad and window.is_pointwise), **_taps(window)}
-    return _tiled(target, conv, window, flags, {}, 1)
+    return _tiled(target, conv, tiling, window, flags, {}, 1)
 
 
 def _tiled(
-    target: Target, conv: Convolution, columns: Window, flags: dict[str, int], values: dict[str, list[int]], phases: int
+    target: Target,
+    conv: Convolution,
+    tiling: Tiling,
+    columns: Window,
+    flags: dict[str, int],
+    values: dict[str, list[int]],
+    phases: int,
 ) -> tuple[Dispatch, ...]:
     """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
-    y = conv.y
+    y, tile, slices, splits = conv.y, tiling.tile, tiling.slices, tiling.splits
     count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
-    most = upper(count)
-    large = -(-conv.rows // LARGE) * -(-most // LARGE) * conv.group * phases
-    filled = conv.rows * most * conv.group * phases / (max(large, 1) * LARGE**2)
-    if large >= MANY and filled >= 0.7 and target.allows("conv_large"):
-        tile, slices = LARGE, 1
-        flags = {**flags, "SIDE": LARGE // 4, "TALL": 2}
-    else:
-        tile, slices = TILE, 4 if depth >= 256 else 2 if depth >= 128 else 1
+    if tile == MEDIUM.tile:
+        flags = {**flags, "SIDE": tile // 4, "TALL": 2}
     row_tiles, column_tiles = -(-conv.rows // tile), -(-count // tile)
     tiles = row_tiles * column_tiles * conv.group * phases
-    splits = 1
-    busy = upper(tiles)
-    least = max(8 * STEP * slices, DEEP * busy + 1)
-    while target.allows("conv_split") and splits < 8 and busy * splits < FILLING and depth >= least * splits:
-        splits *= 2
     part = conv
     if splits > 1:
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
-        part = replace(conv, y=scratch(0, sums, splits, *y.type.shape), bias=None)
+        part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
     kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags)
     params = params_of(
         kernel,
@@ -195,7 +186,7 @@ def _tiled(
         columns=count,
         row_tiles=row_tiles,
         column_tiles=column_tiles,
-        steps=-(-depth // (STEP * slices * splits)),
+        steps=tiling.steps(depth),
         splits=splits,
         size=y.type.size,
     )
@@ -217,18 +208,15 @@ def _split_sum(target: Target, conv: Convolution, partial: Operand, splits: int)
     return Dispatch(kernel, operands, target.grid(-(-size // 4)), params)
 
 
-def _direct(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+def _direct(target: Target, conv: Convolution, rows: int) -> tuple[Dispatch, ...]:
     window = conv.window
     if window.is_pointwise:
         window = _flat(window)
         conv = replace(conv, window=window)
     quads = -(-window.pixels // 4)
     runs = conv.x.type.shape[0] * conv.group * quads
-    most = upper(runs)
-    many = target.is_software and conv.rows > 4 and most * -(-conv.rows // 8) >= EIGHT_JOBS
-    four = conv.rows > 1 and (target.is_software or most * -(-conv.rows // 4) >= FILLING * WORKGROUP)
-    blocks = -(-conv.rows // (8 if many else 4 if four else 1))
-    flags = {"QUAD": int(multiple(window.pixels, 4)), "FOUR": int(four), "EIGHT": int(many)}
+    blocks = -(-conv.rows // rows)
+    flags = {"QUAD": int(multiple(window.pixels, 4)), "FOUR": int(rows > 1), "EIGHT": int(rows == 8)}
     kernel = conv.kernel("conv_direct", **_taps(window), **flags)
     params = params_of(kernel, **conv.sizes(), quads=quads, blocks=blocks, jobs=runs * blocks)
     return (Dispatch(kernel, conv.operands(kernel), target.grid(runs * blocks), params, flops=conv.flops),)
@@ -265,7 +253,8 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     gaps = [d // g for d, g in zip(window.dilations, common, strict=True)]
     grid = tuple(-(-o // s) for o, s in zip(window.output, window.strides, strict=True))
     phases = math.prod(window.strides)
-    if _is_direct(target, conv):
+    tiling = CONVOLUTIONS.choose(problem_of(conv, True), target).way.tiling
+    if tiling is None:
         return _transposed_direct(target, conv, grid, phases)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
     values = {
@@ -276,7 +265,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     }
     depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1
     flags = {"TRANSPOSED": 1, "VOLUME": int(depth)} | dict(zip(("KD", "KH", "KW"), kernel, strict=True))
-    return _tiled(target, conv, replace(window, output=grid, kernel=kernel), flags, values, phases)
+    return _tiled(target, conv, tiling, replace(window, output=grid, kernel=kernel), flags, values, phases)
 
 
 def _turned(window: Window) -> Window:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType, positive
@@ -25,6 +26,7 @@ __all__ = [
     "Winners",
     "constant",
     "inp",
+    "numbered",
     "out",
     "scratch",
 ]
@@ -77,12 +79,17 @@ NOBODY = Winners()
 """Nothing was measured."""
 
 
+SUBGROUP_SIZE = "subgroup_size_"
+"""Begins the name of what a device is known by whose subgroups all have the size that follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The device kernels are generated for.
 
     Attributes:
-        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), and those of WGSL
+        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
+            with the size where all subgroups have the same, and those of WGSL
             ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
@@ -110,6 +117,12 @@ class Target:
     def is_software(self) -> bool:
         """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
         return self.vendor == SOFTWARE_VENDOR and self.allows("software")
+
+    @property
+    def subgroup(self) -> int:
+        """Invocations in a row that exchange numbers by `subgroupShuffleDown`; 0 where that is not known."""
+        sizes = [f.removeprefix(SUBGROUP_SIZE) for f in self.features if f.startswith(SUBGROUP_SIZE)]
+        return int(sizes[0]) if sizes and "subgroups" in self.features and self.allows("subgroup_sums") else 0
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""
@@ -145,7 +158,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor a dispatch binds: the node's input or output number, scratch memory, or a constant of its own."""
+    """A tensor a dispatch binds: the node's input or output number, scratch memory, or a constant of its own.
+
+    Only `scratch` and `constant` make scratch memory and constants: their `index` tells one from another, within a node
+    as in nodes that several operators were joined to.
+    """
 
     role: Role
     index: int
@@ -163,14 +180,28 @@ def out(index: int, type: TensorType) -> Operand:
     return Operand(Role.OUTPUT, index, type)
 
 
-def scratch(index: int, dtype: DType, *shape: int) -> Operand:
-    """Memory that lives from its first to its last use within the node's dispatches."""
-    return Operand(Role.SCRATCH, index, TensorType(dtype, shape))
+_fresh = count()
 
 
-def constant(index: int, data: Constant) -> Operand:
-    """A constant made by `lower` (an index table, packed weights)."""
-    return Operand(Role.CONSTANT, index, data.type, data)
+def scratch(dtype: DType, *shape: int) -> Operand:
+    """Memory that lives from its first to its last use within the node's dispatches. Each call gives another tensor."""
+    return Operand(Role.SCRATCH, next(_fresh), TensorType(dtype, shape))
+
+
+def constant(data: Constant) -> Operand:
+    """A constant made by `lower` (an index table, packed weights). Each call gives another one."""
+    return Operand(Role.CONSTANT, next(_fresh), data.type, data)
+
+
+def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
+    """The same dispatches of a node, its scratch tensors and own constants numbered from 0 as they appear."""
+    numbers: dict[Role, dict[int, int]] = {Role.SCRATCH: {}, Role.CONSTANT: {}}
+
+    def named(operand: Operand) -> Operand:
+        own = numbers.get(operand.role)
+        return operand if own is None else replace(operand, index=own.setdefault(operand.index, len(own)))
+
+    return tuple(replace(d, operands=tuple(map(named, d.operands))) for d in dispatches)
 
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]

@@ -62,7 +62,7 @@ def contract_all(
         second, first = pending.pop(j), pending.pop(i)
         needed = frozenset(output).union(*(t.labels for t in pending))
         kept = [label for label in dims if label in needed and label in first.labels | second.labels]
-        middle = builder.scratch(_sum_type(y.type.dtype), *(dims[label] for label in kept))
+        middle = scratch(_sum_type(y.type.dtype), *(dims[label] for label in kept))
         builder.pair(middle, first, second, kept)
         pending.append(_term(middle, "".join(kept), dims))
     if len(pending) == 2:
@@ -79,12 +79,6 @@ class _Builder:
         self.target = target
         self.dims = dims
         self.made: list[Dispatch] = []
-        self.used = 0
-
-    def scratch(self, dtype: DType, *shape: int) -> Operand:
-        """A scratch tensor of its own."""
-        self.used += 1
-        return scratch(self.used - 1, dtype, *shape)
 
     def size(self, labels: Sequence[str] | frozenset[str]) -> int:
         """Elements of a tensor with these labels."""
@@ -135,7 +129,7 @@ class _Builder:
         if not labels:
             return term
         kept = [label for label, _ in term.strides if label not in labels]
-        middle = self.scratch(_sum_type(term.operand.type.dtype), *(self.dims[label] for label in kept))
+        middle = scratch(_sum_type(term.operand.type.dtype), *(self.dims[label] for label in kept))
         self.general(middle, (term,), kept)
         return _term(middle, "".join(kept), self.dims)
 
@@ -156,7 +150,7 @@ class _Builder:
 
     def _ordered(self, t: _Term, labels: Sequence[str]) -> _Term:
         """`t` copied so that `labels` are its dimensions in order."""
-        middle = self.scratch(t.operand.type.dtype, *(self.dims[label] for label in labels))
+        middle = scratch(t.operand.type.dtype, *(self.dims[label] for label in labels))
         self.made.append(strided_copy(self.target, "einsum_order", middle, t.operand, 0, t.along(labels)))
         return _term(middle, "".join(labels), self.dims)
 
@@ -177,13 +171,10 @@ class _Builder:
         product = Product(m, n, k, stack, a_view, b_view, trans_a, trans_b)
         ordered = [*batch, *rows, *cols]
         if list(output) == ordered:
-            made = matmul(self.target, y, a.operand, b.operand, product, first_scratch=self.used)
-            self.made += made
-            self.used += 1
+            self.made += matmul(self.target, y, a.operand, b.operand, product)
             return
-        middle = self.scratch(y.type.dtype, *(self.dims[label] for label in ordered))
-        self.made += matmul(self.target, middle, a.operand, b.operand, product, first_scratch=self.used)
-        self.used += 1
+        middle = scratch(y.type.dtype, *(self.dims[label] for label in ordered))
+        self.made += matmul(self.target, middle, a.operand, b.operand, product)
         result = _term(middle, "".join(ordered), self.dims)
         self.made.append(strided_copy(self.target, "einsum_order", y, middle, 0, result.along(output)))
 

@@ -1,41 +1,46 @@
-"""What a matrix kernel does to its results before it stores them: bias, scale, activation, residual.
+"""Epilogues: what a kernel does to its results before it stores them, such as bias, scale, activation, residual.
 
-Kernels that can take an epilogue declare
+Kernels offer functions that give back their first argument and do nothing else, their hooks (`Module.hooks`), and pass
+every result through them. `attach` gives a hook another body and binds what that reads. The hooks there are:
 
-    fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> { return value; }
+    fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T>      four results of a row, counted over all batches, from
+                                                                  column `col` on, which is a multiple of four where the
+                                                                  number of columns is; lanes past the last are dropped
+    fn finish(value: ACC, channel: u32, index: u32) -> ACC        the result at `index`, in output channel `channel`
+    fn pair(in0: f32, in1: f32) -> f32                            results of columns 2j and 2j + 1, stored as column j
 
-and pass every result through it: `value` holds the results of row `row`, counted over all batches, in columns `col` to
-`col + 3`; `col` is a multiple of four where the number of columns is; lanes past the last column are dropped. `attach`
-gives that function another body and binds what it reads.
+Of convolutions by products, rows are channels and columns pixels. A hook may give another type than it takes: sums of
+bytes become floats, floats bytes. Kernels store what hooks give through accessors alone, so that they compile for any.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyruntime.ir import multiple
+from pyruntime.ir import Dim, DType, TensorType, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
-from pyruntime.kernels.params import Fields, extended, parse
+from pyruntime.kernels.module import Function
+from pyruntime.kernels.params import Fields, extended, nbytes
 
-__all__ = ["Epilogue", "attach", "can_attach", "linear"]
-
-_FINISH = re.compile(r"^fn finish\(value: vec4<T>, row: u32, col: u32\) -> vec4<T> \{\n(.*?)^\}", re.M | re.S)
-_WORDS = {"u32": 1, "i32": 1, "f32": 1}
+__all__ = ["Epilogue", "attach", "hook_of", "linear", "scalar_fields"]
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """A body for `finish`.
+    """A body for a hook.
 
     Attributes:
         name: joins the kernel's name.
-        code: WGSL statements over `value`, `row`, `col` that end in `return`.
+        code: WGSL statements over the hook's parameters that end in `return`.
         operands: tensors `code` reads through `load_<name>` or `load4_<name>`.
         fields, values: further uniforms and their values.
         helpers: functions `code` calls (those of `shaders/lib` need not be given).
+        hook: the function.
+        result: the WGSL type that the body returns, where it is not written as the hook's.
+        stored: element type of the tensor that is written, where it is not the kernel's own.
+        inplace: names of operands whose element i is read for the result's element i alone.
     """
 
     name: str
@@ -44,12 +49,20 @@ class Epilogue:
     fields: Fields = ()
     values: Mapping[str, float | int | Sequence[int]] = field(default_factory=dict)
     helpers: str = ""
+    hook: str = "finish"
+    result: str = ""
+    stored: DType | None = None
+    inplace: frozenset[str] = frozenset()
 
 
-def can_attach(dispatch: Dispatch) -> bool:
-    """True where the kernel has a `finish` that does nothing yet."""
-    found = _FINISH.search(dispatch.kernel.body)
-    return found is not None and found.group(1).strip() == "return value;"
+def hook_of(dispatch: Dispatch, name: str = "finish") -> Function | None:
+    """The kernel's hook of this name; None where it has none, or has been given an epilogue."""
+    return dispatch.kernel.module.hooks.get(name)
+
+
+def scalar_fields(scalars: Mapping[str, float | int]) -> Fields:
+    """Uniforms that hold these numbers."""
+    return tuple((n, "i32" if isinstance(v, int | Dim) else "f32") for n, v in scalars.items())
 
 
 def attach(dispatch: Dispatch, epilogue: Epilogue) -> Dispatch:
@@ -58,44 +71,31 @@ def attach(dispatch: Dispatch, epilogue: Epilogue) -> Dispatch:
     Raises:
         ValueError: the kernel cannot take one, or has one.
     """
-    if not can_attach(dispatch):
-        raise ValueError(f"{dispatch.kernel.name} takes no epilogue")
-    kernel = dispatch.kernel
-    own = parse(kernel.body)
-    body = _FINISH.sub(
-        lambda _: (
-            f"{epilogue.helpers}\nfn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {{\n"
-            f"  {epilogue.code.strip()}\n}}"
-        ),
-        kernel.body,
-    )
+    kernel, hook = dispatch.kernel, hook_of(dispatch, epilogue.hook)
+    if hook is None:
+        raise ValueError(f"{kernel.name} takes no epilogue ('{epilogue.hook}')")
+    hook = replace(hook, result=epilogue.result or hook.result)
+    function = f"{epilogue.helpers}\n{hook.signature} {{\n  {epilogue.code.strip()}\n}}"
+    module, params = kernel.module.with_function(hook.name, function), dispatch.params
     if epilogue.fields:
-        if len(dispatch.params) != 4 * _words(own):
-            raise ValueError(f"{kernel.name}: Params must fill whole vec4s to be extended")
-        added = "".join(f"  {name}: {kind},\n" for name, kind in epilogue.fields)
-        body = re.sub(r"(struct Params \{.*?)\n\}", lambda m: f"{m.group(1)}\n{added}}}", body, count=1, flags=re.S)
-    reads = tuple(Binding(name, o.type.dtype) for name, o in epilogue.operands.items())
+        params = extended(params, nbytes(module.params), epilogue.fields, epilogue.values)
+        module = module.with_fields(epilogue.fields)
     at = next(i for i, b in enumerate(kernel.bindings) if b.write)
+    reads = tuple(Binding(name, o.type.dtype) for name, o in epilogue.operands.items())
     made = replace(
         kernel,
         name=f"{kernel.name}_{epilogue.name}",
-        body=body,
+        body=module.text,
         bindings=(*kernel.bindings[:at], *reads, *kernel.bindings[at:]),
     )
-    params = dispatch.params
-    if epilogue.fields:
-        params = extended(params, len(params), epilogue.fields, epilogue.values)
     operands, inplace = dispatch.with_reads(at, list(epilogue.operands.values()))
-    return replace(dispatch, kernel=made, operands=operands, params=params, inplace=inplace)
-
-
-def _words(fields: Fields) -> int:
-    """32-bit words of a struct, without padding at its end."""
-    size = 0
-    for _, kind in fields:
-        words = _WORDS.get(kind, 4)
-        size = -(-size // words) * words + words
-    return size
+    end = at + len(reads)
+    if epilogue.stored is not None:
+        made = made.with_dtype(kernel.bindings[at].name, epilogue.stored)
+        typed = replace(operands[end], type=TensorType(epilogue.stored, operands[end].type.shape))
+        operands, inplace = (*operands[:end], typed, *operands[end + 1 :]), ()
+    listed = tuple((at + i, end) for i, name in enumerate(epilogue.operands) if name in epilogue.inplace)
+    return replace(dispatch, kernel=made, operands=operands, params=params, inplace=(*listed, *inplace))
 
 
 def linear(

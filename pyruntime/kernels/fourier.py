@@ -102,16 +102,14 @@ def transform(
     (x, source), (y, into) = signal, output
     factors = radices(n)
     types = {"signal": x.type.dtype, "output": y.type.dtype}
-    operands = {"signal": x, "output": y, "twiddle": constant(0, _twiddles(n, inverse))}
+    operands = {"signal": x, "output": y, "twiddle": constant(_twiddles(n, inverse))}
     if window is not None:
         types["window"], operands["window"] = window.type.dtype, window
     made, done = [], 1
+    buffers = [scratch(DType.FLOAT, rows, n, 2) for _ in range(2)]
     for k, radix in enumerate(factors):
         first, last = k == 0, k == len(factors) - 1
-        operands |= {
-            "source": scratch(k % 2, DType.FLOAT, rows, n, 2),
-            "into": scratch(1 - k % 2, DType.FLOAT, rows, n, 2),
-        }
+        operands |= {"source": buffers[k % 2], "into": buffers[1 - k % 2]}
         kernel = template(
             "dft_pass",
             {name: t for name, t in types.items() if (last if name == "output" else first)},

@@ -60,14 +60,8 @@ class Groups:
         return min(-(-long // LEAST), -(-FILLING // rows), SHARES)
 
 
-def normalize_groups(
-    target: Target, y: Operand, x: Operand, form: Groups, first_scratch: int = 0
-) -> tuple[Dispatch, ...]:
-    """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each row.
-
-    Args:
-        first_scratch: number of the scratch tensor this may use.
-    """
+def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tuple[Dispatch, ...]:
+    """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each row."""
     length = x.type.size // positive(form.rows)
     types = {"x": x.type.dtype, "y": y.type.dtype}
     if form.affine is not None:
@@ -84,7 +78,7 @@ def normalize_groups(
     }
     shares = form.shares(length, target)
     if shares > 1:
-        return _two_passes(target, y, x, form, shares, first_scratch, types, defines, common)
+        return _two_passes(target, y, x, form, shares, types, defines, common)
     wide = 256 if upper(length) >= LEAST and target.limits.invocations >= 256 else 64
     kernel = template("normalize_groups", types, WG=wide, **defines)
     params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
@@ -98,7 +92,6 @@ def _two_passes(
     x: Operand,
     form: Groups,
     shares: int,
-    first_scratch: int,
     types: dict[str, DType],
     defines: dict[str, int],
     common: dict[str, int | float],
@@ -106,7 +99,7 @@ def _two_passes(
     length = x.type.size // form.rows
     share = -(-upper(length) // (4 * shares)) * 4
     segments = -(-length // share)
-    stats = scratch(first_scratch, DType.FLOAT, form.rows, segments, 3)
+    stats = scratch(DType.FLOAT, form.rows, segments, 3)
     vector = {"VEC": 1} if multiple(length, 4) else {}
     moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
     groups = form.rows * segments

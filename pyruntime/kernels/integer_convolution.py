@@ -18,19 +18,21 @@ from pyruntime.kernels.product import Product
 if TYPE_CHECKING:
     from pyruntime.kernels.convolution import Convolution
 
-__all__ = ["integer_convolve"]
+__all__ = ["integer_convolve", "knows_bytes"]
 
 
-def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...] | None:
-    """The dispatch, or None where this is no convolution of bytes into int32 that the kernel knows."""
+def knows_bytes(conv: Convolution) -> bool:
+    """True for a convolution of bytes into int32 that the kernel knows."""
     bytes_only = conv.x.type.dtype in BYTES and conv.w.type.dtype in BYTES and conv.y.type.dtype is DType.INT32
-    if not bytes_only or conv.bias is not None or not target.allows("conv_bytes"):
-        return None
+    w_zeros = conv.w_zero_point.type.size if conv.w_zero_point is not None else 1
+    return bytes_only and conv.bias is None and (w_zeros == 1 or conv.group == 1)
+
+
+def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `knows_bytes`."""
     w_zero = zero_point(conv.w_zero_point, 1)
     if w_zero.operand is not None and w_zero.operand.type.size == 1:
         w_zero = replace(w_zero, stride=0)
-    if w_zero.stride and conv.group > 1:
-        return None
     window, x_zero = conv.window, zero_point(conv.x_zero_point, 0)
     images, channels, *extents = conv.x.type.shape
     plane = 1

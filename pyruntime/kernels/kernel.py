@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pyruntime.ir import DType
 from pyruntime.kernels import storage
 from pyruntime.kernels.library import link
+from pyruntime.kernels.module import Module
 
 __all__ = ["Binding", "Kernel"]
 
@@ -40,7 +40,16 @@ class Kernel:
     @property
     def has_params(self) -> bool:
         """True where the kernel reads a uniform struct."""
-        return "struct Params" in self.body
+        return self.module.has_params
+
+    @property
+    def module(self) -> Module:
+        """What the body declares and mentions."""
+        return Module.of(self.body)
+
+    def accessors(self, name: str) -> Set[str]:
+        """The accessors that the body uses tensor `name` with, such as 'load' and 'store4'."""
+        return self.module.accessors.get(name, frozenset())
 
     def with_dtype(self, name: str, dtype: DType) -> Kernel:
         """The same kernel with one tensor of another type."""
@@ -49,8 +58,8 @@ class Kernel:
     def can_share(self, i: int, j: int) -> bool:
         """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
         a, b = self.bindings[i], self.bindings[j]
-        words = [storage.word_type(x.dtype, storage.is_grouped(x.name, self.body)) for x in (a, b)]
-        return words[0] == words[1] and not any(_is_indexed(x.name, self.body) for x in (a, b))
+        words = [storage.word_type(x.dtype, storage.is_grouped(self.accessors(x.name))) for x in (a, b)]
+        return words[0] == words[1] and not any(x.name in self.module.indexed for x in (a, b))
 
     def wgsl(self, shared: tuple[int, ...] | None = None) -> str:
         """The whole shader. `shared[i]` is the binding whose array operand i uses (default: its own)."""
@@ -58,32 +67,26 @@ class Kernel:
 
 
 @lru_cache(maxsize=4096)
-def _is_indexed(name: str, body: str) -> bool:
-    """True where the kernel reads or writes `name` past its accessors."""
-    lines = (line.partition("//")[0] for line in body.splitlines() if name in line)
-    return any(re.search(rf"(?<![\w.]){name}\s*\[", line) for line in lines)
-
-
-@lru_cache(maxsize=4096)
 def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
     declared: list[str] = []
     helpers: list[str] = []
     for i, binding in enumerate(kernel.bindings):
-        var = kernel.bindings[shared[i]].name
+        var, used = kernel.bindings[shared[i]].name, kernel.accessors(binding.name)
         if shared[i] == i:
-            words = storage.word_type(binding.dtype, storage.is_grouped(binding.name, kernel.body))
-            if f"(&{binding.name}[" in kernel.body:
+            words = storage.word_type(binding.dtype, storage.is_grouped(used))
+            if binding.name in kernel.module.addressed:
                 words = f"atomic<{words}>"
             slot = len(declared)
             declared.append(f"@group(0) @binding({slot}) var<storage, read_write> {var}: array<{words}>;")
-        helpers.append(storage.accessors(binding.name, var, binding.dtype, kernel.body))
+        helpers.append(storage.accessors(binding.name, var, binding.dtype, used))
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
     head = "\n".join(declared)
     code = "\n".join(h for h in helpers if h)
-    parts = [f"// {kernel.name}", head, code, kernel.body.strip()]
-    text = "\n\n".join(p for p in parts if p)
-    return link(text) + "\n"
+    body = Module.of(kernel.body.strip())
+    front = "\n\n".join(p for p in (f"// {kernel.name}", head, code) if p)
+    enabled = "".join(f"enable {name};\n\n" for name in body.extensions)
+    return enabled + link(Module(front), body.without_directives()) + "\n"
 
 
 def bindings(reads: Mapping[str, DType], writes: Mapping[str, DType]) -> tuple[Binding, ...]:

@@ -1,4 +1,7 @@
-"""What was measured on a device, as data that outlives a visit: its rates, and which kernels won."""
+"""What was measured on a device, as data that outlives a visit: its rates, and which kernels won.
+
+And what was fitted of kernels, the same on every device: a kernel's part of the rates that `costs.Rates` states.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,42 @@ from typing import Any
 from pyruntime.kernels.costs import Rates
 from pyruntime.kernels.dispatch import NOBODY, Target, Winners
 
-__all__ = ["Knowledge"]
+__all__ = ["Knowledge", "rates_of"]
+
+CONV_EFFICIENCY = {32: 0.69, 64: 0.93}
+"""Part of a device's operations that tiles of the implicit GEMM reach, by their size.
+
+This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose for nine in ten
+convolutions of the models that `bench/shapes.py` reads, until they are measured
+there; for processors set by hand, likewise.
+"""
+
+CONV_SLICED = 1.0
+"""Times that, for each doubling of the slices of k within a workgroup."""
+
+CONV_STEP = 0.96
+"""`Rates.step`s of a step of the implicit GEMM."""
+
+CONV_MERGE = 0.887
+"""`Rates.merge`s when shares of a workgroup become half as many."""
+
+CONV_SUM_BYTES = 56.0
+"""Times what the kernel that adds shares moves: what a second pass has to earn beside its dispatch."""
+
+CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
+"""Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""
+
+CONV_DIRECT_LOADS = {1: 0.095, 4: 0.154, 8: 0.308}
+"""Loads that wait for one another, for each element of k, by output channels of an invocation."""
+
+CONV_DEPTHWISE_EFFICIENCY = 1.0
+"""Part of `Rates.direct` of a device's operations that the depthwise kernel reaches."""
+
+CONV_DEPTHWISE_LOADS = 0.05
+"""Loads that wait for one another, for each tap of the depthwise kernel."""
+
+CONV_BYTES_EFFICIENCY = 1.5
+"""Part of the device's float operations that packed dot products of bytes reach."""
 
 _VERSION = 1
 
@@ -47,12 +85,15 @@ class Knowledge:
         ):
             raise ValueError("'winners' must be names by problem, by family")
         flat = {(str(family), str(key)): name for family, named in winners.items() for key, name in named.items()}
-        return Knowledge(_rates(data.get("rates")), Winners(flat))
+        return Knowledge(rates_of(data["rates"]) if data.get("rates") is not None else None, Winners(flat))
 
 
-def _rates(data: Any) -> Rates | None:
-    if data is None:
-        return None
+def rates_of(data: Any) -> Rates:
+    """The rates that plain data states.
+
+    Raises:
+        ValueError: they are not, or not all, there.
+    """
     names = {f.name for f in fields(Rates)}
     if not isinstance(data, Mapping) or set(data) != names:
         raise ValueError(f"'rates' must have {', '.join(sorted(names))}")

@@ -6,12 +6,11 @@ bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyruntime.ir import DType, TensorType
-from pyruntime.kernels.dispatch import Dispatch, Operand, Role, Target
+from pyruntime.ir import DType
+from pyruntime.kernels.dispatch import Dispatch, Target, numbered, scratch
 from pyruntime.kernels.map import elementwise
 from pyruntime.kernels.storage import lanes
 
@@ -21,24 +20,27 @@ _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DT
 
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
-    """The same dispatches with every single-element store to a packed tensor sent through scratch memory."""
+    """The dispatches of a node with every single-element store to a packed tensor sent through scratch memory.
+
+    Scratch tensors are numbered as they appear.
+    """
     made: list[Dispatch] = []
     for dispatch in dispatches:
-        made += _legalize(target, dispatch, 1000 + 10 * len(made))
-    return tuple(made)
+        made += _legalize(target, dispatch)
+    return numbered(made)
 
 
-def _legalize(target: Target, dispatch: Dispatch, number: int) -> list[Dispatch]:
+def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
     kernel, operands, after = dispatch.kernel, list(dispatch.operands), []
     for i, binding in enumerate(kernel.bindings):
-        if not binding.write or lanes(binding.dtype) == 1 or not re.search(rf"\bstore_{binding.name}\b", kernel.body):
+        if not binding.write or lanes(binding.dtype) == 1 or "store" not in kernel.accessors(binding.name):
             continue
         packed = operands[i]
         wide_type = _WIDE[binding.dtype.compute]
-        wide = Operand(Role.SCRATCH, number + i, TensorType(wide_type, packed.type.shape))
+        wide = scratch(wide_type, *packed.type.shape)
         operands[i] = wide
         if binding.dtype is DType.BOOL:
-            body = re.sub(rf"\bstore_{binding.name}\(", f"store_bool_{binding.name}(", kernel.body)
+            body = kernel.module.renamed(f"store_{binding.name}", f"store_bool_{binding.name}").text
             helper = f"fn store_bool_{binding.name}(i: u32, v: bool) {{ store_{binding.name}(i, u32(v)); }}"
             kernel = replace(kernel, body=f"{body}\n\n{helper}")
         kernel = kernel.with_dtype(binding.name, wide_type)

@@ -6,16 +6,14 @@ and what they use, in front of it.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-__all__ = ["link", "read", "shader_names"]
+from pyruntime.kernels.module import Module
 
-_FUNCTION = re.compile(r"^fn\s+(\w+)\s*\(.*?^\}", re.M | re.S)
-_CONSTANT = re.compile(r"^(?:const|alias)\s+(\w+)\b[^\n]*;", re.M)
-_CALL = re.compile(r"\b([A-Za-z_]\w*)\b")
+__all__ = ["link", "read", "shader_names"]
 
 
 def _root() -> Path:
@@ -37,41 +35,30 @@ def shader_names() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _library() -> dict[str, str]:
-    """Function or constant name to its WGSL text, over all of `lib/`."""
-    found: dict[str, str] = {}
+def _library() -> dict[str, Module]:
+    """What all of `lib/` declares, by name."""
+    found: dict[str, Module] = {}
     for path in sorted((_root() / "lib").glob("*.wgsl")):
-        text = path.read_text("utf-8")
-        for pattern in (_CONSTANT, _FUNCTION):
-            for match in pattern.finditer(text):
-                if match.group(1) in found:
-                    raise ValueError(f"shaders/lib/{path.name}: {match.group(1)} is defined twice")
-                found[match.group(1)] = match.group(0)
+        for name, text in Module(path.read_text("utf-8")).declared.items():
+            if name in found:
+                raise ValueError(f"shaders/lib/{path.name}: {name} is defined twice")
+            found[name] = Module(text)
     return found
 
 
-@lru_cache(maxsize=1024)
-def _needs(text: str) -> tuple[str, ...]:
-    """Library names mentioned in `text`, in order of appearance."""
-    library = _library()
-    code = re.sub(r"//[^\n]*", "", text)
-    return tuple(dict.fromkeys(name for name in _CALL.findall(code) if name in library))
-
-
-def link(text: str) -> str:
-    """`text` with every library function it uses, directly or not, in front; callees first."""
+def link(*parts: Module) -> str:
+    """The texts of `parts` with every library function they use, directly or not, in front; callees first."""
     library = _library()
     ordered: dict[str, str] = {}
-    own = set(re.findall(r"^\s*(?:fn|const|alias|override)\s+(\w+)", text, re.M))
+    own = {name for part in parts for name in part.declared}
 
-    def visit(name: str) -> None:
-        if name in ordered or name in own:
-            return
-        for other in _needs(library[name]):
-            if other != name:
-                visit(other)
-        ordered[name] = library[name]
+    def visit(names: Iterable[str]) -> None:
+        for name in names:
+            if name in library and name not in own and name not in ordered:
+                needed = library[name]
+                visit(other for other in needed.names if other != name)
+                ordered[name] = needed.text
 
-    for name in _needs(text):
-        visit(name)
-    return "\n\n".join([*ordered.values(), text]) if ordered else text
+    for part in parts:
+        visit(part.names)
+    return "\n\n".join((*ordered.values(), *(part.text for part in parts)))

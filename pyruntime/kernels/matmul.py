@@ -37,7 +37,6 @@ def matmul(
     epilogue: Epilogue | None = None,
     a_zero: tuple[Operand, int] | None = None,
     b_zero: tuple[Operand, int] | None = None,
-    first_scratch: int = 0,
     tiling: Tiling | None = None,
 ) -> tuple[Dispatch, ...]:
     """y = a @ b, then `epilogue`.
@@ -46,7 +45,6 @@ def matmul(
         y: [batches, m, n]; floats are summed in float32, integers modulo 2^32 (of 64 bits: 2^64).
         a_zero, b_zero: zero points subtracted from a and b, with stride 0 (one for all) or 1 (one a row of a, a
             column of b).
-        first_scratch: number of the first scratch tensor this may use (one).
         tiling: the tiled configuration to use instead of the best.
     """
     if len(product.batch) > MAX_BATCH_RANK:
@@ -62,7 +60,7 @@ def matmul(
     )
     made: tuple[Dispatch, ...]
     if way.tiling is not None:
-        made = _tiled(target, y, a, b, product, way.tiling, a_zero, b_zero, first_scratch)
+        made = _tiled(target, y, a, b, product, way.tiling, a_zero, b_zero)
     elif way.kernel == "few_columns":
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
     elif way.kernel == "few_rows":
@@ -76,20 +74,14 @@ def row_product(
     target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None, tiling: Tiling
 ) -> Dispatch:
     """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles without splits."""
-    (made,) = _tiled(target, y, a, b, product, tiling, None, None, 0, bias)
+    (made,) = _tiled(target, y, a, b, product, tiling, None, None, bias)
     return made
 
 
-def packed_product(
-    target: Target, y: Operand, a: Operand, b: Packed, product: Product, first_scratch: int = 0
-) -> tuple[Dispatch, ...]:
-    """y = a @ b by tiles, b unpacked on its way into workgroup memory.
-
-    Args:
-        first_scratch: number of the first scratch tensor this may use (one).
-    """
+def packed_product(target: Target, y: Operand, a: Operand, b: Packed, product: Product) -> tuple[Dispatch, ...]:
+    """y = a @ b by tiles, b unpacked on its way into workgroup memory."""
     tiling = select(product, target)
-    return _tiled(target, y, a, b.operand, product, tiling, None, None, first_scratch, packed=b)
+    return _tiled(target, y, a, b.operand, product, tiling, None, None, packed=b)
 
 
 def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
@@ -188,14 +180,13 @@ def _tiled(
     tiling: Tiling,
     a_zero: tuple[Operand, int] | None,
     b_zero: tuple[Operand, int] | None,
-    first_scratch: int,
     bias: Operand | None = None,
     packed: Packed | None = None,
 ) -> tuple[Dispatch, ...]:
     """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`, `packed`: what b is."""
     split = tiling.splits > 1
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
-    target_y = scratch(first_scratch, sums, tiling.splits, p.batches, p.m, p.n) if split else y
+    target_y = scratch(sums, tiling.splits, p.batches, p.m, p.n) if split else y
     zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
     if bias is not None:
         zeros["bias"] = (bias, 1)

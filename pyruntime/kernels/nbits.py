@@ -29,9 +29,6 @@ __all__ = [
     "product_with_packed",
 ]
 
-THREADS = 256
-"""Invocations of a workgroup of `few_rows`: every device has as many."""
-
 CHUNK = 32
 """Most weights a lane takes at a time: 128 bits of 4-bit ones."""
 
@@ -39,7 +36,10 @@ ROWS = 4
 """Most rows a workgroup of `few_rows` makes: a vec4 holds their sums."""
 
 STAGED = 16384
-"""Bytes of a that are staged at a time: what every device has."""
+"""Bytes of a that are staged at a time at most: what every device has."""
+
+AT_ONCE = 8192
+"""Bytes of a that are staged at once where a step takes less: their way from memory is waited for once."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""
@@ -171,21 +171,31 @@ def _unit(b: Packed) -> tuple[int, int]:
     return chunk * b.bits // 32, chunk
 
 
-def _lanes(chunks: int, n: int) -> int:
-    """Invocations that share a column: many where columns alone fill no GPU, else so few that each has some chunks.
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """How `few_rows` deals a product out.
 
-    Fitted, as `_columns`, to measurements of 28 configurations on nine shapes of decoders.
+    Attributes:
+        lanes: invocations that share a column: many where columns alone fill no GPU, else so few that each has some
+            chunks. It depends on n and k alone, since the order of sums does on it.
+        columns: of an invocation, which share what is read of a.
+        threads: of a workgroup: every device has 256.
     """
+
+    lanes: int
+    columns: int
+    threads: int
+
+
+def _dealt(chunks: int, n: int, m: int) -> Deal:
+    """Fitted to 28 configurations on nine shapes of decoders by themselves, and to 60 within a decoder's step."""
     most = 64 if n <= 2560 else 32 if n < 8192 else 16 if chunks >= 64 else 8
     lanes = 8
     while lanes < min(most, chunks):
         lanes *= 2
-    return lanes
-
-
-def _columns(n: int) -> int:
-    """Columns of an invocation: two share what is read of a, where there are many."""
-    return 2 if n >= 10000 else 1
+    if m > 1:
+        return Deal(lanes, 2 if n >= 10000 else 1, 256)
+    return Deal(lanes, 4 if n >= 10000 else 2, 256 if 2560 < n < 8192 else 128)
 
 
 def _few_rows(
@@ -201,8 +211,8 @@ def _few_rows(
     norm, a = (a, a.x) if isinstance(a, Normed) else (None, a)
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
-    lanes, cols = _lanes(chunks, p.n), _columns(p.n)
-    rows = _rows(upper(p.m), 4 * lanes * chunk, target.limits) if experts is None else 1
+    rows = _rows(upper(p.m), 4 * _dealt(chunks, p.n, 1).lanes * chunk, target.limits) if experts is None else 1
+    deal = _dealt(chunks, p.n, rows)
     flags = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,
@@ -232,12 +242,14 @@ def _few_rows(
         **b.defines,
         UNIT=unit,
         CHUNK=chunk,
-        LANES=lanes,
-        THREADS=THREADS,
-        COLS=cols,
+        LANES=deal.lanes,
+        THREADS=deal.threads,
+        COLS=deal.columns,
         ROWS=rows,
+        STEPS=max(1, min(-(-chunks // deal.lanes), AT_ONCE // (rows * 4 * deal.lanes * chunk))),
+        SUBGROUP=target.subgroup,
     )
-    strips, row_groups = -(-p.n // (THREADS // lanes * cols)), -(-p.m // rows)
+    strips, row_groups = -(-p.n // (deal.threads // deal.lanes * deal.columns)), -(-p.m // rows)
     groups = strips * row_groups
     params = params_of(
         kernel,
@@ -252,7 +264,7 @@ def _few_rows(
         **more,
     )
     kind = "experts" if experts is not None else "few_rows" if norm is None else "few_normed_rows"
-    kernel = replace(kernel, name=f"{b.name}_{kind}_x{lanes}")
+    kernel = replace(kernel, name=f"{b.name}_{kind}_x{deal.lanes}")
     operands = (a, weights, *read.values(), y)
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
 

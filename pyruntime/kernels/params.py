@@ -13,12 +13,11 @@ from typing import TypeAlias
 
 from pyruntime.ir.dims import Dim, hint, is_dim
 
-__all__ = ["Fields", "Params", "Patch", "declare", "extended", "pack", "parse"]
+__all__ = ["Fields", "Params", "Patch", "declare", "extended", "nbytes", "pack"]
 
 Fields = tuple[tuple[str, str], ...]
 """(name, WGSL type) in order. Types: u32, i32, f32, vec4 of these, array<vec4<...>, N>."""
 
-_MEMBER = re.compile(r"(\w+)\s*:\s*([^,;{}]+?(?:<[^>]*(?:>\s*,\s*\d+\s*)?>)?)\s*(?:,|$)", re.S)
 _TYPE = re.compile(
     r"^(?:array<\s*vec4<(?P<a>u32|i32|f32)>\s*,\s*(?P<n>\d+)u?\s*>|vec4<(?P<v>u32|i32|f32)>|(?P<s>u32|i32|f32))$"
 )
@@ -47,16 +46,6 @@ class Params(bytes):
 def declare(fields: Fields) -> str:
     """`struct Params { ... }` in WGSL."""
     return "struct Params { " + ", ".join(f"{name}: {kind}" for name, kind in fields) + " }"
-
-
-@lru_cache(maxsize=512)
-def parse(wgsl: str) -> Fields:
-    """The fields of `struct Params` in a shader's source; empty where there is none."""
-    found = re.search(r"struct\s+Params\s*\{(.*?)\}", wgsl, re.S)
-    if not found:
-        return ()
-    text = re.sub(r"//[^\n]*", "", found.group(1))
-    return tuple((name, " ".join(kind.split())) for name, kind in _MEMBER.findall(text))
 
 
 @lru_cache(maxsize=512)
@@ -102,6 +91,17 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
         data += struct.pack(f"<{count}{_CODES[base]}", *items)
     data += b"\0" * (-len(data) % 16)
     return Params.of(bytes(data), patches)
+
+
+def nbytes(fields: Fields) -> int:
+    """Bytes of a struct without padding at its end."""
+    size = 0
+    for _, kind in fields:
+        base, count = _numbers(kind)
+        if not base:
+            raise ValueError(f"Params: unsupported type {kind}")
+        size += -size % (4 if count == 1 else 16) + 4 * count
+    return size
 
 
 def extended(

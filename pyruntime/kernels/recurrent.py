@@ -6,7 +6,6 @@ a workgroup for each batch entry and direction where a step is small, else a dis
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -32,9 +31,6 @@ LOOPED = 1 << 18
 
 LONGEST = 1 << 27
 """Multiplications an invocation group may do in one dispatch, so that no watchdog ends it."""
-
-_RT, _XW, _SPLITS, _HS, _CELL, _UPDATE, _RESET = range(7)
-"""Numbers of the scratch tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +92,14 @@ def recurrent(
 ) -> tuple[Dispatch, ...]:
     """The layer's dispatches; outputs that are None are not made."""
     states = (layer.directions, layer.batch, layer.hidden)
-    hs = scratch(_HS, DType.FLOAT, layer.times + 1, *states)
-    cell = scratch(_CELL, DType.FLOAT, *states) if layer.kind == "LSTM" else None
-    made = [*_inputs(target, layer), _initial(target, "recurrent_h0", hs, layer.h0, layer)]
+    hs = scratch(DType.FLOAT, layer.times + 1, *states)
+    cell = scratch(DType.FLOAT, *states) if layer.kind == "LSTM" else None
+    rt = scratch(layer.r.type.dtype, layer.directions, layer.hidden, layer.rows)
+    xw = scratch(DType.FLOAT, layer.directions, layer.times * layer.batch, layer.rows)
+    made = [*_inputs(target, layer, rt, xw), _initial(target, "recurrent_h0", hs, layer.h0, layer)]
     if cell is not None:
         made.append(_initial(target, "recurrent_c0", cell, layer.c0, layer))
-    made += _steps(target, layer, hs, cell)
+    made += _steps(target, layer, rt, xw, hs, cell)
     if y is not None:
         made.append(_outputs(target, layer, y, hs))
     if y_h is not None:
@@ -111,15 +109,13 @@ def recurrent(
     return tuple(made)
 
 
-def _inputs(target: Target, layer: Layer) -> tuple[Dispatch, ...]:
+def _inputs(target: Target, layer: Layer, rt: Operand, xw: Operand) -> tuple[Dispatch, ...]:
     """R transposed, so that neighbouring units read neighbouring weights, and x Wᵀ plus biases for all times."""
     D, H, rows = layer.directions, layer.hidden, layer.rows
-    rt = scratch(_RT, layer.r.type.dtype, D, H, rows)
     turned = strided_copy(target, "recurrent_turn", rt, layer.r, 0, (rows * H, 1, H))
     m, k = layer.times * layer.batch, layer.x.type.shape[2]
-    xw = scratch(_XW, DType.FLOAT, D, m, rows)
     product = Product(m, rows, k, (D,), (0,), (rows * k,), trans_b=True)
-    return (turned, *matmul(target, xw, layer.x, layer.w, product, _bias(layer, m), first_scratch=_SPLITS))
+    return (turned, *matmul(target, xw, layer.x, layer.w, product, _bias(layer, m)))
 
 
 def _bias(layer: Layer, m: int) -> Epilogue | None:
@@ -183,33 +179,31 @@ def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[
     gates = 2 if layer.reset_first else layer.gates
     sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
     kernel = template("recurrent_steps", types, **sizes, **{k: 1 for k, v in flags.items() if v})
-    body = kernel.body
+    module = kernel.module
     for place, letter in enumerate("fgh"[: len(layer.functions[0])]):
         first, last = layer.functions[0][place], layer.functions[-1][place]
         branch = f"if (d == 1u) {{ return {last}; }} " if last != first else ""
         code = f"fn act_{letter}(x: f32, d: u32) -> f32 {{ {branch}return {first}; }}"
-        default = re.search(rf"^fn act_{letter}\(.*$", body, re.M)
-        assert default is not None
-        body = body.replace(default.group(), code)
-    return replace(kernel, name=f"recurrent_{layer.kind.lower()}{'_loop' if looped else '_step'}", body=body)
+        module = module.with_function(f"act_{letter}", code)
+    return replace(kernel, name=f"recurrent_{layer.kind.lower()}{'_loop' if looped else '_step'}", body=module.text)
 
 
-def _steps(target: Target, layer: Layer, hs: Operand, cell: Operand | None) -> list[Dispatch]:
+def _steps(target: Target, layer: Layer, rt: Operand, xw: Operand, hs: Operand, cell: Operand | None) -> list[Dispatch]:
     """All steps, in as few dispatches as their size allows."""
     D, B, H = layer.directions, layer.batch, layer.hidden
     work = layer.rows * H
     looped = work <= LOOPED
     states = (D, B, H)
     operands = {
-        "xw": scratch(_XW, DType.FLOAT, D, layer.times * B, layer.rows),
-        "rt": scratch(_RT, layer.r.type.dtype, D, H, layer.rows),
+        "xw": xw,
+        "rt": rt,
         "peephole": layer.peephole,
         "bias": layer.bias,
         "lens": layer.lens,
         "hs": hs,
         "cell": cell,
-        "update": scratch(_UPDATE, DType.FLOAT, *states),
-        "reset": scratch(_RESET, DType.FLOAT, *states),
+        "update": scratch(DType.FLOAT, *states),
+        "reset": scratch(DType.FLOAT, *states),
     }
     units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
     kernel = _kernel(

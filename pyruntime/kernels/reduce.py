@@ -114,14 +114,11 @@ def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes:
     return Strategy(lanes, max(1, most))
 
 
-def reduction(
-    target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence[int], passes: int = 0
-) -> tuple[Dispatch, ...]:
+def reduction(target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence[int]) -> tuple[Dispatch, ...]:
     """y = `fold` of x over `axes`; y's shape without them, kept dimensions of size 1 aside.
 
     Args:
         axes: distinct, not negative; none: every element is a fold of its own.
-        passes: number of the first scratch tensor this may use.
     """
     shape, strides = x.type.shape, contiguous(x.type.shape)
     kept = [d for d in range(len(shape)) if d not in axes]
@@ -139,7 +136,7 @@ def reduction(
         return (_dispatch(target, fold, y, x, view, plan),)
     assert fold.state is not None
     # Neighbouring invocations make neighbouring outputs, so that strided folds read side by side.
-    middle = scratch(passes, fold.state, plan.segments, outputs)
+    middle = scratch(fold.state, plan.segments, outputs)
     rest = _View((outputs,), (1,), (plan.segments,), (outputs,), count)
     last = choose(outputs, plan.segments, True, target, False)
     return (

@@ -85,7 +85,7 @@ def interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps]) 
     source, shape = x, list(x.type.shape)
     for number, step in enumerate(steps):
         shape[step.axis] = y.type.shape[step.axis]
-        result = y if number == len(steps) - 1 else scratch(number, DType.FLOAT, *shape)
+        result = y if number == len(steps) - 1 else scratch(DType.FLOAT, *shape)
         made.append(_interpolate(target, result, source, [step]))
         source = result
     return tuple(made)
@@ -208,7 +208,7 @@ def resample(
     if all(t.weight is None for t in tables):
         return (_moved(target, y, x, tables, extrapolation),)
     if math.prod(t.count for t in tables) <= FUSED:
-        return (_weighted(target, y, x, tables, extrapolation, 0),)
+        return (_weighted(target, y, x, tables, extrapolation),)
     # Axes that shrink most come first: what follows has the least to do.
     ordered = sorted(tables, key=lambda t: t.index.shape[0] / max(x.type.shape[t.axis], 1))
     steps = []
@@ -216,9 +216,9 @@ def resample(
     for number, table in enumerate(ordered):
         shape[table.axis] = table.index.shape[0]
         last = number == len(ordered) - 1
-        result = y if last else scratch(number, DType.FLOAT, *shape)
+        result = y if last else scratch(DType.FLOAT, *shape)
         # Outside the crop along any axis the output is the extrapolation value; along a later one it becomes so then.
-        steps.append(_weighted(target, result, source, [table], extrapolation, 2 * number))
+        steps.append(_weighted(target, result, source, [table], extrapolation))
         source = result
     return tuple(steps)
 
@@ -239,15 +239,13 @@ def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extra
         f"if ({where.any_outside}) {{ return {outside}; }}",
         f"return load_x({where.sum_of_indices});",
     ]
-    sources = [Source("x", _as(x, bits)), Source("index", where.index(0))]
+    sources = [Source("x", _as(x, bits)), Source("index", where.index())]
     return gather_map(
         target, f"resample_nearest_{where.name}", _as(y, bits), sources, "\n  ".join(lines), fields, values
     )
 
 
-def _weighted(
-    target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float, first: int
-) -> Dispatch:
+def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float) -> Dispatch:
     """The sum over all taps of all axes."""
     where = _Where(x.type.shape, y.type.shape, tables)
     fields: Fields = (*where.fields, ("extrapolation", "f32"))
@@ -266,7 +264,7 @@ def _weighted(
     lines.append("}" * len(tables))
     lines.append(f"return {_stored('sum', y.type.dtype)};")
     name = "resample_" + "_".join(str(t.count) if t.count <= 4 else "n" for t in tables) + f"_{where.name}"
-    sources = [Source("x", x), Source("index", where.index(first)), Source("weight", where.weight(first + 1))]
+    sources = [Source("x", x), Source("index", where.index()), Source("weight", where.weight())]
     flops = 2 * y.type.size * math.prod(t.count for t in tables)
     return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values, flops=flops)
 
@@ -312,20 +310,20 @@ class _Where:
         self.any_outside = " || ".join(f"i{k} == {OUTSIDE}u" for k in range(len(tables)))
         self.sum_of_indices = " + ".join(["at", *(f"i{k}" for k in range(len(tables)))])
 
-    def index(self, number: int) -> Operand:
-        """All tables' indices in elements of x, as constant `number`."""
+    def index(self) -> Operand:
+        """All tables' indices in elements of x."""
         import numpy as np
 
         scaled = [np.where(t.index < 0, OUTSIDE, t.index * self.strides[t.axis]) for t in self.tables]
         flat = np.concatenate([s.reshape(-1) for s in scaled]).astype(np.uint32)
-        return constant(number, Constant.from_array(flat))
+        return constant(Constant.from_array(flat))
 
-    def weight(self, number: int) -> Operand:
-        """All tables' weights, as constant `number`."""
+    def weight(self) -> Operand:
+        """All tables' weights."""
         import numpy as np
 
         every = [np.ones(t.index.shape) if t.weight is None else t.weight for t in self.tables]
-        return constant(number, Constant.from_array(np.concatenate([w.reshape(-1) for w in every]).astype(np.float32)))
+        return constant(Constant.from_array(np.concatenate([w.reshape(-1) for w in every]).astype(np.float32)))
 
 
 def _stored(value: str, dtype: DType) -> str:

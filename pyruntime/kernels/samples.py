@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.kernels.convolution import Convolution, convolve, convolve_transposed
 from pyruntime.kernels.dispatch import Dispatch, Target, Winners, inp, out
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.split_norm import sum_and_normalize
+from pyruntime.kernels.tiling import Tiling
 
 __all__ = ["sample"]
 
@@ -23,17 +26,47 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
         LookupError: a family that has no samples, or a candidate that it does not have.
     """
     family, problem = noted.family, noted.problem
-    if family not in (PRODUCTS, TILES) or not isinstance(problem, ProductProblem):
-        raise LookupError(f"kernels of {family.name} have no sample")
-    p = problem
+    chooser = PRODUCTS if family is TILES else family
+    forced = replace(target, winners=Winners({(chooser.name, problem.key): candidate}), norm_follows=False)
+    if family in (PRODUCTS, TILES) and isinstance(problem, ProductProblem):
+        return legalize(target, _product(forced, problem, family.named(candidate).way.tiling))
+    if family is CONVOLUTIONS and isinstance(problem, ConvProblem):
+        return legalize(target, _convolution(forced, problem))
+    raise LookupError(f"kernels of {family.name} have no sample")
+
+
+def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[Dispatch, ...]:
+    """A product of whole tensors."""
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
-    tiling = family.named(candidate).way.tiling
-    forced = replace(target, winners=Winners({(PRODUCTS.name, p.key): candidate}), norm_follows=p.norm_follows)
+    forced = replace(target, norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
-    return legalize(target, _with_norm(target, made, y) if p.norm_follows else made)
+    return _with_norm(forced, made, y) if p.norm_follows else made
+
+
+def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:
+    """A convolution of whole tensors, without bias.
+
+    Raises:
+        LookupError: of integers that are no bytes.
+    """
+    if p.kind == "integer":
+        raise LookupError("convolutions of integers have no sample")
+    x_type, y_type = (DType.INT8, DType.INT32) if p.kind == "bytes" else (DType.FLOAT, DType.FLOAT)
+    w, rows, channels = p.window, p.group * p.rows, p.group * p.channels
+    weights = (channels, p.rows) if p.transposed else (rows, p.channels)
+    conv = Convolution(
+        replace(w, input=w.output, output=w.input) if p.transposed else w,
+        p.group,
+        p.channels,
+        p.rows,
+        inp(0, TensorType(x_type, (p.images, channels, *w.input))),
+        inp(1, TensorType(x_type, (*weights, *w.kernel))),
+        out(0, TensorType(y_type, (p.images, rows, *w.output))),
+    )
+    return (convolve_transposed if p.transposed else convolve)(target, conv)
 
 
 def _with_norm(target: Target, made: tuple[Dispatch, ...], kind: TensorType) -> tuple[Dispatch, ...]:

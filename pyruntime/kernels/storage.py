@@ -15,12 +15,11 @@ and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest 
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
+from collections.abc import Set
 
 from pyruntime.ir import DType
 
-__all__ = ["accessors", "bits_type", "group", "lanes", "rounded", "word_type"]
+__all__ = ["accessors", "bits_type", "group", "is_grouped", "lanes", "rounded", "word_type"]
 
 _BITS_TYPE = {
     2: DType.UINT2,
@@ -140,10 +139,9 @@ def _store_group(dtype: DType, name: str, var: str, count: int) -> str:
     return f"fn store{count}_{name}(g: u32, {args}) {{ {body} }}"
 
 
-def accessors(name: str, var: str, dtype: DType, body: str) -> str:
-    """WGSL of the accessors of binding `name`, stored in array `var`, that `body` mentions."""
-    used = set(re.findall(rf"\b((?:load|store)\d*)_{name}\b", body))
-    grouped = is_grouped(name, body)
+def accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
+    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`, stored in array `var`."""
+    grouped = is_grouped(used)
     made = []
     if "load" in used:
         made.append(_load(dtype, name, var, grouped))
@@ -160,9 +158,6 @@ def accessors(name: str, var: str, dtype: DType, body: str) -> str:
     return "\n".join(made)
 
 
-@lru_cache(maxsize=4096)
-def is_grouped(name: str, body: str) -> bool:
-    """True where the kernel reads or writes `name` four elements at a time."""
-    if f"load4_{name}" not in body and f"store4_{name}" not in body:
-        return False
-    return re.search(rf"\b(?:load4|store4)_{name}\b", body) is not None
+def is_grouped(used: Set[str]) -> bool:
+    """True where these accessors read or write four elements at a time."""
+    return "load4" in used or "store4" in used

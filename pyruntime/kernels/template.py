@@ -21,7 +21,8 @@ from functools import lru_cache
 from pyruntime.ir import DType
 from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import read
-from pyruntime.kernels.params import Fields, pack, parse
+from pyruntime.kernels.module import Module
+from pyruntime.kernels.params import pack
 from pyruntime.kernels.unroll import unroll
 
 __all__ = ["params_of", "template", "tensors_of", "variants_of"]
@@ -111,11 +112,10 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     types = dict(zip((*reads, *writes), dtypes, strict=True))
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
     text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
-    code = re.sub(r"//[^\n]*", "", text)
-    used = {n for n in types if re.search(rf"\b(?:(?:load|store)\d*_)?{n}\b", code)}
-    bound = tuple(Binding(n, types[n], n in writes) for n in types if n in used)
+    module = Module.of(text.strip())
+    bound = tuple(Binding(n, types[n], n in writes) for n in types if n in module.names or n in module.accessors)
     suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
-    return Kernel(name + suffix, text.strip(), bound)
+    return Kernel(name + suffix, module.text, bound)
 
 
 def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **defines: float | int | bool) -> Kernel:
@@ -136,5 +136,4 @@ def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **def
 
 def params_of(kernel: Kernel, **values: float | int | list[int] | tuple[int, ...]) -> bytes:
     """The bytes of the kernel's `struct Params`. Raises KeyError or ValueError where fields do not match."""
-    fields: Fields = parse(kernel.body)
-    return pack(fields, values)
+    return pack(kernel.module.params, values)

@@ -35,28 +35,24 @@ def _key(dtype: DType, largest: bool) -> str:
 def sorted_indices(
     target: Target, x: Operand, rows: Rows, k: int, largest: bool
 ) -> tuple[list[Dispatch], Operand, int]:
-    """The indices of the first k elements of every row in order: dispatches, a uint32 tensor, elements a row of it.
-
-    Uses scratch tensors from number 0 on.
-    """
+    """The indices of the first k elements of every row in order: dispatches, a uint32 tensor, elements a row of it."""
     wide = x.type.dtype.is_wide
     width = rows.length
     block = 64 if width <= 64 else 256 if width <= 256 else BLOCK
     whole = width > block and k > LARGEST_K
     if whole:
         width = 1 << (rows.length - 1).bit_length()
-    keys = scratch(0, DType.UINT64 if wide else DType.UINT32, rows.count, width)
-    indices = scratch(1, DType.UINT32, rows.count, width)
+    keys = scratch(DType.UINT64 if wide else DType.UINT32, rows.count, width)
+    indices = scratch(DType.UINT32, rows.count, width)
     made = _prepare(target, keys, indices, x, rows, largest)
     if whole:
         made += _sort(target, keys, indices, rows.count, width)
         return made, indices, width
-    number = 2
     while True:
         blocks = -(-width // block)
         keep = min(k, block)
-        top_keys = scratch(number, keys.type.dtype, rows.count, blocks * keep)
-        top_indices = scratch(number + 1, DType.UINT32, rows.count, blocks * keep)
+        top_keys = scratch(keys.type.dtype, rows.count, blocks * keep)
+        top_indices = scratch(DType.UINT32, rows.count, blocks * keep)
         kernel = template(
             "topk_block",
             {
@@ -72,7 +68,7 @@ def sorted_indices(
         params = params_of(kernel, rows=rows.count, length=width, blocks=blocks, keep=keep)
         operands = (keys, indices, top_keys, top_indices)
         made.append(Dispatch(kernel, operands, target.fold(max(1, rows.count * blocks)), params))
-        keys, indices, width, number = top_keys, top_indices, blocks * keep, number + 2
+        keys, indices, width = top_keys, top_indices, blocks * keep
         if blocks == 1:
             return made, indices, width
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pyruntime.kernels.expressions import value_of
+
 __all__ = ["unroll"]
 
 _MARK = re.compile(r"^[ ]*//#unroll(?:[ ]+(\w+))?[ ]*\n", re.M)
 _LOOP = re.compile(r"[ ]*for \(var (\w+) = 0u; \1 < ([^;]+); \1\+\+\) \{\n")
-_CHOICES = {"min": min, "max": max}
 _CONST = re.compile(r"^\s*const (\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);", re.M)
 
 
@@ -44,7 +45,7 @@ def unroll(text: str, flags: Mapping[str, float | int | bool]) -> str:
         indent = " " * (len(loop.group(0)) - len(loop.group(0).lstrip()))
         blocks = [
             f"{indent}{{\n{indent}  const {variable} = {k}u;\n{body.rstrip()}\n{indent}}}\n"
-            for k in range(_value(bound, constants))
+            for k in range(value_of(bound, constants))
         ]
         after = text.index("\n", end) + 1
         text = text[: mark.start()] + "".join(blocks) + text[after:]
@@ -59,48 +60,3 @@ def _closing(text: str, start: int) -> int:
         if depth == 0:
             return start + found.start()
     raise ValueError("//#unroll: the loop is not closed")
-
-
-def _value(expression: str, constants: Mapping[str, str]) -> int:
-    """A constant expression of unsigned literals, `const` names, + - * / %, min, max and parentheses."""
-    tokens = re.findall(r"\d+u?|[A-Za-z_]\w*|[-+*/%(),]", expression)
-    terms = [str(_value(constants[t], constants)) if t in constants else t.rstrip("u") for t in tokens]
-    return _sum(terms)
-
-
-def _sum(terms: list[str]) -> int:
-    value = _product(terms)
-    while terms and terms[0] in "+-":
-        value = value + _product(terms) if terms.pop(0) == "+" else value - _product(terms)
-    return value
-
-
-def _product(terms: list[str]) -> int:
-    value = _factor(terms)
-    while terms and terms[0] in "*/%":
-        sign, right = terms.pop(0), _factor(terms)
-        value = value * right if sign == "*" else value // right if sign == "/" else value % right
-    return value
-
-
-def _factor(terms: list[str]) -> int:
-    if not terms:
-        raise ValueError("//#unroll: the loop's length is not a constant expression")
-    term = terms.pop(0)
-    if term == "(":
-        value = _sum(terms)
-        if not terms or terms.pop(0) != ")":
-            raise ValueError("//#unroll: unbalanced parentheses")
-        return value
-    if term in _CHOICES and terms and terms[0] == "(":
-        del terms[0]
-        values = [_sum(terms)]
-        while terms and terms[0] == ",":
-            del terms[0]
-            values.append(_sum(terms))
-        if not terms or terms.pop(0) != ")":
-            raise ValueError(f"//#unroll: {term}() is not closed")
-        return _CHOICES[term](values)
-    if not term.isdigit():
-        raise ValueError(f"//#unroll: {term} is not a constant of this file")
-    return int(term)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.kernels.matmul_candidates import PRODUCTS
 
 __all__ = ["VARIANTS"]
@@ -28,13 +29,8 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
         "normed_few_rows": "products of few rows normalise what they read; without: a kernel of its own does",
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
-        "conv_depthwise": "depthwise convolution sharing what neighbours read; without: as any grouped one",
-        "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",
-        "conv_gemm": "implicit GEMM through workgroup memory; without: each result on its own",
-        "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
-        "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
-        "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
-        "conv_bytes": "convolution of bytes by packed dot products; without: as any, number by number",
+        "subgroup_sums": "sums across invocations of few rows by shuffles; without: through workgroup memory",
+        **CONVOLUTIONS.switches,
         "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
         "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",
         "reduce_lanes": "invocations that share a reduction; without: one invocation a result",

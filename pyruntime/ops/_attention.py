@@ -28,9 +28,6 @@ from pyruntime.kernels.rows import Rows, softmax_rows
 
 __all__ = ["Heads", "lower_attention"]
 
-_Q, _K, _V, _BIAS, _SCORES, _BIASED, _PROBABILITIES, _Y, _SPLITS = range(9)
-"""Numbers of the scratch tensors."""
-
 
 @dataclass(frozen=True, slots=True)
 class Heads:
@@ -109,16 +106,16 @@ class _Lowering:
         given = self.inputs[index]
         return None if given is None else inp(index, given)
 
-    def in_heads(self, view: _View, heads: int, positions: int, size: int, number: int) -> Operand:
+    def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
         """The view as a contiguous [B, heads, positions, size]; copied where it is not."""
         shape = (self.heads.batch, heads, positions, size)
         if view.strides == contiguous(shape):
             return view.operand
-        y = scratch(number, view.operand.type.dtype, *shape)
+        y = scratch(view.operand.type.dtype, *shape)
         self.made.append(strided_copy(self.target, "attention_heads", y, view.operand, 0, view.strides))
         return y
 
-    def cache(self, new: int, past: int, present: int, number: int) -> _View:
+    def cache(self, new: int, past: int, present: int) -> _View:
         """Keys or values with those of the past in front; the present output where it is wanted."""
         h, x = self.heads, self.input(new)
         assert x is not None
@@ -128,11 +125,11 @@ class _Lowering:
         view = _View(x, h.strides(h.kv_heads, h.keys, size))
         if before is None and not wanted:
             return view
-        y = out(present, self.outs[present]) if wanted else scratch(number, x.type.dtype, *self.outs[present].shape)
+        y = out(present, self.outs[present]) if wanted else scratch(x.type.dtype, *self.outs[present].shape)
         steps = contiguous(y.type.shape)
         if self.op.overwrites:
             into = Append(True, lengths=Lengths(h.past), into=True)
-            self.made += append(self.target, y, x, view.head_view(), h.keys, size, into, _SPLITS)
+            self.made += append(self.target, y, x, view.head_view(), h.keys, size, into)
             return _View(y, steps)
         if before is None:
             self.made.append(strided_copy(self.target, "attention_present", y, x, 0, view.strides))
@@ -180,7 +177,7 @@ class _Lowering:
             shape = (1,) * (4 - mask.type.rank) + mask.type.shape
         batch = h.batch if nonpad is not None or shape[0] > 1 else 1
         heads = h.q_heads if shape[1] > 1 else 1
-        y = scratch(_BIAS, DType.FLOAT, batch, heads, h.queries, h.total)
+        y = scratch(DType.FLOAT, batch, heads, h.queries, h.total)
         own = contiguous(shape)
         values: dict[str, Any] = {
             "strides": [0 if d == 1 else s for d, s in zip(shape[:3], own, strict=False)] + [0],
@@ -219,11 +216,18 @@ class _Lowering:
         batch = (h.batch * h.kv_heads, h.group)
         full = (h.batch, h.q_heads, h.queries, h.total)
         wanted = self.op.wants(3)
-        scores = scratch(_SCORES, DType.FLOAT, *full)
+        scores = scratch(DType.FLOAT, *full)
         a_strides = (h.group * h.queries * h.size, h.queries * h.size)
         product = Product(h.queries, h.total, h.size, batch, a_strides, (h.total * h.size, 0), trans_b=True)
         scaled = linear(None, h.total, self.op.scale_of(h), 1.0, 0, 0)
-        self.made += matmul(self.target, scores, q, k, product, scaled, first_scratch=_SPLITS)
+        self.made += matmul(
+            self.target,
+            scores,
+            q,
+            k,
+            product,
+            scaled,
+        )
         if wanted and mode == 0:
             self.copy(scores, "x")
         cap = float(self.op.softcap)
@@ -233,7 +237,7 @@ class _Lowering:
             self.copy(scores, capped, scalars)
         biased = scores
         if bias is not None or cap > 0:
-            biased = scratch(_BIASED, DType.FLOAT, *full)
+            biased = scratch(DType.FLOAT, *full)
             operands = {"x": scores, **({"bias": bias} if bias is not None else {})}
             code = (
                 f"return {capped};" if bias is None else f"if (is_inf(bias)) {{ return bias; }} return {capped} + bias;"
@@ -241,16 +245,16 @@ class _Lowering:
             self.made.append(elementwise(self.target, "attention_scores", operands, biased, code, scalars))
         if wanted and mode == 2:
             self.copy(biased, "x")
-        weights = scratch(_PROBABILITIES, DType.FLOAT, *full)
+        weights = scratch(DType.FLOAT, *full)
         rows = Rows(h.batch * h.q_heads * h.queries, h.total, 1)
         self.made.append(softmax_rows(self.target, weights, biased, rows, masked=True))
         if wanted and mode == 3:
             self.copy(weights, "x")
         y = out(0, self.outs[0])
-        result = scratch(_Y, DType.FLOAT, h.batch, h.q_heads, h.queries, h.v_size) if h.flat else y
+        result = scratch(DType.FLOAT, h.batch, h.q_heads, h.queries, h.v_size) if h.flat else y
         a_strides = (h.group * h.queries * h.total, h.queries * h.total)
         product = Product(h.queries, h.v_size, h.total, batch, a_strides, (h.total * h.v_size, 0))
-        self.made += matmul(self.target, result, weights, v, product, first_scratch=_SPLITS + 1)
+        self.made += matmul(self.target, result, weights, v, product)
         if h.flat:
             self.packed(y, result)
 
@@ -319,7 +323,7 @@ def lower_attention(
     h, q = heads, made.input(0)
     assert q is not None
     queries = _View(q, h.strides(h.q_heads, h.queries, h.size))
-    k, v = made.cache(1, 4, 1, _K), made.cache(2, 5, 2, _V)
+    k, v = made.cache(1, 4, 1), made.cache(2, 5, 2)
     if not op.wants(0) and not op.wants(3):
         return tuple(made.made)
     y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
@@ -328,12 +332,12 @@ def lower_attention(
     parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not h.total
     if parts or not target.allows("attention_flash"):
         made.composed(
-            made.in_heads(queries, h.q_heads, h.queries, h.size, _Q),
-            made.in_heads(k, h.kv_heads, h.total, h.size, _K),
-            made.in_heads(v, h.kv_heads, h.total, h.v_size, _V),
+            made.in_heads(queries, h.q_heads, h.queries, h.size),
+            made.in_heads(k, h.kv_heads, h.total, h.size),
+            made.in_heads(v, h.kv_heads, h.total, h.v_size),
             made.bias(),
         )
     else:
         bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), made.input(6))
-        made.made += attend(target, form, AttentionTensors(*bound), _SPLITS)
+        made.made += attend(target, form, AttentionTensors(*bound))
     return tuple(made.made)

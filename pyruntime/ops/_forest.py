@@ -174,7 +174,7 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
         depth=forest.depth or 0,
         votes=len(forest.vote_weight),
     )
-    operands = (inp(0, x), constant(0, Constant.from_array(table)), constant(1, Constant.from_array(numbers)), y)
+    operands = (inp(0, x), constant(Constant.from_array(table)), constant(Constant.from_array(numbers)), y)
     return Dispatch(kernel, operands, target.grid(y.type.size), params)
 
 

@@ -44,7 +44,7 @@ class AppendHeads(Op):
             raise Unsupported("rows of other types than float, float16 and bfloat16 are moved by Concat")
         (y,) = self.infer(past, x)
         placed = Append(placed=True, past=inp(0, past), lengths=Lengths(first=past.shape[2]))
-        return append(target, out(0, y), inp(1, x), self.view, self.rows, past.shape[3], placed, 0)
+        return append(target, out(0, y), inp(1, x), self.view, self.rows, past.shape[3], placed)
 
 
 @op("AppendHeadsInRoom", opsets=range(1, 2), domain="pyruntime")
@@ -67,4 +67,4 @@ class _InRoom(AppendHeads):
 
     def lower(self, target: Target, past: TensorType, x: TensorType) -> tuple[Dispatch, ...]:
         into = Append(placed=True, lengths=Lengths(first=self.past_rows), into=True)
-        return append(target, out(0, past), inp(1, x), self.view, self.rows, past.shape[3], into, 0)
+        return append(target, out(0, past), inp(1, x), self.view, self.rows, past.shape[3], into)

@@ -42,7 +42,7 @@ class ArrayFeatureExtractor(Op):
             raise Unsupported("strings and indices outside are for the host")
         (z,) = self.infer(x, y)
         bits = bits_type(x.dtype)
-        columns = constant(0, Constant.from_array(index.astype(np.uint32)))
+        columns = constant(Constant.from_array(index.astype(np.uint32)))
         element = (
             "let row = i / params.columns;\n  return load_x(row * params.width + load_index(i - row * params.columns));"
         )

@@ -117,16 +117,16 @@ class _BatchNormalization(Op):
     def _measure(self, target: Target, x: TensorType) -> tuple[tuple[Dispatch, ...], tuple[Operand, Operand]]:
         """The batch's mean and variance in float32, by two passes over x."""
         axes, shape = self.axes(x.rank), self.statistics(x.shape)
-        mean, var = scratch(0, DType.FLOAT, *shape), scratch(1, DType.FLOAT, *shape)
-        squares = scratch(2, DType.FLOAT, *x.shape)
+        mean, var = scratch(DType.FLOAT, *shape), scratch(DType.FLOAT, *shape)
+        squares = scratch(DType.FLOAT, *x.shape)
         halves, singles = FOLDS["Mean"](x.dtype), FOLDS["Mean"](DType.FLOAT)
         assert halves is not None and singles is not None
         column = self.column(x.shape)
         distance = {"x": inp(0, x), "mean": _seen(mean, column)}
         steps = (
-            *reduction(target, halves, mean, inp(0, x), axes, 3),
+            *reduction(target, halves, mean, inp(0, x), axes),
             elementwise(target, "squared_distance", distance, squares, "(x - mean) * (x - mean)"),
-            *reduction(target, singles, var, squares, axes, 4),
+            *reduction(target, singles, var, squares, axes),
         )
         return steps, (mean, var)
 

@@ -29,11 +29,11 @@ def select(unit: Unit, count: int) -> str:
     return "\n  ".join(lines)
 
 
-def join(target: Target, y: Operand, inputs: Sequence[Operand], outer: int, spare: int = 0) -> list[Dispatch]:
+def join(target: Target, y: Operand, inputs: Sequence[Operand], outer: int) -> list[Dispatch]:
     """Dispatches that write the rows of `inputs`, [outer, any length] each, side by side into y.
 
     More inputs than the device binds are taken in chunks: each goes into its columns of y, or, where elements of
-    different chunks would share a word, through scratch memory (numbered from `spare`).
+    different chunks would share a word, through scratch memory.
     """
     widths = [o.type.size // outer for o in inputs]
     unit = Unit.widest(y.type.dtype, *widths)
@@ -48,9 +48,9 @@ def join(target: Target, y: Operand, inputs: Sequence[Operand], outer: int, spar
         if unit.is_words:
             made.append(_join_chunk(target, unit, y, chunk, own, offsets[k], sum(widths)))
         else:
-            parts.append(scratch(spare + len(parts), y.type.dtype, outer, sum(own)))
+            parts.append(scratch(y.type.dtype, outer, sum(own)))
             made.append(_join_chunk(target, unit, parts[-1], chunk, own, 0, sum(own)))
-    return made + join(target, y, parts, outer, spare + len(parts)) if parts else made
+    return made + join(target, y, parts, outer) if parts else made
 
 
 def _join_chunk(

@@ -154,7 +154,7 @@ class QLinearConv(_IntegerConv):
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b = given
         assert x and x_scale and x_zero and w and w_scale and w_zero and y_scale and y_zero
         (y,) = self.infer(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
-        sums = scratch(9, DType.INT32, *y.shape)
+        sums = scratch(DType.INT32, *y.shape)
         conv = self.exactly(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
         column = (1,) * (y.rank - 2)
         operands = {"zero": _column(inp(7, y_zero), column)}
@@ -165,7 +165,7 @@ class QLinearConv(_IntegerConv):
         # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
         if x_scale.is_known and w_scale.is_known and y_scale.is_known:
             factor = _multiplier(x_scale.value(), w_scale.value(), y_scale.value())
-            operands["factor"] = _column(constant(0, Constant.from_array(factor)), column)
+            operands["factor"] = _column(constant(Constant.from_array(factor)), column)
             scale = "factor"
         else:
             names = (("x_scale", 1, x_scale), ("w_scale", 4, w_scale), ("y_scale", 6, y_scale))

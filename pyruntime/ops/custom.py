@@ -15,7 +15,6 @@ outputs with `store_y(i, v)` under the names in `outputs`, may declare `struct P
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -28,7 +27,8 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.ir import TensorType, ValueType
 from pyruntime.kernels import Dispatch, Kernel, Target, elementwise, inp, out
 from pyruntime.kernels.kernel import bindings
-from pyruntime.kernels.params import pack, parse
+from pyruntime.kernels.module import Module
+from pyruntime.kernels.params import pack
 from pyruntime.ops.base import Op, Unsupported, registered
 from pyruntime.ops.registry import names
 
@@ -76,12 +76,13 @@ class CustomOp(Op):
         types = self.infer(*inputs)
         named = input_names(type(self), len(inputs))
         given = {n: (i, t) for i, (n, t) in enumerate(zip(named, inputs, strict=False)) if t}
-        if "@compute" in self.wgsl:
+        module = Module.of(self.wgsl)
+        if module.entry is not None:
             return (self._kernel(target, given, types, inputs),)
-        scalars = {k: v for k, v in self._numbers().items() if re.search(rf"\b{k}\b", self.wgsl)}
+        scalars = {k: v for k, v in self._numbers().items() if k in module.names}
         # The generated kernel calls its result y, so an input of that name needs another one there.
         operands = {"y_" if n == "y" else n: inp(i, t) for n, (i, t) in given.items()}
-        code = re.sub(r"\by\b", "y_", self.wgsl.strip()) if "y" in given else self.wgsl.strip()
+        code = (module.renamed("y", "y_") if "y" in given else module).text.strip()
         return (elementwise(target, self.op_type, operands, out(0, types[0]), code, scalars),)
 
     def _numbers(self) -> dict[str, float | int]:
@@ -97,17 +98,25 @@ class CustomOp(Op):
             dedent(self.wgsl).strip("\n"),
             bindings({n: t.dtype for n, (_, t) in given.items()}, {n: t.dtype for n, t in results.items()}),
         )
-        declared = parse(self.wgsl)
+        declared = kernel.module.params
+        self._check(kernel, input_names(type(self), len(inputs)))
         values = {**self._numbers(), "size": types[0].size, **self.params(*inputs)}
         packed = pack(declared, {n: values[n] for n, _ in declared if n in values}) if declared else b""
-        grid = self.workgroups(*inputs) or target.grid(types[0].size, _workgroup_size(self.wgsl))
+        grid = self.workgroups(*inputs) or target.grid(types[0].size, max(1, kernel.module.workgroup_size[0]))
         operands = (*(inp(i, t) for i, t in given.values()), *(out(i, t) for i, t in enumerate(results.values())))
         return Dispatch(kernel, operands, grid, packed)
 
-
-def _workgroup_size(wgsl: str) -> int:
-    found = re.search(r"@workgroup_size\(\s*(\d+)", wgsl)
-    return int(found[1]) if found else 1
+    def _check(self, kernel: Kernel, named: Sequence[str]) -> None:
+        """Raises InvalidGraph or Unsupported for what the browser's compiler would refuse later and say less about."""
+        module, bound = kernel.module, [b.name for b in kernel.bindings]
+        if module.entry is not None and module.entry.name != "main":
+            self.fail("an entry point called main", module.entry.name)
+        for name, kinds in module.accessors.items():
+            used = sorted(f"{kind}_{name}" for kind in kinds if f"{kind}_{name}" not in module.functions)
+            if used and name not in bound and name in named:
+                raise Unsupported(f"its kernel calls {used[0]}, and the node has no input {name}")
+            if used and name not in bound:
+                self.fail(f"accessors of its tensors {', '.join(bound)} or functions of its own", used[0])
 
 
 def input_names(cls: type[Op], count: int) -> list[str]:

@@ -107,7 +107,7 @@ class DeformConv(WindowOp):
         refuse_float64(x)
         (y,) = self.infer(x, w, offset, b, mask)
         window = volume(convolved_shape(self, x, w, self.group))
-        columns = scratch(8, DType.FLOAT, x.shape[0], x.shape[1] * window.taps, *window.output)
+        columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.taps, *window.output)
         if columns.type.nbytes > target.limits.binding_bytes:
             raise Unsupported(f"its {columns.type.nbytes >> 20} MiB of columns exceed the device's binding size")
         types = {"x": x.dtype, "offset": offset.dtype, "mask": x.dtype}

@@ -30,6 +30,6 @@ class Det(Op):
         (y,) = self.infer(x)
         count, m = math.prod(x.shape[:-2]), x.shape[-1]
         kernel = template("determinant", {"x": x.dtype, "y": y.dtype})
-        work = scratch(0, DType.FLOAT, *x.shape)
+        work = scratch(DType.FLOAT, *x.shape)
         params = params_of(kernel, count=count, m=m)
         return (Dispatch(kernel, (inp(0, x), work, out(0, y)), target.fold(max(1, count)), params),)

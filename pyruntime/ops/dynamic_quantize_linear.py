@@ -48,7 +48,7 @@ class DynamicQuantizeLinear(Op):
         whole = upper(x.size) <= most * WHOLE
         groups = 1 if whole else _groups(x, 4, GROUPS)
         workgroup = most if whole else WORKGROUP
-        pairs = scratch(0, DType.FLOAT, 2 * groups)
+        pairs = scratch(DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
             kernel = template("quantization_range")

@@ -60,7 +60,7 @@ class _Gemm(Op):
             raise Unsupported("integers scaled by alpha or beta are rounded on the host")
         product = product_of(a.shape, b.shape, bool(self.transA), bool(self.transB))
         if a.dtype.is_wide and c is not None:
-            middle = scratch(0, y.dtype, *y.shape)
+            middle = scratch(y.dtype, *y.shape)
             made = matmul(target, middle, inp(0, a), inp(1, b), product)
             return (*made, elementwise(target, "add_64", {"x": middle, "c": inp(2, c)}, out(0, y), "i64_add(x, c)"))
         epilogue = None

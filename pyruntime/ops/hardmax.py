@@ -49,11 +49,11 @@ class _Hardmax(Op):
         fold = replace(arg_fold(x.dtype, True, False), name="hardmax", finish="a.index")
         view = inp(0, x)
         view = Operand(view.role, view.index, x.with_shape(rows.outer, rows.length, rows.inner))
-        best = scratch(0, DType.UINT32, rows.outer, rows.inner)
+        best = scratch(DType.UINT32, rows.outer, rows.inner)
         fields = (("length", "u32"), ("inner", "u32"))
         values = {"length": rows.length, "inner": max(1, rows.inner)}
         marked = gather_map(target, "hardmax_mark", out(0, x), [Source("best", best)], _ELEMENT, fields, values)
-        return (*reduction(target, fold, best, view, (1,), passes=1), marked)
+        return (*reduction(target, fold, best, view, (1,)), marked)
 
 
 @op("Hardmax", opsets=range(13, LATEST + 1))

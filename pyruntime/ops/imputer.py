@@ -42,7 +42,7 @@ class Imputer(Op):
         if x.dtype.compute != "f32":
             raise Unsupported(f"{x.dtype.onnx_name} is imputed on the host")
         nan = math.isnan(self.replaced_value_float)
-        value = constant(0, Constant.from_array(np.array(self.imputed_value_floats, np.float32)))
+        value = constant(Constant.from_array(np.array(self.imputed_value_floats, np.float32)))
         expr = f"select(x, v, {'is_nan(x)' if nan else 'x == missing && !is_nan(x)'})"
         scalars = {} if nan else {"missing": float(self.replaced_value_float)}
         name = "imputer_nan" if nan else "imputer"

@@ -95,7 +95,7 @@ class LayerNormalization(_Norm):
             shift = inp(2, bias) if bias is not None else None
             norm = Norm(self.epsilon, False, inp(1, scale), shift, mean, inv)
             return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
-        middle = scratch(0, DType.FLOAT, *x.shape)
+        middle = scratch(DType.FLOAT, *x.shape)
         first = normalize_rows(target, middle, inp(0, x), rows, Norm(self.epsilon, False, None, None, mean, inv))
         operands: dict[str, Operand] = {"x": middle, "scale": inp(1, scale)}
         if bias is not None:
@@ -130,7 +130,7 @@ class RMSNormalization(_Norm):
         if self.rows_share(x, scale):
             norm = Norm(self.epsilon, True, inp(1, scale))
             return (normalize_rows(target, out(0, y), inp(0, x), rows, norm),)
-        middle = scratch(0, DType.FLOAT, *x.shape)
+        middle = scratch(DType.FLOAT, *x.shape)
         first = normalize_rows(target, middle, inp(0, x), rows, Norm(self.epsilon, True))
         operands = {"x": middle, "scale": inp(1, scale)}
         return (first, elementwise(target, "scale", operands, out(0, y), "x * scale"))

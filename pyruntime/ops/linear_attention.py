@@ -184,8 +184,8 @@ class LinearAttentionBase(Op):
             name: inp(i, x) if x is not None else None
             for i, (name, x) in enumerate(zip(_NAMES, (query, key, value, past, decay, beta), strict=True))
         }
-        given["y"] = out(0, types[0]) if self.wants(0) else scratch(0, types[0].dtype, *types[0].shape)
-        given["state"] = out(1, types[1]) if self.wants(1) else scratch(1, types[1].dtype, *types[1].shape)
+        given["y"] = out(0, types[0]) if self.wants(0) else scratch(types[0].dtype, *types[0].shape)
+        given["state"] = out(1, types[1]) if self.wants(1) else scratch(types[1].dtype, *types[1].shape)
         bound = {name: operand for name, operand in given.items() if operand is not None}
         by_key = decay is not None and decay.shape[2] != h
         flags = {"GATED": decay is not None, "BY_KEY": by_key, "DELTA": beta is not None, "PAST": past is not None}

@@ -83,7 +83,7 @@ class _Loss(Op):
     ) -> tuple[Dispatch, ...]:
         """The loss, output 0 of type `dtype`, from log-probabilities. A target outside [0, C) makes it NaN."""
         none = self.reduction == "none"
-        pairs = scratch(7, DType.UINT64, *label.shape)
+        pairs = scratch(DType.UINT64, *label.shape)
         ignored = (self.ignore_index or 0) & (2**64 - 1)
         values = {
             "classes": p.type.shape[1],
@@ -112,7 +112,7 @@ class _Loss(Op):
         if none:
             return (picked,)
         end = out(0, TensorType(dtype, ()))
-        return (picked, *reduction(target, _FOLDS[self.reduction], end, pairs, range(label.rank), 8))
+        return (picked, *reduction(target, _FOLDS[self.reduction], end, pairs, range(label.rank)))
 
 
 @op("NegativeLogLikelihoodLoss", opsets=range(12, LATEST + 1))
@@ -157,7 +157,7 @@ class SoftmaxCrossEntropyLoss(_Loss):
     ) -> tuple[Dispatch, ...]:
         if scores.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
-        logs = scratch(6, DType.FLOAT, *scores.shape)
+        logs = scratch(DType.FLOAT, *scores.shape)
         steps = [softmax_rows(target, logs, inp(0, scores), rows_of(scores.shape, 1), log=True)]
         if self.wants(1):
             copy = out(1, TensorType(scores.dtype, scores.shape))

@@ -38,7 +38,7 @@ class LpNormalization(Op):
         axes = (self.axis_of(self.axis, x.rank),) if x.rank else ()
         fold = FOLDS[f"L{self.p}"](x.dtype)
         assert fold is not None
-        norm = scratch(0, DType.FLOAT, *(1 if d in axes else n for d, n in enumerate(x.shape)))
+        norm = scratch(DType.FLOAT, *(1 if d in axes else n for d, n in enumerate(x.shape)))
         scaled = elementwise(
             target,
             "divide_by_norm",
@@ -46,4 +46,4 @@ class LpNormalization(Op):
             out(0, x),
             "if (norm == 0.0) { return 0.0; } return x / norm;",
         )
-        return (*reduction(target, fold, norm, inp(0, x), axes, passes=1), scaled)
+        return (*reduction(target, fold, norm, inp(0, x), axes), scaled)

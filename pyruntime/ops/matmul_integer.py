@@ -70,7 +70,7 @@ class _Shifter:
         if zero is None or simple:
             return x, zero
         wide = DType.FLOAT if x.type.dtype.is_float else DType.INT32
-        made = scratch(2 + len(self.before), wide, *x.type.shape)
+        made = scratch(wide, *x.type.shape)
         kind = wide.compute
         expr = f"{kind}(x) - {kind}(zero)"
         self.before.append(elementwise(self.target, "subtract_zero", {"x": x, "zero": view(zero, *shape)}, made, expr))
@@ -96,7 +96,7 @@ def integer_product(
         zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
         return (*shifter.before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
-    return (*shifter.before, *matmul(target, y, a, b, product, a_zero=left, b_zero=right, first_scratch=1))
+    return (*shifter.before, *matmul(target, y, a, b, product, a_zero=left, b_zero=right))
 
 
 @op("MatMulInteger", opsets=range(10, LATEST + 1))
@@ -166,7 +166,7 @@ class QLinearMatMul(Op):
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
         (y,) = self.infer(*inputs)
-        total = scratch(0, DType.FLOAT if a.dtype.is_float else DType.INT32, *y.shape)
+        total = scratch(DType.FLOAT if a.dtype.is_float else DType.INT32, *y.shape)
         made = integer_product(self, target, total, inp(0, a), inp(3, b), inp(2, a_zero), inp(5, b_zero))
         rank = max(y.rank, 2)
         shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
@@ -176,7 +176,7 @@ class QLinearMatMul(Op):
         # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
         if all((s.is_known and s.size == 1) or (s is b_scale and s.is_known) for _, _, s in scales):
             sa, sb, sy = (s.value().astype(np.float32).reshape(-1) for _, _, s in scales)
-            operands["factor"] = constant(0, Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
+            operands["factor"] = constant(Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
             factor = "factor"
         else:
             for (name, index, scale), shape in zip(scales, shapes, strict=True):

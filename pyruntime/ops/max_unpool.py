@@ -72,7 +72,7 @@ class MaxUnpool(Op):
         if len(block) > 5:
             raise Unsupported(f"{len(block) - 2} spatial axes; the kernel has 3")
         packed = x.dtype.bits < 32
-        wide = scratch(0, DType.FLOAT, *y.shape) if packed else out(0, y)
+        wide = scratch(DType.FLOAT, *y.shape) if packed else out(0, y)
         kernel = template("max_unpool", {"x": x.dtype, "indices": DType.INT64, "y": DType.FLOAT})
         # The block and the whole, with the missing axes of extent 1 in the middle: counted in blocks of the last three.
         missing = (1,) * (5 - len(block))

@@ -53,10 +53,10 @@ class MeanVarianceNormalization(Op):
         if [d for d in order if x.shape[d] > 1] == [d for d in range(x.rank) if x.shape[d] > 1]:
             return normalize_groups(target, out(0, y), inp(0, x), Groups(rows, 0.0, EPSILON))
         turned = tuple(x.shape[d] for d in order)
-        before, after = (scratch(k, x.dtype, *turned) for k in range(2))
+        before, after = (scratch(x.dtype, *turned) for _ in range(2))
         strides, back = contiguous(x.shape), contiguous(turned)
         return (
             strided_copy(target, "mvn_gather", before, inp(0, x), 0, [strides[d] for d in order]),
-            *normalize_groups(target, after, before, Groups(rows, 0.0, EPSILON), 2),
+            *normalize_groups(target, after, before, Groups(rows, 0.0, EPSILON)),
             strided_copy(target, "mvn_return", out(0, y), after, 0, [back[order.index(d)] for d in range(x.rank)]),
         )

@@ -66,4 +66,4 @@ class MelWeightMatrix(Op):
         if y.dtype.compute == "":
             raise Unsupported(f"{y.dtype.onnx_name} has no GPU form")
         weights = Constant.from_array(self.evaluate(*(x.value() for x in scalars))[0], y.dtype)
-        return (strided_copy(target, "mel_weights", out(0, y), constant(0, weights), 0, contiguous(y.shape)),)
+        return (strided_copy(target, "mel_weights", out(0, y), constant(weights), 0, contiguous(y.shape)),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.kernels import Dispatch, Operand, Role, Target, inp
+from pyruntime.kernels import Dispatch, Role, Target, inp, scratch
 from pyruntime.kernels.nbits import Normed
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.ops.base import Op, op
@@ -20,9 +20,6 @@ from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.ops.with_tail import WithTail
 
 __all__ = ["NormedProduct"]
-
-_ROWS = 903
-"""Scratch number of the normalised rows where a kernel of its own makes them."""
 
 
 @op("NormedProduct", opsets=range(1, 2), domain="pyruntime")
@@ -58,7 +55,7 @@ class NormedProduct(Op):
         made = self._whole(target, Normed(x, gain, self.norm.epsilon), given)
         if made is not None:
             return made
-        rows = Operand(Role.SCRATCH, _ROWS, given[0])
+        rows = scratch(given[0].dtype, *given[0].shape)
         shape = rows_of(x.type.shape, x.type.rank - 1, flatten=True)
         first = normalize_rows(target, rows, x, shape, Norm(self.norm.epsilon, True, gain))
         return (first, *(d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out, scratch
 from pyruntime.kernels.dispatch import Operand, Role
 from pyruntime.kernels.nbits import Normed, paired_product
 from pyruntime.kernels.pairing import Pairing
@@ -19,9 +19,6 @@ from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
 from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
 
 __all__ = ["PairedProduct"]
-
-_BOTH = 902
-"""Scratch number of both products where a kernel of its own joins them."""
 
 
 @op("PairedProduct", opsets=range(1, 2), domain="pyruntime")
@@ -60,7 +57,7 @@ class PairedProduct(Op):
         both, _ = self._halves(*inputs)
         chain, name = self._chain(inputs)
         y = out(0, self.infer(*inputs)[0])
-        between = Operand(Role.SCRATCH, _BOTH, both)
+        between = scratch(both.dtype, *both.shape)
         first = [d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, x, b, scales, zeros)]
         numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
         element = f"let in0 = load_both(2u * i);\n  let in1 = load_both(2u * i + 1u);\n  {numbers}{chain.code}"

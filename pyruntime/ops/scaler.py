@@ -35,7 +35,7 @@ class Scaler(Op):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if x.dtype.is_wide:
             raise Unsupported(f"{x.dtype.onnx_name} is scaled on the host")
-        offset, scale = (constant(i, Constant.from_array(t)) for i, t in enumerate(self._terms()))
+        offset, scale = (constant(Constant.from_array(t)) for i, t in enumerate(self._terms()))
         y = TensorType(DType.FLOAT, x.shape)
         operands = {"x": inp(0, x), "offset": offset, "scale": scale}
         return (elementwise(target, "scaler", operands, out(0, y), "(f32(x) - offset) * scale"),)

@@ -158,7 +158,7 @@ def _replace(
     target: Target, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
 ) -> tuple[Dispatch, ...]:
     """y's slice s = the last of its updates, or x's; `marks[s]` is that update's number, from 1."""
-    marks = scratch(0, DType.UINT32, places.slots)
+    marks = scratch(DType.UINT32, places.slots)
     mark = "atomicMax(&marks[slot_of(i)], i + 1u);"
     unit = Unit.widest(y.type.dtype, places.inner)
     element = f"""let slot = i / params.inner;
@@ -180,8 +180,8 @@ def _reduce(
 
     They lie between `~marks[2s + 1]` and `marks[2s]`, which are 0 where there are none.
     """
-    marks = scratch(0, DType.UINT32, 2 * places.slots)
-    homes = scratch(1, DType.UINT32, places.count)
+    marks = scratch(DType.UINT32, 2 * places.slots)
+    homes = scratch(DType.UINT32, places.count)
     mark = """let slot = slot_of(i);
   store_homes(i, slot);
   atomicMax(&marks[2u * slot], i + 1u);

@@ -75,7 +75,7 @@ class _Variadic(Elementwise):
             operands = {f"a{i}": o for i, o in enumerate([*partial, *pending[:take]])}
             pending = pending[take:]
             code = self.fold(list(operands), kind)
-            result = scratch(len(made), WIDE[kind], *y.shape) if pending else out(0, y)
+            result = scratch(WIDE[kind], *y.shape) if pending else out(0, y)
             code = code if pending else self.finish(code, len(inputs))
             made.append(elementwise(target, f"{name}_part" if pending else name, operands, result, code))
             partial = [result]

@@ -11,16 +11,13 @@ from functools import partial
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.kernels import Dispatch, Operand, Role, Target, inp, out
+from pyruntime.kernels import Dispatch, Role, Target, inp, out, scratch
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.split_norm import sum_and_normalize
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.with_tail import WithTail
 
 __all__ = ["WithNorm"]
-
-_PRODUCT = 901
-"""Scratch number of the product where a kernel of its own normalises it."""
 
 
 @op("WithNorm", opsets=range(1, 2), domain="pyruntime")
@@ -63,7 +60,7 @@ class WithNorm(Op):
         joined = self.base.attached(ahead, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
         if joined is not None:
             return joined
-        p = p or Operand(Role.SCRATCH, _PRODUCT, product)
+        p = p or scratch(product.dtype, *product.shape)
         rows = rows_of(product.shape, product.rank - 1, flatten=True)
         made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(ahead, *given))
         return (*made, normalize_rows(target, y, p, rows, norm))

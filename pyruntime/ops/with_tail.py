@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out
+from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.tail import Tail, attach_tail, classify
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
@@ -18,9 +18,6 @@ from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
 __all__ = ["WithTail"]
 
 Adapt = Callable[[tuple[Dispatch, ...]], tuple[Dispatch, ...] | None]
-
-_BETWEEN = 900
-"""Scratch number of the result in front of a chain that could not be attached."""
 
 
 @op("WithTail", opsets=range(1, 2), domain="pyruntime")
@@ -52,7 +49,7 @@ class WithTail(Op):
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
         y = out(0, self.infer(*inputs)[0])
-        between = Operand(Role.SCRATCH, _BETWEEN, result)
+        between = scratch(result.dtype, *result.shape)
         first = tuple(d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, *inputs[: self.count]))
         name = f"after_{self.base.op_type.lower()}"
         return (

@@ -233,11 +233,17 @@ class _Builder:
             name = placed.node.outputs[operand.index]
             if name:
                 return name
-        name = f"{node}:{operand.role.value}{operand.index}"
+        name = self._unlike_any(f"{node}:{operand.role.value}{operand.index}")
         if operand.role is Role.CONSTANT and name not in self.constants:
             assert operand.data is not None
             self.constants[name] = operand.data
             self.lifetimes.fixed.add(name)
+        return name
+
+    def _unlike_any(self, name: str) -> str:
+        """A name that no value of the model has: models may call theirs anything."""
+        while name in self.graph.types:
+            name = f":{name}"
         return name
 
     def _dispatch(self, dispatch: Dispatch, values: list[str], node: int) -> None:
@@ -262,9 +268,9 @@ class _Builder:
             first = roots.index(root)
             if first != i and not dispatch.kernel.can_share(first, i) and not dispatch.kernel.bindings[i].write:
                 kind = dispatch.operands[i].type
-                name = f"{node}:copy{i}@{self.time}"
+                name = self._unlike_any(f"{node}:copy{i}@{self.time}")
                 flat = replace(kind, shape=(kind.size,), source=None)
-                y, x = Operand(Role.SCRATCH, 0, flat), Operand(Role.INPUT, 0, flat)
+                y, x = Operand(Role.OUTPUT, 0, flat), Operand(Role.INPUT, 0, flat)
                 copy = strided_copy(self.target, "copy", y, x, 0, (1,))
                 self._dispatch(copy, [values[i], name], node)
                 values = [*values[:i], name, *values[i + 1 :]]

@@ -137,6 +137,14 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
         name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
         if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
             return "float64 is exact on the host"
+        module = dispatch.kernel.module
+        if module.workgroup_bytes > limits.workgroup_bytes:
+            taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"
+            return f"{name} takes {taken}; the device has {limits.workgroup_bytes:,}"
+        if module.invocations > limits.invocations:
+            return f"{name} has workgroups of {module.invocations} invocations; the device takes {limits.invocations}"
+        if module.workgroup_size[0] > limits.workgroup_x:
+            return f"{name} has workgroups of {module.workgroup_size[0]} in x; the device takes {limits.workgroup_x}"
         if bound > limits.storage_buffers:
             return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
         largest = max(upper(o.type.nbytes) for o in dispatch.operands)

@@ -6,6 +6,7 @@ Memory is followed command by command: which value each byte of arenas, weights 
 - writes no byte that it also reads, but for operands that its dispatch lists in `inplace`, which are the very same
   bytes of elements of the same width; every operand that reads there has to be listed;
 - writes no weights, no tensor that stays on the GPU but the value it is to hold, and no byte twice;
+- takes a value in the size that others took it in: another size is another tensor;
 - stays within what it binds, and binds what is there.
 """
 
@@ -78,6 +79,9 @@ def _command(command: Command, memory: _Memory) -> Iterator[str]:
             if j != i and _overlap(region, command.regions[other.region]):
                 yield from _shared(command, j, i)
     for access in accesses:
+        first = memory.sizes.setdefault(access.value, access.nbytes)
+        if -(-access.nbytes // _UNIT) != -(-first // _UNIT):
+            yield f"'{access.value}' is a tensor of {first} bytes and one of {access.nbytes}"
         if not access.write:
             lost = memory.missing(access.value, command.regions[access.region], access.nbytes)
             if lost:
@@ -109,6 +113,8 @@ class _Memory:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._spans: dict[tuple[Space, int], list[tuple[int, int, str]]] = {}
+        self.sizes: dict[str, int] = {}
+        """Bytes of the values met so far."""
         written = {access.value for command in plan.commands for access in command.accesses if access.write}
         for transfer in plan.external:
             if transfer.name not in written:

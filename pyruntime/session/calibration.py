@@ -7,7 +7,8 @@ taken from the device that is assumed where none was measured.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
@@ -17,11 +18,11 @@ from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import EFFICIENCY
 from pyruntime.kernels.tiling import LARGE, MEDIUM
 from pyruntime.session.ceilings import stream_kernel
-from pyruntime.session.measuring import Lap
+from pyruntime.session.measuring import ROUNDS, Lap
 
-__all__ = ["calibrate"]
+__all__ = ["Interrupted", "calibrate"]
 
-_ROUNDS = 4096
+_TURNS = 4096
 """Of the arithmetic kernel: some 100 microseconds for one workgroup."""
 
 _GROUPS = (64, 1024)
@@ -37,54 +38,72 @@ _STREAM = 64 << 20
 """Bytes read by the dispatch that measures memory: more than caches hold."""
 
 
-async def calibrate(device: Device) -> Rates:
+class Interrupted(Exception):
+    """A measurement was in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """Measures dispatches; `check` is called between and may raise."""
+
+    device: Device
+    rounds: int
+    check: Callable[[], None]
+
+    async def microseconds(self, dispatch: Dispatch) -> float:
+        self.check()
+        async with Lap(self.device, [dispatch]) as lap:
+            return max(1e-2, 1e6 * await lap.seconds(rounds=self.rounds))
+
+
+async def calibrate(device: Device, rounds: int = ROUNDS, check: Callable[[], None] = lambda: None) -> Rates:
     """The rates of this device.
+
+    Args:
+        rounds: pairs of a measurement. check: called between measurements; what it raises ends them.
 
     Raises:
         OutOfMemory, EngineError, DeviceLost: of the device.
     """
-    target = device.target
-    units = await _units(device)
+    target, clock = device.target, _Clock(device, rounds, check)
+    units = await _units(clock)
     moved = min(_STREAM, target.limits.binding_bytes, target.limits.buffer_bytes)
-    bandwidth = 2 * moved / await _microseconds(device, stream_kernel(target, moved))
+    bandwidth = 2 * moved / await clock.microseconds(stream_kernel(target, moved))
     return replace(
         H200,
         units=units,
-        flops=await _flops(device, units),
+        flops=await _flops(clock, units),
         bandwidth=bandwidth,
-        dispatch=await _microseconds(device, stream_kernel(target, 1024)),
+        dispatch=await clock.microseconds(stream_kernel(target, 1024)),
     )
 
 
-async def _microseconds(device: Device, dispatch: Dispatch) -> float:
-    async with Lap(device, [dispatch]) as lap:
-        return max(1e-2, 1e6 * await lap.seconds())
-
-
-async def _units(device: Device) -> int:
+async def _units(clock: _Clock) -> int:
     """Workgroups of pure arithmetic that run at once without slowing each other down."""
-    alone = await _microseconds(device, _arithmetic(device.target, 1))
+    target = clock.device.target
+    alone = await clock.microseconds(_arithmetic(target, 1))
     for groups in _GROUPS:
-        together = await _microseconds(device, _arithmetic(device.target, groups))
+        together = await clock.microseconds(_arithmetic(target, groups))
         if together > 1.5 * alone:
             return max(1, round(groups * alone / together))
     return _GROUPS[-1]
 
 
-async def _flops(device: Device, units: int) -> float:
+async def _flops(clock: _Clock, units: int) -> float:
     """Operations a microsecond of tiles that keep all units busy, had they no loss of their own."""
-    tiling = next(t for t in (LARGE, MEDIUM) if t is MEDIUM or not t.fits(device.target.limits))
+    target = clock.device.target
+    tiling = next(t for t in (LARGE, MEDIUM) if t is MEDIUM or not t.fits(target.limits))
     rows = math.isqrt(_TILES * units)
     columns = _TILES * units // rows
     m, n = rows * tiling.tile, columns * tiling.tile
     y, a, b = (TensorType(DType.FLOAT, shape) for shape in ((m, n), (m, _DEPTH), (_DEPTH, n)))
     product = product_of(a.shape, b.shape)
-    (made,) = matmul(device.target, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
-    taken = await _microseconds(device, made)
+    (made,) = matmul(target, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
+    taken = await clock.microseconds(made)
     return 2.0 * m * n * _DEPTH / taken / EFFICIENCY[tiling.tile]
 
 
 def _arithmetic(target: Target, groups: int) -> Dispatch:
     kernel = template("ceiling_arithmetic")
     kind = TensorType(DType.FLOAT, (max(_GROUPS),))
-    return Dispatch(kernel, (inp(0, kind), out(0, kind)), (groups, 1, 1), params_of(kernel, rounds=_ROUNDS))
+    return Dispatch(kernel, (inp(0, kind), out(0, kind)), (groups, 1, 1), params_of(kernel, rounds=_TURNS))

@@ -23,8 +23,10 @@ from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
 from pyruntime.session.expected_runs import expected_runs
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
+from pyruntime.session.first_use import ENTRY, given_rates, ran
 from pyruntime.session.insight import Insight
-from pyruntime.session.limits import deadline
+from pyruntime.session.interruption import within
+from pyruntime.session.limits import deadline, too_long
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -161,9 +163,10 @@ class InferenceSession(BoundRuns, Insight):
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
 
         sanitize = config("pyruntime.sanitize") == "1"
+        rates = given_rates(config(ENTRY, "auto"))
 
         def make(gpu: Device) -> Program:
-            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize)
+            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize, rates)
 
         self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
 
@@ -263,13 +266,16 @@ class InferenceSession(BoundRuns, Insight):
         chosen = options or RunOptions()
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
-        with chosen.terminable(), one_of_ours("the run"), running(RunContext(self._limits.host, check)):
+        over = within(self._limits.run_seconds, lambda: too_long(self._limits.run_seconds))
+        with chosen.terminable(), over, one_of_ours("the run"), running(RunContext(self._limits.host, check)):
             result = await self._execute(values, names, check, keep, recorder)
         if chosen.terminate:
             check()
         if self._trace is not None and recorder is not None:
             self._trace.run(recorder.timings, began)
         self._timings["run_ms"] = (time.perf_counter() - began) * 1000
+        if self._program is not None:
+            ran(self._program.device, self._options.config(ENTRY, "auto"))
         return result
 
     def _fed(self, value: Any, declared: ValueInfo) -> AnyValue:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 from pyruntime.errors import Fail, OrtError
 
-__all__ = ["Switch", "run_terminated"]
+__all__ = ["Switch", "run_terminated", "within"]
+
+_LOOK_S = 1.0
+"""Seconds between two looks at whose time is over: a timer for each run would outlive it by the limit in a browser."""
 
 
 class Switch:
@@ -77,6 +82,53 @@ class _Inside:
         if self._task is not None and self.interrupted:
             self._task.uncancel()
         self._task = None
+
+
+class _Clock:
+    """Turns switches on whose time is over, as long as there are any. One of each event loop."""
+
+    def __init__(self) -> None:
+        self.ends: dict[Switch, float] = {}
+        self._ticking = False
+
+    def tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look again when the next may be over."""
+        if self.ends and not self._ticking:
+            self._ticking = True
+            left = min(self.ends.values()) - time.monotonic()
+            loop.call_later(min(max(left, 0.0), _LOOK_S), self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ticking = False
+        now = time.monotonic()
+        for switch in [s for s, end in self.ends.items() if end <= now]:
+            del self.ends[switch]
+            switch.turn(True)
+        self.tick(loop)
+
+
+_clocks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
+
+
+@contextmanager
+def within(seconds: float, error: Callable[[], OrtError]) -> Iterator[None]:
+    """After `seconds`, the await that the task is in raises what `error` makes; up to a second later.
+
+    Where there is no event loop nothing is awaited, and nothing ends.
+    """
+    task = _this_task()
+    if task is None:
+        yield
+        return
+    loop, switch = task.get_loop(), Switch()
+    clock = _clocks.setdefault(loop, _Clock())
+    clock.ends[switch] = time.monotonic() + seconds
+    clock.tick(loop)
+    try:
+        with switch.ends(error):
+            yield
+    finally:
+        clock.ends.pop(switch, None)
 
 
 def _this_task() -> asyncio.Task[object] | None:

@@ -11,7 +11,7 @@ from pyruntime.onnx.reader import Limits as ReaderLimits
 from pyruntime.ops.interpreter import Limits as HostLimits
 from pyruntime.session.interruption import run_terminated
 
-__all__ = ["PREFIX", "ResourceLimits", "deadline"]
+__all__ = ["PREFIX", "ResourceLimits", "deadline", "too_long"]
 
 PREFIX = "pyruntime.limits."
 """Config entries of this prefix and a field's name set the field."""
@@ -32,7 +32,8 @@ class ResourceLimits:
         node_bytes: outputs of one node that runs on the host.
         loop_trips: trips of one Loop.
         body_depth: bodies of control flow within bodies, while they run.
-        run_seconds: wall time of a run; seen between nodes, loop trips and submissions to the GPU.
+        run_seconds: wall time of a run; seen between nodes, loop trips and submissions to the GPU, and up to a second
+            later while the GPU works.
         cached_plans: input signatures whose plans are kept; the one not used for longest goes first.
     """
 
@@ -115,6 +116,11 @@ def deadline(seconds: float, terminated: Callable[[], bool], released: Callable[
         if released():
             raise Fail("the run was ended: its session was released")
         if time.monotonic() > end:
-            raise Fail(f"the run took more than {seconds:g} s, the limit `run_seconds`. {how_to_raise('run_seconds')}")
+            raise too_long(seconds)
 
     return check
+
+
+def too_long(seconds: float) -> Fail:
+    """What ends a run that took more than `seconds`."""
+    return Fail(f"the run took more than {seconds:g} s, the limit `run_seconds`. {how_to_raise('run_seconds')}")

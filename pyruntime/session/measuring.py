@@ -14,7 +14,7 @@ from pyruntime.device.base import Bound, Device, Read, Slice
 from pyruntime.kernels import Dispatch, Role
 from pyruntime.plan.memory import round_up
 
-__all__ = ["Lap"]
+__all__ = ["ROUNDS", "Lap"]
 
 _LEAST = 4e-3
 """Seconds that a measurement takes at least: much longer than the host's clock and the queue are uncertain by."""
@@ -22,7 +22,7 @@ _LEAST = 4e-3
 _LONG = 0.02
 """Seconds of which the way to the GPU and back is no part that matters."""
 
-_ROUNDS = 5
+ROUNDS = 5
 _MOST = 256
 """Times a row of dispatches is repeated at most."""
 
@@ -68,8 +68,8 @@ class Lap:
             self.device.drop(recording)
         self.device.free(self._buffers)
 
-    async def seconds(self, least: float = _LEAST) -> float:
-        """Of all the dispatches, one after another: what twice as many take longer, the median of some pairs."""
+    async def seconds(self, least: float = _LEAST, rounds: int = ROUNDS) -> float:
+        """Of all the dispatches, one after another: what twice as many take longer, the median of `rounds` pairs."""
         await self._took([1])
         (taken,) = await self._took([1])
         if taken > _LONG:
@@ -78,7 +78,7 @@ class Lap:
         while taken < least and times < _MOST:
             times = min(_MOST, max(2 * times, int(1.2 * times * least / max(taken, 1e-5))))
             (taken,) = await self._took([times])
-        pairs = [await self._took([times, 2 * times]) for _ in range(_ROUNDS)]
+        pairs = [await self._took([times, 2 * times]) for _ in range(rounds)]
         longer = median(twice - once for once, twice in pairs)
         # Noise can hide it all: then the whole, with the way there, says at least how long it is at most.
         return (longer if longer > 0 else min(twice for _, twice in pairs) / 2) / times

@@ -16,6 +16,7 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.device.weights import Weights
 from pyruntime.errors import BindingError, DeviceLost
 from pyruntime.ir import Graph, HostTensor, Sizes, TensorType, ValueType, known
+from pyruntime.kernels.costs import Rates
 from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
@@ -42,6 +43,7 @@ class Program:
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
         disabled: names of passes and kernel variants to leave out.
         limits: `gpu_bytes` and `cached_plans` hold here.
+        rates: what kernels are chosen by instead of what was measured on the device.
         sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
     """
 
@@ -54,10 +56,11 @@ class Program:
         optimize: bool = True,
         limits: ResourceLimits | None = None,
         sanitize: bool = False,
+        rates: Rates | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
-        self.target = replace(device.target, disabled=disabled)
+        self.target = replace(device.target, disabled=disabled, rates=rates or device.target.rates)
         self.refuse_host = refuse_host
         self.optimize = optimize
         self.limits = limits or ResourceLimits()

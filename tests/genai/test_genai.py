@@ -119,7 +119,7 @@ def test_script__import_changed__results_of_the_wheel(
     assert space["results"] == json.loads((HERE / "data" / "results.json").read_text())[name]
 
 
-def test_guidance__json_schema__parses(tmp_path: Path) -> None:
+def test_guidance__regex__is_kept_to_and_a_grammar_is_refused(tmp_path: Path) -> None:
     model = genai.Model(str(write_folder(tmp_path)))
     params = genai.GeneratorParams(model)
     params.set_search_options(max_length=40, do_sample=True, random_seed=3)

@@ -131,18 +131,51 @@ def test_regex__samples_and_texts__as_re_says(pattern: str) -> None:
         assert got == bool(re.fullmatch(pattern, "".join(changed), re.ASCII)), changed
 
 
-def test_generator__with_a_constraint__keeps_to_it() -> None:
+PAIR = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "number"},
+        "kids": {"type": "array", "items": {"enum": ["b", 3, None]}, "maxItems": 3},
+    },
+    "required": ["v", "kids"],
+}
+
+
+def is_pair(value: Any) -> bool:
+    return set(value) == {"v", "kids"} and isinstance(value["v"], int | float) and set(value["kids"]) <= {"b", 3, None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "holds", "calls"),
+    [({}, lambda v: True, 30), (TREE, is_tree, 40), (PAIR, is_pair, 30)],
+    ids=["any", "tree", "pair"],
+)
+def test_json__a_thousand_samples_of_a_decoder__parse(schema: Any, holds: Any, calls: int) -> None:
+    """Random weights, ten sequences at once: each ends within its room, as the constraint knows how much is left."""
     texts: list[str | None] = [None, *'{}[]":,.-+0123456789eEtrufalsn bckidvyz\\']
     texts += [None] * (50 - len(texts))
-    constraint = constraint_of("json_schema", json.dumps(TREE), TokenTable(texts, [0]))
+    constraint = constraint_of("json_schema", json.dumps(schema), TokenTable(texts, [0]))
     generator = TextGenerator(DecoderModel(pyruntime.InferenceSession(decoder().model)))
-    for seed in range(3):
+    seen = set()
+    for seed in range(calls):
         options = GenerationOptions(
-            max_new_tokens=80, do_sample=True, seed=seed, temperature=3.0, end_tokens=(0,), constraint=constraint
+            max_new_tokens=30 + seed % 20,
+            do_sample=True,
+            seed=seed,
+            temperature=3.0,
+            end_tokens=(0,),
+            constraint=constraint,
+            num_sequences=10,
         )
-        pieces = list(generator.generate_sync([3, 1, 2], options))
-        assert pieces[-1].finish == "end"
-        assert is_tree(json.loads("".join(texts[p.id] or "" for p in pieces[:-1])))
+        ids: list[list[int]] = [[] for _ in range(10)]
+        for piece in generator.generate_sync([3, 1, 2], options):
+            ids[piece.sequence].append(piece.id)
+        for own in ids:
+            assert own[-1] == 0
+            written = "".join(texts[id] or "?" for id in own[:-1])
+            assert holds(json.loads(written)), written
+            seen.add(written)
+    assert len(seen) > 50
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,37 @@ def test_attend__count_of_queries__chooses_the_kernel(queries: int, group: int, 
 def test_attend__wide_heads__never_in_registers_of_the_others() -> None:
     (dispatch,) = lowered(NVIDIA, form(2, 100, 64, 256))
     assert dispatch.kernel.name.startswith("attention_few_queries")
+
+
+@pytest.mark.parametrize("workgroup_bytes", [16384, 32768, 49152])
+@pytest.mark.parametrize("size", [8, 64, 80, 128, 160, 256])
+def test_attend__any_sizes__fits_the_workgroup_memory_there_is(size: int, workgroup_bytes: int) -> None:
+    """As the modules say it: the formulas that kernels are chosen by are not asked."""
+    limits = Limits(storage_buffers=10, workgroup_bytes=workgroup_bytes)
+    for vendor in ("nvidia", "google"):
+        for off in (frozenset[str](), frozenset({"attention_few"}), frozenset({"attention_few", "attention_tiled"})):
+            for heads, queries, keys in (
+                (40, 1, 300),
+                (4, 1, 9),
+                (4, 8, 70),
+                (12, 64, 1),
+                (1, 196, 1500),
+                (12, 700, 700),
+            ):
+                for d in lowered(Target(limits, vendor=vendor, disabled=off), form(heads, queries, keys, size)):
+                    module = d.kernel.module
+                    assert module.workgroup_bytes <= workgroup_bytes, (d.kernel.name, heads, queries, keys)
+                    assert 0 < module.invocations <= limits.invocations
+
+
+def test_tile__formula__is_what_the_module_takes() -> None:
+    for heads, queries, keys, size in ((32, 2048, 2048, 128), (1, 16384, 256, 32), (6, 1500, 1500, 64)):
+        made = form(heads, queries, keys, size)
+        tile, (first, *_) = select(made, NVIDIA.limits), lowered(NVIDIA, made)
+        assert tile is not None
+        assert tile.workgroup_bytes(size, size) == first.kernel.module.workgroup_bytes - _behind(first)
+
+
+def _behind(dispatch: Dispatch) -> int:
+    """Bytes of what says which keys queries see, which the formula leaves out."""
+    return sum(16 for name, _ in dispatch.kernel.module.workgroup if name in ("seen", "stretch"))

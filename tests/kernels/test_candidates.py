@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.costs import H200, SWIFTSHADER
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.samples import sample
 from pyruntime.kernels.variants import VARIANTS
+from pyruntime.kernels.window import Window
 
 GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
+
+ONES = ((1, 1, 1),) * 3
 
 MEASURED = json.loads((Path(__file__).parents[2] / "bench/results/tuning/2026-11-23-nvidia-h200.json").read_text())
 
@@ -92,3 +98,51 @@ def test_switches__of_candidates__are_the_variants() -> None:
     assert named == PRODUCTS.switches.keys()
     assert named <= VARIANTS.keys()
     assert {s for c in TILES.candidates for s in c.switches} == TILES.switches.keys()
+    named = {s for c in CONVOLUTIONS.candidates for s in c.switches}
+    assert CONVOLUTIONS.switches.keys() <= named <= VARIANTS.keys()
+
+
+CONVS = {
+    "pointwise": ConvProblem(1, 1, 64, 256, Window.over((1, 56, 56), *ONES, (0,) * 6), pointwise=True),
+    "deep": ConvProblem(1, 1, 512, 512, Window.over((1, 7, 7), (1, 3, 3), *ONES[1:], (0, 1, 1) * 2)),
+    "wide": ConvProblem(1, 1, 64, 64, Window.over((1, 224, 224), (1, 3, 3), *ONES[1:], (0, 1, 1) * 2)),
+    "depthwise": ConvProblem(1, 96, 1, 1, Window.over((1, 56, 56), (1, 7, 7), *ONES[1:], (0, 3, 3) * 2), shared=True),
+    "few": ConvProblem(1, 32, 4, 4, Window.over((1, 56, 56), (1, 3, 3), *ONES[1:], (0, 1, 1) * 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("pointwise", "matmul_m1"),
+        ("deep", "gemm_s4_split4"),
+        ("wide", "gemm_m1"),
+        ("depthwise", "depthwise"),
+        ("few", "direct_four"),
+    ],
+)
+def test_choose__convolution__by_the_device(name: str, gpu: str) -> None:
+    assert CONVOLUTIONS.choose(CONVS[name], GPU).name == gpu
+    software = CONVOLUTIONS.choose(CONVS[name], Target(Limits(), vendor="google")).name
+    assert software.startswith("depthwise" if name == "depthwise" else "direct_")
+
+
+def test_choose__convolution_on_few_units__nothing_is_dealt_out() -> None:
+    laptop = replace(GPU, rates=replace(H200, units=8, flops=H200.flops * 8 / H200.units))
+    way = CONVOLUTIONS.choose(CONVS["deep"], laptop).way
+    assert way.tiling is not None and way.tiling.splits == 1
+
+
+def test_choose__all_switched_off__something_runs() -> None:
+    off = replace(GPU, disabled=frozenset({"conv_gemm", "conv_direct", "conv_matmul"}))
+    assert CONVOLUTIONS.choose(CONVS["deep"], off).name
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_sample__convolution__runs_the_candidate(name: str) -> None:
+    for candidate in CONVOLUTIONS.rank(CONVS[name], GPU).others:
+        if candidate.cost is not None:
+            made = sample(Noted(CONVOLUTIONS, CONVS[name]), candidate.name, GPU)
+            assert len(made) == candidate.dispatches
+            kind = {"gemm": "implicit_gemm"}.get(candidate.name.split("_")[0], candidate.name.split("_")[0])
+            assert made[0].kernel.name.startswith(f"conv_{kind}")

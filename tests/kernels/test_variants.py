@@ -24,8 +24,9 @@ def test_cases__every_variant__has_one() -> None:
 def test_variant__switched_off__is_in_no_dispatch(name: str) -> None:
     case = CASES[name]
     types = [typed(x) for x in case.inputs()]
-    assert case.uses(lowered(target_of(Target(), case), case, types))
-    without = lowered(target_of(Target(), case, name), case, types)
+    target = Target(features=frozenset({"subgroups", "subgroup_size_32"}))
+    assert case.uses(lowered(target_of(target, case), case, types))
+    without = lowered(target_of(target, case, name), case, types)
     assert without
     assert not case.uses(without)
 

@@ -130,6 +130,13 @@ CASES = {
     "packed_few_rows": Case(
         _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
     ),
+    "subgroup_sums": Case(
+        _packed_product(),
+        ((5, 300), (52, 10, 16), (52, 10)),
+        lambda dispatches: any("subgroupShuffleDown" in d.kernel.body for d in dispatches),
+        packed=(1,),
+        tolerance=0,
+    ),
     "integer_few_rows": Case(
         newest("MatMulInteger"), ((5, 300), (300, 52)), "matmul_integer_few_rows", packed=(0, 1), tolerance=0
     ),
@@ -137,7 +144,7 @@ CASES = {
         newest("MatMulInteger"), ((700, 36), (36, 768)), "matmul_integer_m", packed=(0, 1), tolerance=0
     ),
     "conv_depthwise": Case(newest("Conv", group=8), ((1, 8, 12, 12), (8, 1, 3, 3)), "conv_depthwise"),
-    "conv_direct": Case(newest("Conv", group=2), ((2, 6, 9, 9), (4, 3, 3, 3)), "conv_direct"),
+    "conv_direct": Case(newest("Conv", group=2), ((2, 4, 9, 9), (4, 2, 3, 3)), "conv_direct"),
     "conv_gemm": Case(newest("Conv"), ((1, 16, 10, 10), (24, 16, 3, 3)), "conv_implicit_gemm"),
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
     "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),

@@ -37,6 +37,7 @@ INTERRUPTION = "tests/session/test_interruption.py::"
 EXTERNAL = "tests/onnx/test_external.py::"
 BROWSER = "e2e/test_reliability.py::"
 PAGE = "e2e/test_reliability_page.py::"
+LIVES = "e2e/test_python_lives.py::"
 
 LIMIT_MUTATIONS = (
     Mutation(
@@ -93,6 +94,34 @@ LIMIT_MUTATIONS = (
         "if time.monotonic() > end:",
         "if False:",
         (LIMITS + "test_limit__of_run_seconds__ends_a_run_of_a_loop",),
+    ),
+    Mutation(
+        "limit `run_seconds` while the GPU works",
+        "pyruntime/session/interruption.py",
+        "if end <= now]",
+        "if False]",
+        (INTERRUPTION + "test_limit__of_run_seconds__ends_a_run_that_the_device_never_answers",),
+    ),
+    Mutation(
+        "places on the C stack given back",
+        "web/runtime.js",
+        "  mendStack(pyodide._module);",
+        "  void mendStack;",
+        (LIVES + "test_event_loop__thousands_of_turns__take_nothing_of_the_stack",),
+    ),
+    Mutation(
+        "places on the C stack given back while a call waits",
+        "web/stack.js",
+        "      over.add(place);\n",
+        "",
+        (LIVES + "test_event_loop__turns_while_a_call_waits__take_nothing_of_the_stack",),
+    ),
+    Mutation(
+        "the end of Python told",
+        "web/runtime.js",
+        "  pyodide._api.on_fatal = ",
+        "  void ",
+        (LIVES + "test_python__ended__is_told_to_who_waits_and_the_next_session_has_another",),
     ),
     Mutation(
         "limit `cached_plans`",
@@ -295,17 +324,35 @@ OVERLAP_MUTATIONS = (
         ),
     ),
     Mutation(
+        "overlap: scratch tensors of a node are told apart",
+        "pyruntime/kernels/dispatch.py",
+        "    return Operand(Role.SCRATCH, next(_fresh), TensorType(dtype, shape))",
+        "    return Operand(Role.SCRATCH, 0, TensorType(dtype, shape))",
+        (
+            "tests/kernels/test_dispatch.py::test_scratch__every_call__is_another_tensor",
+            "tests/kernels/test_dispatch.py::test_lowering__inside_another__has_scratch_of_its_own",
+            "tests/plan/test_two_passes.py::test_fold__of_many_elements__overwrites_nothing_that_is_still_read[Hardmax-gpu]",
+        ),
+    ),
+    Mutation(
+        "overlap: values of a model that are named like scratch tensors are none",
+        "pyruntime/plan/build.py",
+        "        while name in self.graph.types:\n",
+        "        while False:\n",
+        ("tests/kernels/test_dispatch.py::test_plan__of_an_input_named_like_scratch__keeps_them_apart",),
+    ),
+    Mutation(
         "overlap: an epilogue lists only what it reads where it writes",
         "pyruntime/kernels/tail.py",
-        "        if access is Access.FULL and o.type.dtype.bits == tail.to.bits\n",
+        " if a is Access.FULL and o.type.dtype.bits == tail.to.bits",
         "",
         (VERIFY + "test_plan__operands_that_an_epilogue_broadcasts__are_not_listed",),
     ),
     Mutation(
         "overlap: a kernel's own inputs are not its epilogue's",
-        "pyruntime/kernels/tail.py",
-        "    inplace = (*((i, end) for i in full), *own)\n",
-        "    inplace = (*((i, end) for i in (*range(at), *full)), *own)\n",
+        "pyruntime/kernels/epilogue.py",
+        "inplace=(*listed, *inplace))",
+        "inplace=(*((i, end) for i in range(at)), *listed, *inplace))",
         (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten", FORMS),
     ),
     Mutation(

@@ -11,7 +11,7 @@ import pytest
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
-from pyruntime.kernels.epilogue import Epilogue, attach, can_attach
+from pyruntime.kernels.epilogue import Epilogue, attach, hook_of
 from pyruntime.kernels.matmul import Product, matmul, product_of, select
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.kernels.unroll import unroll
@@ -180,7 +180,7 @@ def test_attach__relu__replaces_finish_once() -> None:
     (plain,) = matmul(Target(), out(0, x), inp(0, x), inp(1, x), Product(64, 64, 64))
     relu = Epilogue("relu", "return max(value, vec4<T>()) * params.gain;", {}, (("gain", "f32"),), {"gain": 2.0})
     fused = attach(plain, relu)
-    assert can_attach(plain) and not can_attach(fused)
+    assert hook_of(plain) is not None and hook_of(fused) is None
     assert "max(value, vec4<T>())" in fused.kernel.body and len(fused.params) == len(plain.params) + 16
     with pytest.raises(ValueError, match="epilogue"):
         attach(fused, relu)

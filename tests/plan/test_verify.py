@@ -164,3 +164,15 @@ def test_complaints__tensor_that_stays_on_the_gpu_gets_another_value__names_both
     (written,) = [a for a in to_y.accesses if a.write]
     regions = tuple(x if i == written.region else r for i, r in enumerate(to_y.regions))
     assert any("writes 'y' into the memory of 'x'" in text for text in changed(plan, regions=regions))
+
+
+def test_complaints__value_of_another_size__is_another_tensor() -> None:
+    plan = residual_plan(TARGETS["gpu"])
+    _, command = last(plan)
+    i = next(i for i, a in enumerate(command.accesses) if a.value == "t")
+    size = command.accesses[i].nbytes
+    smaller = replace(command.accesses[i], nbytes=size - 64)
+    accesses = (*command.accesses[:i], smaller, *command.accesses[i + 1 :])
+    assert any(
+        f"'t' is a tensor of {size} bytes and one of {size - 64}" in text for text in changed(plan, accesses=accesses)
+    )

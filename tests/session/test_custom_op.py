@@ -12,8 +12,9 @@ from onnx import TensorProto, helper
 
 import pyruntime as ort
 from pyruntime.device.null import NullDevice
+from pyruntime.errors import InvalidGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import registered
+from pyruntime.ops.base import Unsupported, registered
 from tests.session.doubles import on_device
 
 X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)
@@ -106,6 +107,22 @@ def test_custom_op__input_called_y__is_told_from_the_result() -> None:
     assert [b.name for b in dispatch.kernel.bindings] == ["x", "y_", "y"]
 
 
+def test_custom_op__components_and_comments__are_no_inputs_and_no_kernel() -> None:
+    @ort.custom_op("my.domain", "Turn")
+    class Turn(ort.Op):
+        beta: float = 2.0
+        wgsl = """// beta: not used; no @compute either
+            return vec2(x, y).y - y; /* y */"""
+
+        def infer(self, x: Any, y: Any) -> Any:
+            return x
+
+    (dispatch,) = Turn().lower(Target(), FLOAT, FLOAT)
+    source = dispatch.kernel.wgsl()
+    assert "return vec2(x, y_).y - y_; /* y */" in source
+    assert "params.beta" not in source
+
+
 def test_custom_op__whole_kernel__has_its_own_dispatch() -> None:
     @ort.custom_op("my.domain", "RowSum")
     class RowSum(ort.Op):
@@ -131,6 +148,29 @@ def test_custom_op__whole_kernel__has_its_own_dispatch() -> None:
     (dispatch,) = RowSum(scale=0.5).lower(Target(), FLOAT)
     assert dispatch.grid == (2, 1, 1)
     assert dispatch.params[:8] == np.uint32(3).tobytes() + np.float32(0.5).tobytes()
+
+
+def test_custom_op__kernel_that_cannot_be__says_what_was_expected() -> None:
+    def lowered(wgsl: str, **inputs: Any) -> Any:
+        @ort.custom_op("my.domain", "Wrong")
+        class Wrong(ort.Op):
+            def infer(self, x: Any, bias: Any = None) -> Any:
+                return x
+
+        Wrong.wgsl = wgsl
+        return Wrong().lower(Target(), FLOAT, inputs.get("bias"))
+
+    main = "@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) at: vec3<u32>) { %s }"
+    with pytest.raises(InvalidGraph, match="expected an entry point called main, got start"):
+        lowered(main.replace("main", "start") % "store_y(at.x, load_x(at.x));")
+    with pytest.raises(InvalidGraph, match="accessors of its tensors x, y or functions of its own, got load_z"):
+        lowered(main % "store_y(at.x, load_z(at.x));")
+    with pytest.raises(Unsupported, match="calls load_bias, and the node has no input bias"):
+        lowered(main % "store_y(at.x, load_x(at.x) + load_bias(at.x));")
+    assert lowered(main % "store_y(at.x, load_x(at.x) + load_bias(at.x));", bias=FLOAT)
+    sized = "const SIZE: u32 = 2u; " + main.replace("64", "SIZE") % "store_y(at.x, load_x(at.x));"
+    assert lowered(sized)[0].grid == (3, 1, 1), "one invocation for each of 6 elements"
+    assert lowered("fn load_row(r: u32) -> f32 { return load_x(r); }" + main % "store_y(at.x, load_row(at.x));")
 
 
 def test_custom_op__defined_again__takes_the_place_of_the_first() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -243,3 +244,42 @@ def test_terminate__when_the_run_is_over__touches_nothing_else_of_its_task() -> 
 
     with on_device(FaultyDevice()):
         asyncio.run(main())
+
+
+def test_limit__of_run_seconds__ends_a_run_that_the_device_never_answers() -> None:
+    device = Silent("submit")
+
+    async def main() -> None:
+        options = SessionOptions()
+        options.limits.run_seconds = 0.05
+        session = await InferenceSession.create(models.double(), options)
+        began = time.monotonic()
+        try:
+            await asyncio.wait_for(session.run_async(None, FEEDS["one segment"][1]), 5)
+        finally:
+            assert time.monotonic() - began < 2
+            session.release()
+
+    with on_device(device), pytest.raises(Fail, match=r"more than 0.05 s, the limit `run_seconds`"):
+        asyncio.run(main())
+    assert left(device) is None
+
+
+def test_limit__of_run_seconds__leaves_one_timer_behind_many_runs() -> None:
+    async def main() -> int:
+        session = await InferenceSession.create(models.double())
+        loop, timers = asyncio.get_running_loop(), []
+        later = loop.call_later
+
+        def counted(*args: Any, **named: Any) -> Any:
+            timers.append(args)
+            return later(*args, **named)
+
+        loop.call_later = counted  # type: ignore[method-assign,assignment]
+        for _ in range(100):
+            await session.run_async(None, FEEDS["one segment"][1])
+        session.release()
+        return len(timers)
+
+    with on_device(Waiting()):
+        assert asyncio.run(main()) <= 2

@@ -63,6 +63,8 @@ export interface GenerateOptions extends SamplingOptions {
   endTokens?: readonly number[];
   /** Ends it at the next token; the iterator rejects with the signal's reason, and nothing of the text stays on the GPU. */
   signal?: AbortSignal;
+  /** Whether pieces have `logProbability`; default true. The GPU sums over the whole vocabulary for it. */
+  logProbabilities?: boolean;
   /** How many of the likeliest tokens each piece names; default 0. */
   topLogProbabilities?: number;
   /**
@@ -87,7 +89,9 @@ export interface TokenProbability {
 }
 
 /** A token, and the text that is sure with it: whole characters, nothing that may become a stop string. */
-export interface Piece extends TokenProbability {
+export interface Piece extends Omit<TokenProbability, 'logProbability'> {
+  /** ln of the probability that the model gives it, before penalties and temperature; absent with `logProbabilities: false`. */
+  readonly logProbability?: number;
   /** The likeliest tokens, if `topLogProbabilities` asks for them. */
   readonly top?: readonly TokenProbability[];
   /**

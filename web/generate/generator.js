@@ -135,12 +135,12 @@ export class TextGenerator {
    * @returns {AsyncGenerator<Piece, void, void>}
    */
   async* #write(turn, ids, { rules, seed, most, ended, options }) {
-    const { stop = [], topLogProbabilities = 0, processLogits } = options;
+    const { stop = [], topLogProbabilities = 0, logProbabilities = true, processLogits } = options;
     const stops = new StopStrings([stop].flat());
     const ends = new Set(options.endTokens ?? this.#ends());
     const stream = new TextStream(this.#tokenizer, ids);
     await this.#decoder.rewind(turn, ids);
-    const wanted = { rules, seed, most, top: topLogProbabilities, ended, processLogits };
+    const wanted = { rules, seed, most, top: topLogProbabilities, logs: logProbabilities, ended, processLogits };
     turn.tokens = await QueuedTokens.open(this.#decoder, turn, ids, wanted) ?? new HostTokens(this.#decoder, turn, ids, ids.length, wanted);
     const all = [...ids];
     let finishReason;

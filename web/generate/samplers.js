@@ -12,6 +12,7 @@ import { penalizes } from './sampling.js';
  * @property {number} candidates
  * @property {boolean} penalties
  * @property {number} top
+ * @property {boolean} log_probability
  * @property {'float32' | 'float16'} dtype
  * @property {'int64' | 'int32'} ids
  */
@@ -38,19 +39,20 @@ function candidatesOf({ topK, topP }) {
 
 /**
  * @param {Rules} rules
- * @param {number} top how many of the likeliest tokens are named
+ * @param {{top: number, logs: boolean}} named how many of the likeliest tokens are, and whether the chosen one's probability is
  * @param {'float32' | 'float16'} dtype of the logits
  * @param {'int64' | 'int32'} ids type
  * @returns {SamplerOptions}
  */
-export function samplerOf(rules, top, dtype, ids) {
+export function samplerOf(rules, { top, logs }, dtype, ids) {
   const greedy = isGreedy(rules);
-  return { greedy, candidates: greedy ? 0 : candidatesOf(rules), penalties: penalizes(rules), top: top && power(top), dtype, ids };
+  const candidates = greedy ? 0 : candidatesOf(rules);
+  return { greedy, candidates, penalties: penalizes(rules), top: top && power(top), log_probability: logs, dtype, ids };
 }
 
 /** The outputs of a sampler. @param {SamplerOptions} options */
-export function outputsOf({ penalties, top }) {
-  return ['ids', 'log_probability', ...(top ? ['top_ids', 'top_log_probabilities'] : []), ...(penalties ? ['counts_out'] : [])];
+export function outputsOf({ penalties, top, log_probability: logs }) {
+  return ['ids', ...(logs ? ['log_probability'] : []), ...(top ? ['top_ids', 'top_log_probabilities'] : []), ...(penalties ? ['counts_out'] : [])];
 }
 
 /**

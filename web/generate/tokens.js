@@ -14,12 +14,13 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {number} seed
  * @property {number} most tokens
  * @property {number} top how many of the likeliest are named
+ * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
  *
  * @typedef {object} Token
  * @property {number} id
- * @property {number} logProbability
+ * @property {number | undefined} logProbability
  * @property {Candidate[] | undefined} top
  * @property {number} model milliseconds
  * @property {number} sampling milliseconds
@@ -72,20 +73,21 @@ export class HostTokens {
 
   /** @returns {Promise<Token>} */
   async next() {
-    const { rules, seed, top: named, ended, processLogits } = this.#wanted;
+    const { rules, seed, top: named, logs, ended, processLogits } = this.#wanted;
     const count = this.#ids.length - this.#prompt + 1;
     const given = this.#ids.slice(this.#turn.ids.length);
     const begin = performance.now();
     const logits = await this.#decoder.step(this.#turn, given, ended);
     const middle = performance.now();
-    const whole = logSumExp(logits);
+    const whole = named > 0 || logs ? logSumExp(logits) : 0;
     const top = named > 0 ? largest(logits, named).map((id) => ({ id, logProbability: logits[id] - whole })) : undefined;
     const changed = processLogits || penalizes(rules) ? logits.slice() : logits;
     penalize(changed, rules, this.#ids, this.#prompt);
     processLogits?.(changed, this.#ids);
     const id = draw(changed, rules, () => uniform(seed, count));
     this.#ids.push(id);
-    return { id, logProbability: logits[id] - whole, top, model: middle - begin, sampling: performance.now() - middle, computed: given.length };
+    const logProbability = logs ? logits[id] - whole : undefined;
+    return { id, logProbability, top, model: middle - begin, sampling: performance.now() - middle, computed: given.length };
   }
 
   async end() {}
@@ -143,9 +145,9 @@ export class QueuedTokens {
    */
   static async open(decoder, turn, ids, wanted) {
     const { types } = decoder;
-    const { rules, top, processLogits } = wanted;
+    const { rules, top, logs, processLogits } = wanted;
     if (processLogits || !types || top > MOST_NAMED || (penalizes(rules) && !types.vocabulary)) return null;
-    const options = samplerOf(rules, top, types.logits, types.ids);
+    const options = samplerOf(rules, { top, logs }, types.logits, types.ids);
     const sampler = await decoder.samplers.of(decoder.session, options).catch(({ message }) => {
       console.warn(`pyruntime chooses the tokens of this text on the host: ${message}`);
       return null;

@@ -162,6 +162,16 @@ export const cases = {
     return { one: await tell('Once upon a time', { ...greedy, streamer }), several: await tell(['The cat', 'In a land far away'], greedy), pieces };
   },
 
+  async 'text-generation by Qwen2'(t, options) {
+    const tell = await t.pipeline('text-generation', 'qwen2', options);
+    return [await tell('Once upon a time', greedy), await tell(['The cat', 'In a land far away, the king'], greedy)];
+  },
+
+  async 'text-generation by GPT-2'(t, options) {
+    const tell = await t.pipeline('text-generation', 'gpt2', options);
+    return [await tell('Once upon a time', greedy), await tell(['The cat', 'In a land far away, the king'], greedy)];
+  },
+
   async 'text-generation by a model of the builder'(t, options) {
     const tell = await t.pipeline('text-generation', 'built', options);
     return [await tell('Once upon a time', greedy), await tell([{ role: 'user', content: 'Hi' }], greedy)];

@@ -223,8 +223,8 @@ def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, chos
 
 
 def routed(target: Target, logits: Operand, tokens: int, experts: int, k: int) -> tuple[Operand, Dispatch]:
-    """The experts of every token, in scratch memory number 0."""
-    chosen = scratch(0, DType.UINT32, tokens * k)
+    """The experts of every token, in scratch memory."""
+    chosen = scratch(DType.UINT32, tokens * k)
     return chosen, chosen_experts(target, chosen, logits, experts, k)
 
 

@@ -17,9 +17,6 @@ from pyruntime.ops.contrib._scores import output_scores
 
 __all__ = ["lower_group_query"]
 
-_Q, _K, _V, _K_WHOLE, _V_WHOLE, _READY, _SCORES, _SPLITS = range(8)
-"""Numbers of the scratch tensors."""
-
 
 def lower_group_query(
     op: Any, target: Target, s: Any, inputs: list[TensorType | None], outs: tuple[TensorType, ...]
@@ -47,7 +44,7 @@ def lower_group_query(
     caches = []
     for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
         past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
-        y = out(1 + i, present) if op.wants(1 + i) else scratch(_K + i, present.dtype, *present.shape)
+        y = out(1 + i, present) if op.wants(1 + i) else scratch(present.dtype, *present.shape)
         bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
         if s.new:
             norm = norms[1] if i == 0 else None
@@ -57,13 +54,13 @@ def lower_group_query(
                 True, kept, lengths=rows, turn=turn if i == 0 else None, norm=norm, quantised=bits, into=into
             )
             x, view = bound[1 + i], views[1 + i]
-            made += append(target, y, x, view, s.new, s.size, ready, _READY)
+            made += append(target, y, x, view, s.new, s.size, ready)
         elif past is not None and op.wants(1 + i):
             made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(present.shape)))
         elif past is not None:
             y = past
         if bits is not None:
-            whole = scratch(_K_WHOLE + i, DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
+            whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
             made.append(_whole(target, whole, y, bits))
             y = whole
         caches.append(y)
@@ -71,10 +68,10 @@ def lower_group_query(
         return tuple(made)
     q, q_view = query, views[0]
     if turn is not None or norms[0] is not None:
-        q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+        q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
         q_view = _whole_view(q)
         ready = Append(lengths=rows, turn=turn, norm=norms[0])
-        made += append(target, q, query, views[0], s.queries, s.size, ready, _READY)
+        made += append(target, q, query, views[0], s.queries, s.size, ready)
     return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
 
 
@@ -93,8 +90,8 @@ def _prepared(
     norms = given[14:16]
     if op.is_quantised or not s.new or (turn is None and norms[0] is None) or not target.allows("attention_prepare"):
         return None
-    ys = [out(i, outs[i]) if op.wants(i) else scratch(_Q + i, outs[i].dtype, *outs[i].shape) for i in (1, 2)]
-    q = scratch(_Q, DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    ys = [out(i, outs[i]) if op.wants(i) else scratch(outs[i].dtype, *outs[i].shape) for i in (1, 2)]
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
     fresh = [
         Fresh(bound[0], views[0], q, None, norms[0]),
         Fresh(bound[1], views[1], ys[0], given[3], norms[1]),
@@ -108,7 +105,7 @@ def _prepared(
     if two is None:
         return None
     placed = Append(True, None if into else given[4], lengths=rows, into=into)
-    return [two, *append(target, ys[1], bound[2], views[2], s.new, s.size, placed, _READY)], q, ys
+    return [two, *append(target, ys[1], bound[2], views[2], s.new, s.size, placed)], q, ys
 
 
 def _attention(
@@ -125,7 +122,7 @@ def _attention(
     y_view = HeadView(0, (s.queries * width, s.size, width, 1))
     sink = given[11]
     if sink is None and op.smooth_softmax == 1:
-        sink = constant(0, Constant.from_array(np.zeros(op.num_heads, np.float32)))
+        sink = constant(Constant.from_array(np.zeros(op.num_heads, np.float32)))
     form = AttentionForm(
         (s.batch, op.num_heads, s.queries, s.present, s.size, s.size),
         q_view,
@@ -141,9 +138,9 @@ def _attention(
     tensors = AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)
     made: list[Dispatch] = []
     if op.wants(0):
-        made += attend(target, form, tensors, _SPLITS)
+        made += attend(target, form, tensors)
     if op.wants(3):
-        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2, _SCORES)
+        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2)
     return made
 
 

@@ -177,10 +177,6 @@ class Caches:
     """The caches are memory with room, where the past rows are already."""
 
 
-_Q, _K, _V, _BIAS, _READY, _LENGTHS, _SCORES, _SPLITS = range(20, 28)
-"""Numbers of the scratch tensors; two from the last on."""
-
-
 def whole_view(x: Operand) -> HeadView:
     """The view of a contiguous [B, heads, rows, size]."""
     batch, head, row, _ = contiguous(x.type.shape)
@@ -202,7 +198,7 @@ def lower_masked(
     made: list[Dispatch] = []
     places = Lengths(s.past)
     if caches.length is not None:
-        lengths = scratch(_LENGTHS, DType.INT32, s.batch)
+        lengths = scratch(DType.INT32, s.batch)
         code = "return load_past_length(0u) + i32(params.new_rows);"
         source = [Source("past_length", caches.length)]
         fields, values = (("new_rows", "u32"),), {"new_rows": s.new}
@@ -225,11 +221,11 @@ def lower_masked(
             stored = rows.operand.type.dtype if i else DType.FLOAT
             if wanted and caches.present[0] is not None:
                 stored = caches.present[0].type.dtype  # `_together` copies what is stored
-            into = scratch((_Q, _K, _V)[i], stored, s.batch, s.heads, length, size)
+            into = scratch(stored, s.batch, s.heads, length, size)
         skipped = s.batch * s.heads if caches.together and i == 2 else 0
         in_room = caches.in_room and i > 0
         how = Append(i > 0, None if in_room else past, skipped, places, turning, rows.bias, into=in_room)
-        made += append(target, into, rows.operand, rows.view, count, size, how, _READY)
+        made += append(target, into, rows.operand, rows.view, count, size, how)
         ready.append((into, whole_view(into)))
     if caches.together and caches.present[0] is not None:
         made.append(_together(target, caches.present[0], ready[1][0], ready[2][0]))
@@ -245,9 +241,9 @@ def lower_masked(
     form = AttentionForm(sizes_all, q_view, k_view, v_view, y_view, s.factor(), True, reach=reach)
     tensors = AttentionTensors(q, k, v, y_operand, added, places.lengths)
     if y is not None:
-        made += attend_on_gpu(target, form, tensors, _SPLITS)
+        made += attend_on_gpu(target, form, tensors)
     if scores is not None:
-        made += output_scores(target, form, tensors, scores, False, _SCORES, lowest(scores.type.dtype))
+        made += output_scores(target, form, tensors, scores, False, lowest(scores.type.dtype))
     return made
 
 
@@ -274,7 +270,7 @@ def _bias_of(
     whole: tuple[int, ...] = (s.batch, 1, rows, s.present)
     if bias is not None:
         whole = broadcast_shapes(whole, (*bias.type.shape[:3], s.present))
-    y = scratch(_BIAS, DType.FLOAT, *whole)
+    y = scratch(DType.FLOAT, *whole)
     width = shape[-1]
     lines = [
         "let j = i % params.total;",

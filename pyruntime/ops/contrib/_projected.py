@@ -113,7 +113,7 @@ def lower_projected(
     turn = None
     if op.do_rotary:
         tables = (Constant.from_array(t) for t in angles(s.present, op.turning(s)))
-        cosines, sines = (constant(number, t) for number, t in enumerate(tables))
+        cosines, sines = map(constant, tables)
         turn = Turn(cosines, sines)
     before, present = bound(past), out(1, outs[1]) if op.wants(1) else None
     caches = Caches((before, before), (present, None), bound(length) if s.shared else None, together=True)

@@ -33,12 +33,11 @@ def output_scores(
     tensors: AttentionTensors,
     y: Operand,
     after: bool,
-    number: int,
     hidden: float = 0.0,
 ) -> tuple[Dispatch, ...]:
     """y [B, H, S, T] := cap(scale · q kᵀ) + mask, `hidden` where no key is seen; `after`: the softmax of it.
 
-    T may be less than the form's keys. `number`: of a scratch tensor.
+    T may be less than the form's keys.
     """
     flags = flags_of(form, tensors)
     fields = dict(_FIELDS)
@@ -50,7 +49,7 @@ def output_scores(
         return (
             gather_map(target, name, y, sources, _score(flags, "params.hidden"), _FIELDS, values, flops=form.flops),
         )
-    x = scratch(number, DType.FLOAT, *y.type.shape)
+    x = scratch(DType.FLOAT, *y.type.shape)
     name = "attention_masked_scores_" + "_".join(n.lower() for n in flags)
     nothing = "f32_bits(0xff800000u, params.keys)"
     made = gather_map(target, name, x, sources, _score(flags, nothing), _FIELDS, values, flops=form.flops)

@@ -15,7 +15,6 @@ from pyruntime.ops.contrib._masked import MaskedHeads
 from pyruntime.ops.contrib._projected import attend_projected, check_projected, lower_projected, projected_sizes
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
-_PROJECTED, _PRODUCT = 0, 1
 
 
 @op("Attention", opsets=range(1, 2), domain="com.microsoft")
@@ -94,10 +93,10 @@ class Attention(Op):
         if not s.present or not x.shape[2]:
             raise Unsupported("nothing to attend to")
         width = weights.shape[1]
-        projected = scratch(_PROJECTED, DType.FLOAT, s.batch, s.queries, width)
+        projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         added = None if bias is None else linear(inp(2, bias), width, 1.0, 1.0, 0, 1)
         product = Product(s.batch * s.queries, width, x.shape[2])
-        made = matmul(target, projected, inp(0, x), inp(1, weights), product, added, first_scratch=_PRODUCT)
+        made = matmul(target, projected, inp(0, x), inp(1, weights), product, added)
         after = ((3, mask), (4, past), (5, attention_bias), (6, length))
         return (*made, *lower_projected(self, target, s, projected, outs, *after))
 

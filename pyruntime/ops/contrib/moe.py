@@ -116,7 +116,7 @@ class _Experts(Op):
         tokens, experts = logits.shape
         pairs, wide = tokens * self.k, x.shape[-1]
         chosen, choose = routed(target, inp(1, logits), tokens, experts, self.k)
-        shares = scratch(1, DType.FLOAT, pairs)
+        shares = scratch(DType.FLOAT, pairs)
         softmax = scores is None
         made = [choose, route(target, shares, chosen, scores or inp(1, logits), experts, self.k, softmax, normalize)]
         rows = flat(inp(0, x), tokens, wide)
@@ -126,7 +126,7 @@ class _Experts(Op):
         if fc3:
             third, more = multiply(2, rows, chosen, self.k)
             made += more
-        hidden = scratch(5, DType.FLOAT, pairs, sizes[1])
+        hidden = scratch(DType.FLOAT, pairs, sizes[1])
         made.append(activation(target, hidden, self.form, chosen, first, biases[0], third, biases[2]))
         second, more = multiply(1, hidden, chosen, 1)
         y = flat(out(0, x.with_shape(*x.shape)), tokens, wide)
@@ -191,7 +191,7 @@ class MoE(_Experts):
 
         def multiply(i: int, a: Operand, chosen: Operand, share: int) -> tuple[Operand, list[Dispatch]]:
             weight = given[2 + 2 * i]
-            y = scratch(2 + i, DType.FLOAT, pairs, weight.shape[1])
+            y = scratch(DType.FLOAT, pairs, weight.shape[1])
             return y, [expert_matmul(target, y, a, inp(2 + 2 * i, weight), chosen, share)]
 
         biases = tuple(inp(i, given[i]) if i in given else None for i in (3, 5, 7))
@@ -334,13 +334,13 @@ class QMoE(_Experts):
             made: list[Dispatch] = []
             zero = None if zeros is None else inp(11 + i, zeros)
             if zero is not None and not self.block_size:
-                zero = scratch(6 + i, DType.FLOAT, experts * rows)
+                zero = scratch(DType.FLOAT, experts * rows)
                 packed = unpacked_view(inp(11 + i, zeros), bits)
                 fields, values = (("rows", "u32"), ("row", "u32")), {"rows": rows, "row": packed.type.size // experts}
                 code = "return f32(load_x(i / params.rows * params.row + i % params.rows));"
                 made.append(gather_map(target, "unpack_zeros", zero, [Source("x", packed)], code, fields, values))
             b = integers(inp(2 + 3 * i, weight), inp(3 + 3 * i, scales), zero, None, bits, block, columns)
-            y = scratch(2 + i, DType.FLOAT, pairs, rows)
+            y = scratch(DType.FLOAT, pairs, rows)
             product = Product(pairs, rows, columns, trans_b=True)
             return y, [*made, *expert_product(target, y, a, b, product, Experts(chosen, experts, share))]
 

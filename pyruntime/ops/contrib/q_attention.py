@@ -15,7 +15,6 @@ from pyruntime.ops.contrib._projected import attend_projected, check_projected, 
 
 _BYTES = (DType.INT8, DType.UINT8)
 _FLOATS = (DType.FLOAT, DType.FLOAT16)
-_PRODUCT, _PROJECTED, _SPLITS = 0, 1, 2
 
 
 @op("QAttention", opsets=range(1, 2), domain="com.microsoft")
@@ -90,11 +89,11 @@ class QAttention(Op):
         if not s.present or not x.shape[2]:
             raise Unsupported("nothing to attend to")
         width = w.shape[1]
-        whole = scratch(_PRODUCT, DType.INT32, s.batch, s.queries, width)
+        whole = scratch(DType.INT32, s.batch, s.queries, width)
         a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
         product = Product(s.batch * s.queries, width, x.shape[2])
-        made = matmul(target, whole, inp(0, x), inp(1, w), product, None, a_zero, b_zero, _SPLITS)
-        projected = scratch(_PROJECTED, DType.FLOAT, s.batch, s.queries, width)
+        made = matmul(target, whole, inp(0, x), inp(1, w), product, None, a_zero, b_zero)
+        projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         column = "i % params.width"
         code = f"""let column = {column};
   let scale = load_x_scale(0u) * load_w_scale({"column" if w_scale.size > 1 else "0u"});

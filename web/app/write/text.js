@@ -19,7 +19,7 @@ function percent(part) {
 function chart({ id, logProbability, top = [] }, /** @type {string} */ name) {
   const rows = top.some((token) => token.id === id) ? top : [...top, { id, text: name, logProbability }];
   return h('ol', { class: 'candidates', 'aria-label': 'What the model considered here' }, ...rows.map((token) => {
-    const part = Math.exp(token.logProbability);
+    const part = Math.exp(token.logProbability ?? 0);
     const bar = h('span', { class: 'candidate-bar', 'aria-hidden': 'true' });
     bar.style.setProperty('--part', String(part));
     const mark = token.id === id ? h('span', { class: 'hidden' }, ', chosen') : null;
@@ -68,7 +68,7 @@ export class WrittenText {
   add(piece) {
     if (!piece.text) return;
     const span = h('span', { class: 'token' }, piece.text);
-    span.style.setProperty('--doubt', String(1 - Math.exp(piece.logProbability)));
+    span.style.setProperty('--doubt', String(1 - Math.exp(piece.logProbability ?? 0)));
     this.#tokens.push({ piece, span });
     this.element.append(span);
   }

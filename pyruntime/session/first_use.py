@@ -1,0 +1,97 @@
+"""Rates of a device nobody measured: behind the first run, while nothing else runs, kept for later visits.
+
+Sessions that are there keep the kernels they have; those created afterwards choose by what was measured. A run that
+begins in the meantime ends the measurement, which begins again when runs have been over for a while. Not for software
+adapters, whose constants are known, and not where the config entry `pyruntime.rates` says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from weakref import WeakSet
+
+from pyruntime.device.base import Device
+from pyruntime.errors import InvalidArgument, OrtError
+from pyruntime.kernels.costs import Rates
+from pyruntime.kernels.dispatch import SOFTWARE_VENDOR
+from pyruntime.kernels.knowledge import Knowledge, rates_of
+from pyruntime.session import environment
+from pyruntime.session.calibration import Interrupted, calibrate
+
+__all__ = ["ENTRY", "given_rates", "ran"]
+
+ENTRY = "pyruntime.rates"
+"""Config entry: 'auto' (default); 'assumed', nothing is measured by itself; or rates as JSON, which count instead."""
+
+QUIET = 0.5
+"""Seconds without a run before it is measured."""
+
+ATTEMPTS = 5
+"""Times it begins, at most."""
+
+ROUNDS = 1
+"""Pairs of a measurement: some 100 ms in all."""
+
+SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp")
+"""Of what a software adapter says of itself."""
+
+_begun: WeakSet[Device] = WeakSet()
+_tasks: set[asyncio.Task[None]] = set()
+_runs = 0
+
+
+def given_rates(entry: str) -> Rates | None:
+    """The rates a config entry states; None where it states none.
+
+    Raises:
+        InvalidArgument: it is neither a word it may be nor rates.
+    """
+    if entry in ("auto", "assumed"):
+        return None
+    try:
+        return rates_of(json.loads(entry))
+    except ValueError as error:
+        raise InvalidArgument(f"{ENTRY} is 'auto', 'assumed' or rates as JSON: {error}") from None
+
+
+def ran(device: Device, entry: str) -> None:
+    """A run is over: measure behind it, once for a device."""
+    global _runs
+    _runs += 1
+    if entry != "auto" or not environment.in_browser or device in _begun or not _is_unknown(device):
+        return
+    _begun.add(device)
+    task = asyncio.get_running_loop().create_task(_measure(device))
+    _tasks.add(task)  # the loop alone would not keep it
+    task.add_done_callback(_tasks.discard)
+
+
+def _is_unknown(device: Device) -> bool:
+    info = device.info
+    said = " ".join((info.vendor, info.architecture, info.device, info.description)).lower()
+    software = device.target.vendor == SOFTWARE_VENDOR or any(word in said for word in SOFTWARE)
+    return device.target.rates is None and not software
+
+
+async def _measure(device: Device) -> None:
+    for _ in range(ATTEMPTS):
+        seen = -1
+        while seen != _runs:
+            seen = _runs
+            await asyncio.sleep(QUIET)
+
+        def check(seen: int = seen) -> None:
+            if _runs != seen:
+                raise Interrupted
+
+        try:
+            rates = await calibrate(device, ROUNDS, check)
+            check()
+        except Interrupted:
+            continue
+        except OrtError:
+            return  # what is assumed goes on counting
+        if device.target.rates is None:  # tune() knows better
+            await environment.learn(device, Knowledge(rates, device.target.winners))
+        return
