@@ -123,6 +123,60 @@ def test_computed_weights__kept__are_computed_again(visits: Visits, tmp_path: Pa
     assert visits(path, [3, 160])["said"] == [] and not visits.python
 
 
+def large_weights(path: Path, scale: float = 1) -> list[str]:
+    """A model of weights in two files, one of 42 MB, which a worker holds outside its memory; these files."""
+    random = np.random.default_rng(5)
+    w, b = ((random.random(shape, np.float32) - 0.5) * scale / 40 for shape in ((1500, 7000), (7000, 40)))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "b"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1500])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 40])
+    files = [f"{path.stem} 1.data", f"{path.stem}_2.data"]
+    initializers = []
+    for name, value, file, pad in (("w", w, files[0], 3), ("b", b, files[1], 0)):
+        (path.parent / file).write_bytes(bytes(pad) + value.tobytes() + b"end")
+        tensor = TensorProto(
+            name=name, dims=value.shape, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL
+        )
+        entries = {"location": file, "offset": str(pad), "length": str(value.nbytes)}
+        for key, entry in entries.items():
+            tensor.external_data.add(key=key, value=entry)
+        initializers.append(tensor)
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+    return files
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["beside", "externalData"])
+def test_external_data__two_files__runs_without_python_and_gives_the_same_bits(
+    visits: Visits, tmp_path: Path, given: bool
+) -> None:
+    files = large_weights(tmp_path / "large.onnx")
+    options: dict[str, Any] = {"externalData": [{"path": f, "data": f"/x/{f}"} for f in files]} if given else {}
+    first = visits(tmp_path / "large.onnx", [2, 1500], **options)
+    assert first["said"] == [] and first["usage"]["plans"] == 1
+    assert first["usage"]["bytes"] < 1 << 20, "weights are not in the plan"
+    second = visits(tmp_path / "large.onnx", [2, 1500], **options)
+    assert second["said"] == [] and not visits.python
+    assert second["results"] == first["results"]
+
+
+def test_external_data__changed_beside_the_same_model__is_planned_anew(visits: Visits, tmp_path: Path) -> None:
+    path = tmp_path / "large.onnx"
+    large_weights(path)
+    visits(path, [2, 1500])
+    before = path.read_bytes()
+    large_weights(path, scale=0.5)
+    assert path.read_bytes() == before
+    found = visits(path, [2, 1500])  # the results are compared with onnxruntime's
+    assert found["said"][0].startswith("pyruntime: the plan is not used, Python plans: it is for another model")
+    assert visits(path, [2, 1500])["said"] == [] and not visits.python
+
+
 def test_options__others__have_plans_of_their_own(visits: Visits, digits: Path) -> None:
     visits(digits, ONE)
     found = visits(digits, ONE, freeDimensionOverrides={"N": 1})

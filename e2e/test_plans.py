@@ -177,6 +177,22 @@ h => h.constants[0][2] = 2 ** 40
 h => h.constants[0][3] = 50
 h => h.constants[0][4] = 2 ** 40
 h => h.constants[0] = []
+h => h.constants[0][0] = 2
+h => h.constants[0][0] = -1
+h => h.model.inside = true
+h => h.files = null
+h => h.files = {}
+h => h.files = [null]
+h => h.files = [{ path: 'a', nbytes: -1, hash: '' }]
+h => h.files = [{ path: 'a', nbytes: 2 ** 60, hash: '' }]
+h => h.files = [{ path: 'a', nbytes: 4 }]
+h => h.files = [{ path: '', nbytes: 4, hash: '' }]
+h => h.files = [{ path: '../a', nbytes: 4, hash: '' }]
+h => h.files = [{ path: 'a/../../b', nbytes: 4, hash: '' }]
+h => h.files = [{ path: '/a', nbytes: 4, hash: '' }]
+h => h.files = [{ path: 'https://example.org/a', nbytes: 4, hash: '' }]
+h => h.files = [{ path: 'a\\\\b', nbytes: 4, hash: '' }]
+h => { h.files = [{ path: 'a', nbytes: 4, hash: '' }]; h.constants[0][0] = 2; }
 h => h.buffers[0][0] = 2 ** 27
 h => h.buffers[0][0] = 2 ** 60
 h => h.buffers = Array(1e5).fill([256, 1])

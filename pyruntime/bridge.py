@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import js
 from pyodide.ffi import jsnull, to_js
@@ -26,7 +27,7 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.source import ByteSource
 from pyruntime.ops import registry
-from pyruntime.plan.saved import ModelFile
+from pyruntime.plan.saved import ExternalFile, ModelFile, tree_hash
 from pyruntime.session import (
     GraphOptimizationLevel,
     InferenceSession,
@@ -86,6 +87,8 @@ _OPTIMIZATION = {
 _sessions: dict[int, InferenceSession] = {}
 _sources: dict[int, ByteSource] = {}
 """The bytes of each session's model."""
+_hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
+"""`tree_hash` of files that models keep weights in."""
 _handles = itertools.count(1)
 _replays: dict[Executable, JsObject] = {}
 """What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
@@ -274,14 +277,16 @@ async def sampler(handle: int, options: JsObject) -> JsObject | None:
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 
-async def keep_plan(handle: int, model_hash: str, before: JsObject) -> dict[str, Any] | None:
+async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsObject) -> dict[str, Any] | None:
     """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing is.
 
     Args:
         model_hash: `tree_hash` of the model.
         before: what earlier sessions over the model have left, as this returns it.
+        hash_of: gives `tree_hash` of a file, as `create` takes it.
     """
     session, source = _session(handle), _sources[handle]
+    files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
     if session._program is None:
         return None
     inputs, outputs = (list(map(_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
@@ -289,8 +294,17 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject) -> dict[str,
     info = asdict(session._program.device.info)
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
-    data = kept_plan(session._program, source, model, inputs, outputs, earlier)
+    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files)
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
+
+
+async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> ExternalFile:
+    """What a plan knows a file by; hashed where its bytes are, and once."""
+    if file not in _hashes:
+        outside = getattr(file, "file", None) or getattr(file, "blob", None) or getattr(file, "buffer", None)
+        whole = outside and not getattr(file, "offset", 0)
+        _hashes[file] = await hash_of(outside) if whole else tree_hash(file, file.size)
+    return ExternalFile(path, file.size, _hashes[file])
 
 
 async def release(handle: int) -> None:

@@ -294,7 +294,7 @@ const methods = {
     const known = sessions.get(session);
     if (!known) return null;
     known.hash ??= treeHash(known.model);
-    return callPython('keep_plan', session, await known.hash, before);
+    return callPython('keep_plan', session, await known.hash, before, treeHash);
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */

@@ -41,15 +41,17 @@ async function open() {
  * Where the plans of a model with these options are.
  * @param {string | Blob | ArrayBuffer} model
  * @param {unknown} options
+ * @param {{path: string, data: string | Blob | ArrayBuffer}[]} [files] that the page has given beside it
  */
-export async function placeOf(model, options) {
+export async function placeOf(model, options, files = []) {
   let name = String(model).split('#')[0];
   if (typeof model !== 'string') {
     const blob = model instanceof Blob ? model : new Blob([model]);
     const ends = await new Blob([blob.slice(0, END), blob.slice(Math.max(END, blob.size - END))]).arrayBuffer();
     name = `${blob.size} ${hex(new Uint8Array(await crypto.subtle.digest('SHA-256', ends)))}`;
   }
-  return hashOf(JSON.stringify([name, options], sorted));
+  const given = files.map(({ path, data }) => [path, typeof data === 'string' ? data.split('#')[0] : data instanceof Blob ? data.size : data.byteLength]);
+  return hashOf(JSON.stringify([name, options, ...(given.length ? [given] : [])], sorted));
 }
 
 /** For JSON of one order. @param {string} _ @param {unknown} value */

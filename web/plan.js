@@ -43,11 +43,13 @@
  * @property {Pick<import('./sizes.js').Sizes, 'ranges' | 'grows' | 'guards' | 'waste'> | null} sizes
  * @property {Record<string, number>} computed
  *
- * @typedef {[beside: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
+ * @typedef {{path: string, nbytes: number, hash: string}} ExternalFile
+ * @typedef {[file: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
  *
  * @typedef {object} Saved
  * @property {string} package
  * @property {{nbytes: number, hash: string, inside: boolean}} model
+ * @property {ExternalFile[]} files that the model keeps weights in
  * @property {{limits: Record<string, number>, features: string[], vendor: string}} target
  * @property {Record<string, unknown>} options
  * @property {import('./pyruntime.js').ValueMetadata[]} inputs
@@ -62,7 +64,7 @@
 /** A plan that is not used, and why. */
 export class Refused extends Error {}
 
-const FORMAT = 2;
+const FORMAT = 3;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 const MOST_ITEMS = 1 << 20;
@@ -235,19 +237,32 @@ function checkSizes(header, { plan, sizes, computed }) {
   }
 }
 
+/** Whether it is a relative path that does not leave its folder. @param {string} path */
+function isWithinFolder(path) {
+  return path !== '' && !/^\/|\\|\0|^[A-Za-z][A-Za-z0-9+.-]*:/.test(path) && !path.split('/').includes('..');
+}
+
 /** @param {any} header @param {number} sections @param {GPUSupportedLimits} limits */
 function checkHeader(header, sections, limits) {
   check.object(header, 'its header');
   check.object(header.model, 'the model');
   check.integer(header.model.nbytes, Number.MAX_SAFE_INTEGER, 'the size of the model');
   check.text(header.model.hash, 'the hash of the model');
+  check.list(header.files, 'files', (file) => {
+    check.object(file, 'a file');
+    check.text(file.path, 'the path of a file');
+    if (!isWithinFolder(file.path)) refuse('it is damaged: a file outside the folder of the model');
+    check.integer(file.nbytes, Number.MAX_SAFE_INTEGER, 'the size of a file');
+    check.text(file.hash, 'the hash of a file');
+  }, 1 << 12);
+  const sizes = [sections, header.model.nbytes, ...header.files.map((/** @type {any} */ file) => file.nbytes)];
   check.list(header.shaders, 'shaders', (text) => check.text(text, 'a shader'));
   check.list(header.buffers, 'buffers', (b) => check.integer(b?.[0], limits.maxBufferSize, 'a buffer'), 1 << 16);
   check.list(header.constants, 'constants', (constant) => {
     check.list(constant, 'a constant', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'a constant'), 5);
-    const [beside, at, nbytes, buffer, place] = constant;
-    const file = beside ? header.model.nbytes : sections;
-    if (!(at + nbytes <= file) || place % 256 || !(place + nbytes <= header.buffers[buffer]?.[0])) {
+    const [number, at, nbytes, buffer, place] = constant;
+    if (number && header.model.inside) refuse('it is damaged: a constant in a file that is not read');
+    if (!(at + nbytes <= sizes[number]) || place % 256 || !(place + nbytes <= header.buffers[buffer]?.[0])) {
       refuse('it is damaged: a constant outside its file or buffer');
     }
   });

@@ -259,6 +259,21 @@ function copied({ buffer, byteOffset, byteLength }) {
  */
 
 /**
+ * Where a file is that the model keeps weights in: what was given, else beside the model.
+ * @param {string} path
+ * @param {import('./protocol.js').CreateArguments} create
+ */
+function sourceOf(path, { model, externalData }) {
+  const given = externalData.find((file) => file.path === path);
+  if (given) return given.data;
+  if (typeof model !== 'string' || !/^https?:/.test(model)) throw new Refused(`the model's file '${path}' was not given`);
+  const folder = new URL('.', model).href;
+  const { href } = new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
+  if (!href.startsWith(folder)) throw new Refused(`the model's file '${path}' is not in ${folder}`);
+  return href;
+}
+
+/**
  * A session's client over the plan in `file`.
  * @param {ArrayBuffer} file
  * @param {Opened} there
@@ -271,7 +286,8 @@ async function start(file, there, { create, onProgress, signal }) {
   onProgress({ phase: 'model', status: 'begin' });
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
     onProgress({ phase: 'model', status: 'progress', loaded, total }));
-  await program.prepare(create.model, report, signal);
+  const files = read.header.files.map(({ path }) => sourceOf(path, create));
+  await program.prepare([create.model, ...files], report, signal);
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
@@ -334,8 +350,8 @@ async function fromKept(place, wanted) {
 export async function open(plan, keep, create, options, onProgress = () => {}, signal) {
   const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
   const wanted = { create, onProgress, signal };
-  const keeps = keep && !create.externalData.length && !wantsPython(rest, true);
-  const place = keeps ? await placeOf(create.model, create.options) : null;
+  const keeps = keep && !wantsPython(rest, true);
+  const place = keeps ? await placeOf(create.model, create.options, create.externalData) : null;
   const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
     place ? new Keeper(owner, handle, place) : null);
   const given = plan && await unlessRefused(async () => {

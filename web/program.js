@@ -45,11 +45,11 @@ export class Program {
   }
 
   /**
-   * @param {string | Blob | ArrayBuffer} source the model
+   * @param {(string | Blob | ArrayBuffer)[]} sources the model, and each of the plan's `files`
    * @param {(loaded: number, total: number) => void} report
    * @param {AbortSignal} [signal]
    */
-  async prepare(source, report, signal) {
+  async prepare(sources, report, signal) {
     const { header } = this.plan;
     try {
       const last = this.entries[this.entries.length - 1];
@@ -57,7 +57,7 @@ export class Program {
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.catch(() => {}); // awaited when the weights are there
       this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
-      await uploadConstants(this.device, this.plan, this.#weights, source, report, signal);
+      await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal);
       await compiled;
       for (const plan of header.computed) await this.#compute(plan);
       header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });

@@ -157,8 +157,7 @@ export interface SessionOptions {
   plan?: ModelSource;
   /**
    * Keep what is planned on the visitor's computer (Cache Storage of the page's origin, at most 64 plans of 64 MB together), so
-   * that the next session over the model begins without Python, at the next visit too. Not for models of several files that
-   * are given as `externalData`, for outputs that stay on the GPU, and for profiles.
+   * that the next session over the model begins without Python, at the next visit too. Not for outputs that stay on the GPU, and for profiles.
    */
   keepPlan?: boolean;
   /**

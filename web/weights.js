@@ -84,27 +84,49 @@ async function* blocks(source, report, nbytes, signal) {
   if (total !== nbytes) throw new Refused('it is for another model: this one is smaller');
 }
 
+/** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
+
 /**
- * Upload the constants; those that lie beside the plan from the model, whose hash is compared on the way.
+ * Upload the constants; those that lie beside the plan from the model's files, whose hashes are compared on the way.
  * @param {GPUDevice} device
  * @param {{header: import('./plan.js').Saved, sections: Uint8Array<ArrayBuffer>}} plan
  * @param {GPUBuffer[]} buffers
- * @param {string | Blob | ArrayBuffer} source
+ * @param {(string | Blob | ArrayBuffer)[]} sources the model, and each of the plan's `files`
  * @param {(loaded: number, total: number) => void} report
  * @param {AbortSignal} [signal]
  */
-export async function uploadConstants(device, { header: { model, constants }, sections }, buffers, source, report, signal) {
-  const waiting = [];
-  for (const [beside, at, nbytes, buffer, place] of constants) {
+export async function uploadConstants(device, { header, sections }, buffers, sources, report, signal) {
+  const files = [header.model, ...header.files];
+  /** @type {Waiting[][]} */
+  const waiting = files.map(() => []);
+  for (const [file, at, nbytes, buffer, place] of header.constants) {
     const writer = new Writer(device.queue, buffers[buffer], place);
-    if (beside) waiting.push({ at, end: at + nbytes, writer });
+    if (file) waiting[file - 1].push({ at, end: at + nbytes, writer });
     else writer.push(sections.subarray(at, at + nbytes), true);
   }
-  if (model.inside) return;
+  if (header.model.inside) return;
+  const total = files.reduce((sum, { nbytes }) => sum + nbytes, 0);
+  let before = 0;
+  for (const [i, { nbytes, hash }] of files.entries()) {
+    const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
+    if (await passed(blocks(sources[i], progress, nbytes, signal), waiting[i]) !== hash) {
+      throw new Refused('it is for another model: the hash differs');
+    }
+    before += nbytes;
+  }
+}
+
+/**
+ * Write the constants of a file as it passes.
+ * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} file
+ * @param {Waiting[]} waiting
+ * @returns {Promise<string>} the file's hash
+ */
+async function passed(file, waiting) {
   /** @type {number[]} */
   const hashes = [];
   let start = 0;
-  for await (const block of blocks(source, report, model.nbytes, signal)) {
+  for await (const block of file) {
     const hash = crypto.subtle.digest('SHA-256', block);
     const stop = start + block.length;
     for (const { at, end, writer } of waiting) {
@@ -115,5 +137,5 @@ export async function uploadConstants(device, { header: { model, constants }, se
     hashes.push(...new Uint8Array(await hash));
     start = stop;
   }
-  if (await ofHashes(hashes) !== model.hash) throw new Refused('it is for another model: the hash differs');
+  return ofHashes(hashes);
 }

@@ -11,8 +11,9 @@ A file is, little endian:
     header    JSON (UTF-8, sorted keys), deflated with a zlib wrapper
     sections  parameters and constants, each from a multiple of 16
 
-What the header's keys hold is what `encode` writes. A constant is bytes of the sections or of the model file, which is
-known by `tree_hash`. What serves reports alone (types of nodes' outputs, memory by value) is not kept.
+What the header's keys hold is what `write` writes. A constant is bytes of the sections (file 0), of the model file (1)
+or of one of the files that the model names as external data (2 is the first of `files`); all these are known by
+`tree_hash`. What serves reports alone (types of nodes' outputs, memory by value) is not kept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -35,10 +36,10 @@ from pyruntime.plan.plan import (
 )
 from pyruntime.plan.saved_plan import Sections, dtype_of, read_segment, read_transfer, read_unread
 
-__all__ = ["BLOCK", "FORMAT", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
+__all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 2
+FORMAT = 3
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20
@@ -53,6 +54,15 @@ _Json: TypeAlias = Any
 class ModelFile:
     """The model file that constants are read from: its bytes, and `tree_hash` of them."""
 
+    nbytes: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalFile:
+    """A file in which the model keeps weights: the path that the model names it by, its bytes, `tree_hash` of them."""
+
+    path: str
     nbytes: int
     hash: str
 
@@ -83,6 +93,7 @@ class Saved:
         inputs, outputs: as `ValueMetadata` of web/pyruntime.d.ts.
         computed: plans that make constants, each one external tensor.
         inside: constants are in the file, not beside it.
+        files: those that the model keeps weights in; the plan was made of them, too.
     """
 
     package: str
@@ -94,6 +105,7 @@ class Saved:
     programs: list[SavedProgram]
     computed: list[Plan] = field(default_factory=list)
     inside: bool = False
+    files: list[ExternalFile] = field(default_factory=list)
 
 
 def tree_hash(source: RawSource, nbytes: int) -> str:
@@ -104,16 +116,17 @@ def tree_hash(source: RawSource, nbytes: int) -> str:
     return whole.hexdigest()
 
 
-def write(saved: Saved, source: RawSource | None = None) -> bytes:
+def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSource] = ()) -> bytes:
     """The file.
 
     Args:
         source: the model file: constants that lie there are named by their place, unless `saved.inside`.
+        files: what is in `saved.files`, in their order: constants there are named likewise.
 
     Raises:
         InvalidArgument: a plan that no player runs alone: host steps, outputs known without running, two segments.
     """
-    sections = Sections(None if saved.inside else source)
+    sections = Sections([] if saved.inside else [source, *files])
     computed: list[_Json] = []
     renumbered: dict[int, int] = {}
     for number in sorted({n for p in saved.programs for n in p.computed.values()}):
@@ -132,6 +145,7 @@ def write(saved: Saved, source: RawSource | None = None) -> bytes:
     header = {
         "package": saved.package,
         "model": {"nbytes": saved.model.nbytes, "hash": saved.model.hash, "inside": saved.inside},
+        "files": [{"path": f.path, "nbytes": f.nbytes, "hash": f.hash} for f in saved.files],
         "target": saved.target,
         "options": saved.options,
         "inputs": saved.inputs,
@@ -147,18 +161,18 @@ def write(saved: Saved, source: RawSource | None = None) -> bytes:
     return _HEAD.pack(MAGIC, FORMAT, len(packed), len(text), len(sections.data), _digest(body)) + body
 
 
-def read(data: bytes, source: RawSource | None = None) -> Saved:
+def read(data: bytes, source: RawSource | None = None, files: Sequence[RawSource] = ()) -> Saved:
     """The compiled model in a file.
 
     Args:
-        source: the model file that constants beside the plan are read from.
+        source: the model file that constants beside the plan are read from. files: those of `Saved.files`, likewise.
 
     Raises:
         InvalidArgument: it is no plan, is damaged, or is of another version.
     """
     header, sections = _opened(data)
     try:
-        return _saved(header, sections, source)
+        return _saved(header, sections, source, files)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InvalidArgument(
             f"the plan is damaged ({type(error).__name__}: {error}); compile the model again"
@@ -194,17 +208,20 @@ def _opened(data: bytes) -> tuple[_Json, bytes]:
         raise InvalidArgument(f"the plan is damaged: {error}; compile the model again") from None
 
 
-def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None) -> Saved:
+def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None, given: Sequence[RawSource]) -> Saved:
     model = header["model"]
     constants = header["constants"]
-    inside, beside_it = _Inline(sections), source or _Absent()
+    files = [ExternalFile(f["path"], f["nbytes"], f["hash"]) for f in header["files"]]
+    absent = [_Absent()] * (len(files) - len(given))
+    places: list[RawSource] = [_Inline(sections), source or _Absent(), *given, *absent]
+    sizes = [len(sections), model["nbytes"], *(f.nbytes for f in files)]
 
     def constant(number: int, dtype: str, shape: list[int]) -> Constant:
-        beside, at, nbytes, _, _ = constants[number]
+        file, at, nbytes, _, _ = constants[number]
         kind = TensorType(dtype_of(dtype), tuple(shape))
-        if kind.nbytes != nbytes or at < 0 or at + nbytes > (model["nbytes"] if beside else len(sections)):
+        if kind.nbytes != nbytes or file < 0 or at < 0 or at + nbytes > sizes[file]:
             raise ValueError(f"constant {number} is not within its file")
-        return Constant(kind, beside_it if beside else inside, at)
+        return Constant(kind, places[file], at)
 
     def plan(data: Mapping[str, _Json]) -> Plan:
         shaders = [header["shaders"][n] for n in data["shaders"]]
@@ -241,6 +258,7 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
         programs,
         list(map(plan, header["computed"])),
         model["inside"],
+        files,
     )
 
 
@@ -255,7 +273,7 @@ class _Inline:
 
 
 class _Absent:
-    """The model file, where nobody gave it."""
+    """A file of the model, where nobody gave it."""
 
     def read(self, offset: int, length: int) -> bytes:
-        raise InvalidArgument("the weights are in the model file; give it to read them")
+        raise InvalidArgument("the weights are in the model's files; give these to read them")

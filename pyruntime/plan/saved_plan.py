@@ -33,12 +33,16 @@ _Json: TypeAlias = Any
 
 
 class Sections:
-    """What plans share: shaders, constants, bytes."""
+    """What plans share: shaders, constants, bytes.
 
-    def __init__(self, source: RawSource | None) -> None:
+    Args:
+        files: constants that lie there are named by their place, with the file's number from 1.
+    """
+
+    def __init__(self, files: Sequence[RawSource | None]) -> None:
         self.data = bytearray()
         self.shaders: dict[str, int] = {}
-        self._source = source
+        self._files = {id(file): number for number, file in enumerate(files, 1) if file is not None}
         self._constants: dict[Any, tuple[int, Constant]] = {}
         self._numbers: dict[tuple[int, int, int], int] = {}
         self._put_at: dict[tuple[int, bytes], int] = {}
@@ -57,9 +61,9 @@ class Sections:
     def _constant(self, constant: Constant, temporary: bool) -> int:
         """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
         if constant.key not in self._constants:
-            beside = self._source is not None and constant.source is self._source
-            at = constant.offset if beside else self._put(constant.raw())
-            place = int(beside), at, constant.nbytes
+            file = self._files.get(id(constant.source), 0)
+            at = constant.offset if file else self._put(constant.raw())
+            place = file, at, constant.nbytes
             if place not in self._numbers:
                 self._numbers[place] = len(self._places)
                 self._places.append(list(place))

@@ -105,6 +105,7 @@ class InferenceSession(BoundRuns, Insight):
         self._released = False
         self._timings: dict[str, float] = {}
         self._warnings: list[str] = []
+        self._files: dict[str, ByteSource] = {}
 
     @property
     def _program(self) -> Program | None:
@@ -121,7 +122,7 @@ class InferenceSession(BoundRuns, Insight):
             with Phase("parse", progress, self._timings):
                 limits = self._limits.reader
                 record = read_model(source, limits)
-                files = await external_files(record, self._options.external_files, beside)
+                files = self._files = await external_files(record, self._options.external_files, beside)
                 self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()

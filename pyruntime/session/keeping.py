@@ -9,7 +9,7 @@ from typing import Any
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import RawSource
 from pyruntime.plan.plan import GpuSegment, Plan
-from pyruntime.plan.saved import ModelFile, Saved, SavedProgram, read, write
+from pyruntime.plan.saved import ExternalFile, ModelFile, Saved, SavedProgram, read, write
 from pyruntime.session.ahead import package_version, saved_program
 from pyruntime.session.program import Program
 from pyruntime.session.stages import Stage
@@ -20,7 +20,7 @@ PROGRAMS = 8
 """Programs in one file at most: the ones used last."""
 
 INSIDE = 8 << 20
-"""Bytes of constants that are not in the model file, above which nothing is kept."""
+"""Bytes of constants that are not in the model's files, above which nothing is kept."""
 
 
 def kept_plan(
@@ -30,6 +30,7 @@ def kept_plan(
     inputs: Sequence[Mapping[str, Any]],
     outputs: Sequence[Mapping[str, Any]],
     before: bytes | None = None,
+    files: Mapping[ExternalFile, RawSource] | None = None,
 ) -> bytes | None:
     """The file of what `program` has planned for whole runs on the device; None where there is nothing of that kind.
 
@@ -37,11 +38,14 @@ def kept_plan(
         source: the model's bytes, which constants are read from. model: their number and hash.
         inputs, outputs: `ValueMetadata` of web/pyruntime.d.ts.
         before: the file of an earlier session; what it has for other inputs is kept, too.
+        files: those that the model keeps weights in.
     """
+    files = files or {}
+    sources = [source, *files.values()]
     names = {v["name"] for v in outputs}
     computed: dict[Hashable, tuple[int, Plan]] = {}
     made = [saved_program(s, computed) for s in program.roots if _is_whole(s, names)]
-    made = [p for p in made if _bytes_inside(p, source) <= INSIDE]
+    made = [p for p in made if _bytes_inside(p, sources) <= INSIDE]
     if not made:
         return None
     target = program.device.target
@@ -54,20 +58,21 @@ def kept_plan(
         [dict(v) for v in outputs],
         made,
         [plan for _, plan in computed.values()],
+        files=list(files),
     )
     if before is not None:
-        _add_earlier(saved, before, source)
+        _add_earlier(saved, before, sources)
     saved.programs = saved.programs[-PROGRAMS:]
-    return write(saved, source)
+    return write(saved, source, sources[1:])
 
 
-def _add_earlier(saved: Saved, before: bytes, source: RawSource) -> None:
+def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> None:
     """Put the programs of an earlier file, those for other inputs, in front."""
     try:
-        earlier = read(before, source)
+        earlier = read(before, sources[0], sources[1:])
     except InvalidArgument:
         return
-    if (earlier.package, earlier.model, earlier.target) != (saved.package, saved.model, saved.target):
+    if any(getattr(earlier, what) != getattr(saved, what) for what in ("package", "model", "target", "files")):
         return
     known = {_inputs(p) for p in saved.programs}
     first = len(saved.computed)
@@ -87,8 +92,9 @@ def _is_whole(stage: Stage, outputs: set[str]) -> bool:
     return one and whole and not plan.kept and not (compiled.sizes and compiled.sizes.values)
 
 
-def _bytes_inside(program: SavedProgram, source: RawSource) -> int:
-    return sum(c.nbytes for c in program.plan.constants if c.source is not source)
+def _bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
+    beside = {id(source) for source in sources}
+    return sum(c.nbytes for c in program.plan.constants if id(c.source) not in beside)
 
 
 def _inputs(program: SavedProgram) -> Hashable:

@@ -25,9 +25,10 @@ from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import MemorySource, open_file
 from pyruntime.plan.plan import GpuSegment, Plan
-from pyruntime.plan.saved import BLOCK, FORMAT, read, tree_hash, write
+from pyruntime.plan.saved import BLOCK, FORMAT, ExternalFile, ModelFile, read, tree_hash, write
 from pyruntime.plan.verify import verify
 from pyruntime.session.ahead import compile_model, profiles, read_target
+from pyruntime.session.keeping import kept_plan
 from pyruntime.session.program import Program
 from tests import open_models
 
@@ -113,6 +114,43 @@ def test_tree_hash__two_blocks__is_the_hash_of_their_hashes() -> None:
     data = bytes(range(256)) * (BLOCK // 256) + b"rest"
     blocks = sha256(data[:BLOCK]).digest() + sha256(data[BLOCK:]).digest()
     assert tree_hash(MemorySource(data), len(data)) == sha256(blocks).hexdigest()
+
+
+def test_round_trip__weights_in_two_files__are_named_by_file_and_place() -> None:
+    random = np.random.default_rng(1)
+    values = [random.random((8, 8), np.float32) for _ in range(2)]
+    data = [bytes(pad) + v.tobytes() for pad, v in zip((4, 4), values, strict=True)]
+    files = {
+        ExternalFile(n, len(d), tree_hash(MemorySource(d), len(d))): MemorySource(d)
+        for n, d in zip("ab", data, strict=True)
+    }
+    tensors = [
+        TensorProto(name=f"w{n}", dims=(8, 8), data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+        for n in "ab"
+    ]
+    for tensor in tensors:
+        tensor.external_data.add(key="location", value=tensor.name[1:])
+        tensor.external_data.add(key="offset", value="4")
+    nodes = [helper.make_node("MatMul", ["x", "wa"], ["h"]), helper.make_node("MatMul", ["h", "wb"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 8]) for n in "xy")
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], tensors)).SerializeToString()
+    source = MemorySource(model)
+    external = {f.path: s for f, s in files.items()}
+    program = Program(import_model(read_model(source), external).graph, NullDevice())
+    stage = asyncio.run(program.prepare({"x": TensorType(DType.FLOAT, (3, 8))}, ["y"]))
+    assert stage is not None
+    known = ModelFile(source.size, tree_hash(source, source.size))
+    outputs = [{"name": "y", "type": "float32", "shape": [3, 8]}]
+    made = kept_plan(program, source, known, [], outputs, None, files)
+    assert made is not None
+    given = list(files.values())
+    saved = read(made, source, given)
+    assert saved.files == list(files)
+    assert [c.source for c in saved.programs[0].plan.constants] == given
+    assert run_data(saved.programs[0].plan) == run_data(stage.compiled.plan)
+    assert kept_plan(program, source, known, [], outputs, made, files) == made
+    with pytest.raises(InvalidArgument, match="give these"):
+        read(made, source).programs[0].plan.constants[0].raw()
 
 
 def broken_plans() -> list[tuple[str, bytes]]:
