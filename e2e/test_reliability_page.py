@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from e2e.harness.browser import guarded_page
 from e2e.harness.heaps import Heaps
-from e2e.harness.script import Script
+from e2e.harness.script import Script, watched
 from tests.session import models
 
 SOAK = int(os.environ.get("PYRUNTIME_SOAK", "1"))
@@ -36,10 +35,7 @@ const count = (ends) => Object.fromEntries([...new Set(ends)].map((e) => [e, end
 
 @pytest.fixture(scope="module")
 def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        made = Script(page, guard)
-        made.watch()
+    with watched(browser, site_url, Script) as made:
         yield made
 
 

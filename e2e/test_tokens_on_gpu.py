@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.script import watched
 from e2e.test_generate import PROMPT, Writing
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tools.devkit.server import Server
@@ -51,11 +51,8 @@ class Queueing(Writing):
 
 @pytest.fixture(scope="module")
 def shared_script(browser: Browser, site_url: str) -> Iterator[Queueing]:
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        script = Queueing(page, guard)
-        script.watch()
-        yield script
+    with watched(browser, site_url, Queueing) as made:
+        yield made
 
 
 def test_counts__of_forty_tokens_more__one_submit_a_token_and_one_readback_a_batch(script: Queueing) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.script import watched
 from e2e.test_generate import PROMPT, Writing
 
 TEXTS = """
@@ -73,10 +73,7 @@ class Heaps:
 
 @pytest.fixture(scope="module")
 def script(browser: Browser, site_url: str) -> Iterator[Writing]:
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        made = Writing(page, guard)
-        made.watch()
+    with watched(browser, site_url, Writing) as made:
         yield made
 
 

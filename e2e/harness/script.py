@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from playwright.sync_api import Page, Worker
+from playwright.sync_api import Browser, Page, Worker
 
-from e2e.harness.browser import Guard
+from e2e.harness.browser import Guard, guarded_page
 
 PRELUDE = """
 const { InferenceSession, Tensor, adapterInfo, env, operators, preload } = await import('/web/pyruntime.js');
@@ -20,6 +22,9 @@ const failure = async (work) => {
   return { name: 'nothing was thrown' };
 };
 """
+
+
+_Kind = TypeVar("_Kind", bound="Script")
 
 
 class Script:
@@ -49,3 +54,13 @@ class Script:
         """What is on the GPU by label, without the staging buffers that web/player.js keeps; needs `watch`."""
         held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
         return {label: size for label, size in held.items() if label != "staging"}
+
+
+@contextmanager
+def watched(browser: Browser, site_url: str, kind: type[_Kind]) -> Iterator[_Kind]:
+    """A script of this kind in a page of its own, whose worker is watched."""
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        script = kind(page, guard)
+        script.watch()
+        yield script

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from e2e.transformers import architectures as networks
 from e2e.transformers.architectures import HEADS, PATCH, PIXELS, WIDTH
 from e2e.transformers.network import INT64, Network, value
+from e2e.transformers.pictures import image_processor
 from e2e.transformers.tokenizers import byte_pairs, word_pieces
 from e2e.transformers.writing import Json, write_repository
 
@@ -41,24 +41,9 @@ def write_matching(folder: Path) -> None:
     own = {"config": config, "preprocessor_config": features}
     write_repository(folder / "sounds-by-words", {**files, **own}, {"model": _clap(size)})
     config = {"model_type": "owlvit", "architectures": ["OwlViTForObjectDetection"]}
-    own = {"config": config, "preprocessor_config": _pixels("OwlViTFeatureExtractor", SIDE, SIDE)}
+    own = {"config": config, "preprocessor_config": image_processor("OwlViTFeatureExtractor", SIDE)}
     write_repository(folder / "boxes-by-words", {**files, **own}, {"model": _owl(size)})
     _write_documents(folder / "documents")
-
-
-def _pixels(kind: str, height: int, width: int, **more: Any) -> Json:
-    return {
-        "image_processor_type": kind,
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "resample": 2,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": [0.5, 0.4, 0.3],
-        "image_std": [0.2, 0.25, 0.3],
-        **more,
-    }
 
 
 def _write_documents(folder: Path) -> None:
@@ -89,11 +74,16 @@ def _write_documents(folder: Path) -> None:
         **ends,
     }
     height, width = PAGE
-    how = {"do_thumbnail": True, "do_align_long_axis": False, "do_pad": True}
+    how = {
+        "size": {"height": height, "width": width},
+        "do_thumbnail": True,
+        "do_align_long_axis": False,
+        "do_pad": True,
+    }
     own = {
         "config": config,
         "generation_config": {**ends, "forced_eos_token_id": ids["</s_answer>"]},
-        "preprocessor_config": _pixels("DonutImageProcessor", height, width, **how),
+        "preprocessor_config": image_processor("DonutImageProcessor", height, **how),
     }
     models = {
         "encoder_model": networks.image_encoder(height // PATCH * (width // PATCH)),

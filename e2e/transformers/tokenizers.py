@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterable
 
 from e2e.transformers.writing import Json
 
@@ -41,6 +42,12 @@ def template_processing(single: str, pair: str, tokens: dict[str, int]) -> Json:
     }
 
 
+def _beginning(special: Iterable[tuple[int, str]]) -> Json:
+    """What every tokenizer.json begins with; `special`: ids and tokens."""
+    added = [special_token(token, id) for id, token in special]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
+
+
 def word_pieces() -> tuple[dict[str, Json], int]:
     """A tokenizer like BERT's, of whole words and single letters; its files and the size of its vocabulary."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -48,10 +55,7 @@ def word_pieces() -> tuple[dict[str, Json], int]:
     pieces = [*special, *dict.fromkeys([*signs, *(f"##{s}" for s in string.ascii_lowercase), *WORDS])]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [special_token(t, i) for i, t in enumerate(special)],
+        **_beginning(enumerate(special)),
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -93,10 +97,7 @@ def byte_pairs() -> tuple[dict[str, Json], int]:
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [special_token(t, i) for i, t in enumerate(special)],
+        **_beginning(enumerate(special)),
         "normalizer": None,
         "pre_tokenizer": level,
         "post_processor": level,
@@ -132,10 +133,7 @@ def unigrams() -> tuple[dict[str, Json], int]:
     pieces += [(s, -8.0) for s in ("▁", *string.ascii_letters, *string.punctuation) if s not in known]
     space = {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True, "prepend_scheme": "always"}
     tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [special_token(t, i) for i, t in enumerate(special)],
+        **_beginning(enumerate(special)),
         "normalizer": None,
         "pre_tokenizer": space,
         "post_processor": template_processing("$A </s>", "$A </s> $B </s>", {"</s>": 1}),
@@ -163,10 +161,7 @@ def clip_pairs() -> tuple[dict[str, Json], int]:
     words = {"Regex": r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [special_token(t, vocabulary[t]) for t in special],
+        **_beginning((vocabulary[t], t) for t in special),
         "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]},
         "pre_tokenizer": {
             "type": "Sequence",

@@ -36,7 +36,9 @@ ROUNDS = 1
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp")
 """Of what a software adapter says of itself."""
 
-_begun: WeakSet[Device] = WeakSet()
+_seen: WeakSet[Device] = WeakSet()
+"""Devices that are measured, or need not be."""
+
 _tasks: set[asyncio.Task[None]] = set()
 _runs = 0
 
@@ -59,9 +61,11 @@ def ran(device: Device, entry: str) -> None:
     """A run is over: measure behind it, once for a device."""
     global _runs
     _runs += 1
-    if entry != "auto" or not environment.in_browser or device in _begun or not _is_unknown(device):
+    if entry != "auto" or not environment.in_browser or device in _seen:
         return
-    _begun.add(device)
+    _seen.add(device)
+    if not _is_unknown(device):
+        return
     task = asyncio.get_running_loop().create_task(_measure(device))
     _tasks.add(task)  # the loop alone would not keep it
     task.add_done_callback(_tasks.discard)
