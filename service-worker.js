@@ -13,6 +13,9 @@ const worker = /** @type {any} */ (globalThis);
 /** @type {Promise<Files> | undefined} */
 let files;
 
+/** What they were when last read: a request for another path is the browser's own. @type {Files | undefined} */
+let listed;
+
 /** The visitor cleared what was kept; the page goes on without. */
 let isCleared = false;
 
@@ -26,6 +29,7 @@ async function readManifest() {
     const found = await response.clone().json();
     await cache.put(url, response).catch(() => {});
     await forgetOthers(cache, found, url);
+    listed = found;
     return found;
   } catch {
     return (await cache.match(url))?.json() ?? {};
@@ -62,6 +66,7 @@ async function keep(key, hash, response) {
   const headers = new Headers(response.headers);
   headers.set('Content-Length', String(bytes.byteLength));
   headers.delete('Content-Encoding');
+  if (isCleared) return;
   const cache = await caches.open(CACHE);
   await cache.put(key, new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
 }
@@ -87,6 +92,7 @@ async function keepAll(urls) {
   const known = await files;
   const cache = await caches.open(CACHE);
   for (const url of urls) {
+    if (isCleared) break;
     const path = pathOf(url);
     const hash = path === null ? undefined : known[path];
     if (!hash || await cache.match(keyOf(/** @type {string} */ (path), hash))) continue;
@@ -100,11 +106,13 @@ worker.addEventListener('install', () => worker.skipWaiting());
 worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
 worker.addEventListener('message', (/** @type {any} */ event) => {
   isCleared = Boolean(event.data?.cleared);
+  event.ports[0]?.postMessage({ cleared: isCleared });
   if (Array.isArray(event.data?.keep)) event.waitUntil(keepAll(event.data.keep));
 });
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;
   if (!['GET', 'HEAD'].includes(request.method) || pathOf(request.url) === null || request.headers.has('Range')) return;
-  if (pathOf(request.url) === MANIFEST) return;
+  const path = /** @type {string} */ (pathOf(request.url));
+  if (path === MANIFEST || (listed && request.mode !== 'navigate' && !listed[path])) return;
   event.respondWith(answer(request, (work) => event.waitUntil(work)));
 });

@@ -116,6 +116,21 @@ def test_second_visit__first_answer__is_there_before_python_is_asked_for__offlin
     assert times["python"] < times["answer"], "without a plan Python makes one"
 
 
+def test_clearing__while_python_is_still_starting__nothing_is_kept_afterwards(
+    visited: tuple[Page, Guard, Server],
+) -> None:
+    page, _, server = visited
+    expect(page.locator("#storage-text")).to_contain_text("1 plan,")
+    page.goto(server.url)
+    expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
+    page.locator("#storage-clear").click()
+    expect(page.locator("#loading-title")).to_have_text("Loaded")
+    page.wait_for_timeout(1500)  # longer than a session rests before its plan is kept
+    expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+    assert page.evaluate("caches.keys()") == []
+    assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
+
+
 def test_build__newer_one__replaces_what_was_kept(browser: Browser, site: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(site, tmp_path / "site")
     with Server({"/": copy}) as server, guarded_page(browser, server.url, service_workers="allow") as (page, guard):

@@ -17,16 +17,19 @@ export class Keeper {
   #timer;
   /** @type {Promise<void>} */
   #work = Promise.resolve();
+  #may;
 
   /**
    * @param {{call: (method: string, args: any) => Promise<any>}} owner
    * @param {number} handle
    * @param {string} place where plans of the session's model are kept
+   * @param {() => boolean} may whether they may be kept, still
    */
-  constructor(owner, handle, place) {
+  constructor(owner, handle, place, may) {
     this.#owner = owner;
     this.#handle = handle;
     this.#place = place;
+    this.#may = may;
   }
 
   /** A run is over. @param {Record<string, any>} feeds */
@@ -57,7 +60,7 @@ export class Keeper {
     }
     /** @type {import('./protocol.js').KeptPlan | null} */
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
-    if (made) await put(this.#place, { version, adapter: made.adapter }, made.plan);
+    if (made) await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
   }
 
   /** Keep what is not yet, and be done. */

@@ -26,6 +26,15 @@ const END = 1 << 16;
 /** 'change': another plan is kept, or none is any more. */
 export const changes = new EventTarget();
 
+/** How often this page has forgotten every plan. */
+let cleared = 0;
+
+/** Whether plans may still be kept for who began now: until every plan is forgotten. @returns {() => boolean} */
+export function permission() {
+  const before = cleared;
+  return () => cleared === before;
+}
+
 /** @param {string} path */
 const address = (path) => new URL(`/.pyruntime-plans/${path}`, globalThis.location.href).href;
 
@@ -35,6 +44,11 @@ const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SH
 /** @returns {Promise<Cache | null>} null where there is no storage */
 async function open() {
   return 'caches' in globalThis ? caches.open(CACHE).catch(() => null) : null;
+}
+
+/** What is kept, if anything is: looking for it makes no cache. */
+async function existing() {
+  return 'caches' in globalThis && await caches.has(CACHE).catch(() => false) ? open() : null;
 }
 
 /**
@@ -81,7 +95,7 @@ function madeFor(response) {
  * @returns {Promise<Kept[]>}
  */
 export async function find(place) {
-  const cache = await open();
+  const cache = await existing();
   /** @type {Kept[]} */
   const found = [];
   for (const request of await cache?.keys().catch(() => []) ?? []) {
@@ -116,14 +130,20 @@ async function used(cache, url) {
  * @param {string} place
  * @param {Made} made
  * @param {ArrayBuffer} plan
+ * @param {() => boolean} [may] whether it may be kept, asked when it is about to be
  */
-export async function put(place, made, plan) {
-  const cache = await open();
-  if (!cache || plan.byteLength > LARGEST) return false;
+export async function put(place, made, plan, may = permission()) {
+  const url = address(await pathOf(place, made));
+  const cache = plan.byteLength <= LARGEST && may() ? await open() : null;
+  if (!cache) return false;
   try {
-    const url = address(await pathOf(place, made));
     const headers = { 'Content-Length': String(plan.byteLength), 'X-Made': encodeURIComponent(JSON.stringify(made)) };
     await cache.put(url, new Response(plan, { headers }));
+    if (!may()) {
+      await cache.delete(url);
+      if (!(await cache.keys()).length) await caches.delete(CACHE);
+      return false;
+    }
     await used(cache, url);
     for (const request of await cache.keys()) {
       const other = request.url.startsWith(address(`${place}/`)) ? madeFor(await cache.match(request)) : null;
@@ -139,7 +159,7 @@ export async function put(place, made, plan) {
 
 /** Forget the plan that does not do. @param {string} place @param {Made} made */
 export async function forget(place, made) {
-  await (await open())?.delete(address(await pathOf(place, made)));
+  await (await existing())?.delete(address(await pathOf(place, made)));
   changes.dispatchEvent(new Event('change'));
 }
 
@@ -161,8 +181,8 @@ async function makeRoom(cache) {
 
 /** How many plans are kept, and their bytes. */
 export async function usage() {
-  if (!('caches' in globalThis) || !await caches.has(CACHE)) return { plans: 0, bytes: 0 };
-  const cache = await caches.open(CACHE);
+  const cache = await existing();
+  if (!cache) return { plans: 0, bytes: 0 };
   const urls = await order(cache);
   const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
   return { plans: urls.length, bytes: sizes.reduce((sum, size) => sum + size, 0) };
@@ -170,6 +190,7 @@ export async function usage() {
 
 /** Forget every plan. */
 export async function clear() {
+  cleared += 1;
   if ('caches' in globalThis) await caches.delete(CACHE);
   changes.dispatchEvent(new Event('change'));
 }

@@ -7,7 +7,7 @@
 import { client, started } from './client.js';
 import { chosenDevice, env, version } from './env.js';
 import { Keeper } from './keeping.js';
-import { find, forget, placeOf } from './kept.js';
+import { find, forget, permission, placeOf } from './kept.js';
 import { cut, Incoming } from './pieces.js';
 import { readPlan, Refused } from './plan.js';
 import { matches, run } from './replay.js';
@@ -351,9 +351,10 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
   const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
   const wanted = { create, onProgress, signal };
   const keeps = keep && !wantsPython(rest, true);
+  const may = permission();
   const place = keeps ? await placeOf(create.model, create.options, create.externalData) : null;
   const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
-    place ? new Keeper(owner, handle, place) : null);
+    place ? new Keeper(owner, handle, place, may) : null);
   const given = plan && await unlessRefused(async () => {
     const reason = wantsPython(rest, false);
     if (reason) throw new Refused(reason);

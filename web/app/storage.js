@@ -10,7 +10,13 @@ import * as models from './model/store.js';
 const SITE = 'pyruntime-site';
 const WORKER = new URL('../../service-worker.js', import.meta.url);
 
+/** Milliseconds for the service worker to say that it keeps nothing any more. */
+const PATIENCE_MS = 2000;
+
 export class Storage {
+  /** Whether the visitor has cleared what was kept: then this visit keeps no more of the site, unless told to. */
+  #isCleared = false;
+
   constructor() {
     this.text = byId('storage-text');
     this.keep = /** @type {HTMLInputElement} */ (byId('storage-keep'));
@@ -44,6 +50,7 @@ export class Storage {
 
   async #switch() {
     models.setKeeping(this.keep.checked);
+    this.#isCleared = !this.keep.checked;
     if (this.keep.checked) await this.#keepSite();
     else await this.#clear();
     await this.show();
@@ -52,12 +59,13 @@ export class Storage {
   /** Let the service worker keep the files that this page and its worker have loaded. */
   async #keepSite() {
     try {
-      if (!navigator.serviceWorker) return;
+      if (!navigator.serviceWorker || this.#isCleared) return;
       const registration = await navigator.serviceWorker.register(WORKER);
       await navigator.serviceWorker.ready;
       const own = performance.getEntriesByType('resource').map(({ name }) => name);
       const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
-      registration.active?.postMessage({ keep: [...new Set(urls)] });
+      if (this.#isCleared) await forgetSite();
+      else registration.active?.postMessage({ keep: [...new Set(urls)] });
     } catch (error) {
       console.info(`pyruntime: nothing is kept for the next visit: ${/** @type {Error} */ (error).message}`);
     }
@@ -65,15 +73,26 @@ export class Storage {
 
   async #clear() {
     this.clearButton.disabled = true;
-    for (const registration of await navigator.serviceWorker?.getRegistrations() ?? []) {
-      if (registration.active?.scriptURL !== WORKER.href) continue;
-      registration.active.postMessage({ cleared: true });
-      await registration.unregister();
-    }
-    if ('caches' in globalThis) await caches.delete(SITE);
-    await Promise.all([models.clear(), plans.clear()]);
+    this.#isCleared = true;
+    await Promise.all([forgetSite(), models.clear(), plans.clear()]);
     await this.show();
   }
+}
+
+/** No service worker any more, and nothing that it has kept. */
+async function forgetSite() {
+  for (const registration of await navigator.serviceWorker?.getRegistrations() ?? []) {
+    const worker = registration.active ?? registration.waiting ?? registration.installing;
+    if (worker?.scriptURL !== WORKER.href) continue;
+    await new Promise((resolve) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = resolve;
+      setTimeout(resolve, PATIENCE_MS); // one that is ended answers nobody
+      worker.postMessage({ cleared: true }, [port2]);
+    });
+    await registration.unregister();
+  }
+  if ('caches' in globalThis) await caches.delete(SITE);
 }
 
 async function siteBytes() {
