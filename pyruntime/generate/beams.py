@@ -42,13 +42,15 @@ async def beam_search(
         early_stopping: end when there are as many results as beams; else when none can become better.
 
     Raises:
-        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample.
+        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, a window.
     """
     o = options
     if not o.greedy:
         raise InvalidArgument(
             "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
         )
+    if o.window:
+        raise InvalidArgument("beam search looks back at whole texts: expected window=0; or generate without beams")
     limits = [n for n in (o.max_length, None if o.max_new_tokens is None else len(prompt) + o.max_new_tokens) if n]
     if not prompt or not limits or beams < o.num_sequences:
         raise InvalidArgument(

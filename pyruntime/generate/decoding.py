@@ -11,6 +11,7 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.generate.choosing import Chooser
 from pyruntime.generate.decoder import Cache, DecoderModel
 from pyruntime.generate.options import GenerationOptions
+from pyruntime.generate.window import in_window
 from pyruntime.ir import Array
 from pyruntime.session import OrtValue
 
@@ -41,6 +42,8 @@ class Decoding:
         self.options = options
         self.pad = pad
         self.sequences: list[list[int]] = [list(s) for s in sequences] or [[] for _ in range(batch)]
+        self.contexts = [list(s) for s in self.sequences]
+        """What the model looks back at: the sequences, or with a window what it has started over with."""
         self.ended = [False] * batch
         self.cache = cache or model.cache(batch)
         self.logits: OrtValue | None = None
@@ -74,6 +77,11 @@ class Decoding:
             limits.append(o.max_length - max(map(len, self.sequences)))
         return max(0, min(limits, default=1 << 30))
 
+    @property
+    def window_room(self) -> int:
+        """How many more tokens may be computed before a window has to start over."""
+        return self.options.window - self._computed if self.options.window else 1 << 30
+
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
         """Compute these ids behind what is there; the logits are those of the last one of each sequence.
 
@@ -91,6 +99,30 @@ class Decoding:
         ragged = len(set(map(len, ids))) > 1
         if ragged and self.cache.length:
             raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
+        for own, context, more in zip(self.sequences, self.contexts, ids, strict=True):
+            own.extend(int(t) for t in more)
+            context.extend(int(t) for t in more)
+        if longest > self.window_room:
+            await self.start_over()
+        else:
+            await self._fill(ids, keep_logits)
+        self.ended = [False] * self.batch
+        self._prompt, self._new = min(map(len, self.sequences)), 0
+        self._began = len(self.sequences[0])
+        self.prompts = [len(s) for s in self.sequences]
+        self.chooser.forget()
+
+    async def start_over(self) -> None:
+        """Compute what a window starts over with, and let go of what the cache had."""
+        o = self.options
+        self.contexts = [in_window(context, o.window, o.sinks) for context in self.contexts]
+        self.cache, self.logits = self.model.cache(self.batch), None
+        await self._fill(self.contexts)
+
+    async def _fill(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
+        """Compute these ids behind what is in the cache."""
+        longest = max(map(len, ids))
+        ragged = len(set(map(len, ids))) > 1
         padded = np.full((self.batch, longest), self.pad, np.int64)
         mask = np.zeros_like(padded)
         for b, sequence in enumerate(ids):
@@ -104,13 +136,6 @@ class Decoding:
             logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
         self.cache, self.logits = cache, logits
         self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
-        for own, more in zip(self.sequences, ids, strict=True):
-            own.extend(int(t) for t in more)
-        self.ended = [False] * self.batch
-        self._prompt, self._new = min(map(len, self.sequences)), 0
-        self._began = len(self.sequences[0])
-        self.prompts = [len(s) for s in self.sequences]
-        self.chooser.forget()
 
     def set_logits(self, logits: OrtValue) -> None:
         """Choose the next ids from these logits [batch, 1, vocab]."""
@@ -125,7 +150,7 @@ class Decoding:
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
-        """The logits behind chosen ids."""
+        """The logits behind chosen ids, which the window has room for."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
         self.rows = None
 
@@ -134,6 +159,7 @@ class Decoding:
         made = [self.pad if ended else int(t) for t, ended in zip(ids, self.ended, strict=True)]
         for b, token in enumerate(made):
             self.sequences[b].append(token)
+            self.contexts[b].append(token)
             if not self.ended[b]:
                 self.ended[b] = token in self.options.end_tokens
         self.chooser.accept(made)
@@ -149,21 +175,23 @@ class Decoding:
 
     def withdraw(self) -> None:
         """Take the last step's tokens, which nothing was computed of, out of the sequences; they stay ended."""
-        for sequence in self.sequences:
+        for sequence in (*self.sequences, *self.contexts):
             sequence.pop()
 
     async def catch_up(self) -> None:
         """Compute what is in the sequences and not in the cache: the last ids, after `next`."""
-        behind = len(self.sequences[0]) - self._computed
-        if self.logits is None and behind > 0:
-            last = np.array([s[-behind:] for s in self.sequences], np.int64)
-            self.logits, self.cache = await self.model.step(last, self.cache)
-            self.rows = None
+        behind = max(map(len, self.contexts)) - self._computed
+        if self.logits is not None or behind <= 0:
+            return
+        if behind > self.window_room:
+            await self.start_over()
+        else:
+            await self._fill([context[-behind:] for context in self.contexts])
 
     @property
     def _computed(self) -> int:
-        """How many tokens of the first sequence are in the cache."""
-        return int(self.cache.mask[0].sum())
+        """How many tokens of the longest sequence are in the cache."""
+        return int(self.cache.mask.sum(axis=1).max(initial=0))
 
     async def rewind(self, length: int) -> None:
         """Go back to the first `length` tokens; `append` or `next` go on from there.
@@ -175,10 +203,12 @@ class Decoding:
             raise InvalidArgument("a batch of sequences of different lengths cannot be rewound")
         if not 0 <= length <= len(self.sequences[0]):
             raise InvalidArgument(f"cannot rewind to {length}: there are {len(self.sequences[0])} tokens")
-        # The last token is computed again: its logits are wanted.
-        kept = max(0, min(length - 1, self.cache.length))
+        # The last token is computed again: its logits are wanted. Of a window that has started over nothing is kept.
+        started = len(self.contexts[0]) != len(self.sequences[0])
+        kept = 0 if started else max(0, min(length - 1, self.cache.length))
         self.cache = await self.model.rewound(self.cache, kept)
         self.sequences = [s[:length] for s in self.sequences]
+        self.contexts = [list(s) for s in self.sequences]
         self.ended, self.logits, self.rows = [False] * self.batch, None, None
         self.chooser.forget()
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length

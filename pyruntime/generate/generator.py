@@ -147,7 +147,8 @@ class TextGenerator:
     async def _begin(self, prompts: list[list[int]], options: GenerationOptions) -> Decoding:
         """A decoding with the prompts computed; from the kept cache, what it shares with a single one."""
         self.reused = 0
-        if len(prompts) == 1 and self._kept is not None:
+        fits = not options.window or len(prompts[0]) <= options.window
+        if len(prompts) == 1 and self._kept is not None and fits:
             (prompt,), (ids, cache) = prompts, self._kept
             shared = next(
                 (i for i, (a, b) in enumerate(zip(prompt, ids, strict=False)) if a != b), min(len(prompt), len(ids))
@@ -166,7 +167,7 @@ class TextGenerator:
 
     def _keep(self, decoding: Decoding) -> None:
         if decoding.batch == 1:
-            self._kept = (decoding.sequences[0], decoding.cache)
+            self._kept = (decoding.contexts[0], decoding.cache)
 
     def forget(self) -> None:
         """Let go of the kept cache."""
@@ -183,18 +184,22 @@ async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[floa
         return
     ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
     while not decoding.done:
-        left = decoding.room
+        left, room = decoding.room, decoding.window_room
         pending = []
-        for i in range(min(ahead, left)):
+        for i in range(min(ahead, left, room + 1)):
             ids, scores = await decoding.choose()
             pending.append((ids, scores))
-            if i + 1 < left and ahead > 1:
+            if i + 1 < left and i < room and ahead > 1:
                 await decoding.compute(ids)
         for tokens, values in await decoding.read(pending):
             yield decoding.accept(tokens), values.tolist()
             if all(decoding.ended):
                 return
-        if ahead == 1 and not decoding.done:
+        if decoding.done:
+            return
+        if not decoding.window_room and len(pending) > room:
+            await decoding.start_over()
+        elif ahead == 1:
             await decoding.compute(ids)
 
 

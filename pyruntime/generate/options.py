@@ -53,6 +53,8 @@ class GenerationOptions:
         lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
             greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
             guessed.
+        window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
+            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
@@ -75,6 +77,8 @@ class GenerationOptions:
     constraint: Constraint | None = None
     prefill_chunk: int = 512
     lookup: int = 0
+    window: int = 0
+    sinks: int = 4
     ahead: int = 4
 
     def __post_init__(self) -> None:
@@ -88,6 +92,8 @@ class GenerationOptions:
             "prefill_chunk": self.prefill_chunk >= 1,
             "ahead": self.ahead >= 1,
             "lookup": self.lookup >= 0,
+            "sinks": self.sinks >= 0,
+            "window": self.window == 0 or self.window >= self.sinks + 2,
         }
         for name, holds in checks.items():
             if not holds:

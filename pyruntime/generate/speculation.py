@@ -34,16 +34,18 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[i
     For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
     and which gives logits for all rows.
     """
-    ids, scores = await decoding.choose()
-    tokens = (await ids.numpy_async())[:, 0].tolist()
-    values = (await scores.numpy_async())[:, 0].tolist()
+    tokens, values = await _chosen(decoding)
     while True:
         for token, value in zip(tokens, values, strict=True):
             yield decoding.accept([token]), [value]
             if decoding.done:
                 return
         (sequence,) = decoding.sequences
-        guessed = guesses(sequence, min(most, decoding.room - 1))
+        if not decoding.window_room:
+            await decoding.start_over()
+            tokens, values = await _chosen(decoding)
+            continue
+        guessed = guesses(sequence, min(most, decoding.room - 1, decoding.window_room - 1))
         base = decoding.cache.length
         fed = np.array([[sequence[-1], *guessed]], np.int64)
         logits, cache = await decoding.model.step(fed, decoding.cache, keep_logits=fed.shape[1])
@@ -53,3 +55,9 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[i
             kept += 1
         decoding.cache = await decoding.model.rewound(cache, base + kept + 1)
         tokens, values = best[: kept + 1], log_probabilities[: kept + 1]
+
+
+async def _chosen(decoding: Decoding) -> tuple[list[int], list[float]]:
+    """The token behind the logits at hand, and its log-probability."""
+    ids, scores = await decoding.choose()
+    return (await ids.numpy_async())[:, 0].tolist(), (await scores.numpy_async())[:, 0].tolist()
