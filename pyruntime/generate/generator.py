@@ -195,7 +195,7 @@ async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[floa
             yield decoding.accept(tokens), values.tolist()
             if all(decoding.ended):
                 return
-        if decoding.done:
+        if not decoding.room:
             return
         if not decoding.window_room and len(pending) > room:
             await decoding.start_over()

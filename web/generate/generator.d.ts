@@ -77,6 +77,14 @@ export interface GenerateOptions extends SamplingOptions {
    * conversation) computes only what is new; default true. `forget` gives it back.
    */
   keepPrompt?: boolean;
+  /**
+   * Write beyond the model's context: it looks back at this many tokens, or at `contextLength` if that is less (Infinity is
+   * that). When there are as many, the text starts over with the first `sinks` and the last half of the rest, as if they had
+   * been the prompt; so does a prompt that is longer. Default: the text ends where the context does, a longer prompt is refused.
+   */
+  window?: number;
+  /** The first tokens of a text, which stay in its window; default 4. */
+  sinks?: number;
   /** Variables of the chat template: { tools, enable_thinking: false, ... }. */
   templateValues?: Readonly<Record<string, unknown>>;
 }
@@ -99,7 +107,7 @@ export interface Piece extends Omit<TokenProbability, 'logProbability'> {
    * token's part of the time between two arrivals.
    */
   readonly times: { readonly model: number; readonly sampling: number; readonly text: number };
-  /** How many tokens the model was given for this one: the new ones of the prompt at first, then 1. */
+  /** How many tokens the model was given for this one: the new ones of the prompt at first, then 1; more where a window starts over. */
   readonly promptTokens: number;
   /** Of the last piece: an end token, a stop string, or `maxNewTokens` or the model's context are used up. */
   readonly finishReason?: 'end' | 'stop' | 'length';

@@ -12,11 +12,15 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @typedef {object} Wanted
  * @property {import('./sampling.js').Rules} rules
  * @property {number} seed
- * @property {number} most tokens
+ * @property {number} most tokens of the text
  * @property {number} top how many of the likeliest are named
  * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
+ *
+ * @typedef {object} Text
+ * @property {readonly number[]} ids of prompt and text so far, which penalties count
+ * @property {number} prompt how many are the prompt's
  *
  * @typedef {object} Token
  * @property {number} id
@@ -52,6 +56,7 @@ export class HostTokens {
   queued = false;
   #decoder;
   #turn;
+  #context;
   #ids;
   #wanted;
   #prompt;
@@ -59,13 +64,14 @@ export class HostTokens {
   /**
    * @param {Decoder} decoder
    * @param {Turn} turn
-   * @param {readonly number[]} ids of prompt and text so far
-   * @param {number} prompt how many are the prompt's
+   * @param {readonly number[]} context that the model looks back at
+   * @param {Text} text
    * @param {Wanted} wanted
    */
-  constructor(decoder, turn, ids, prompt, wanted) {
+  constructor(decoder, turn, context, { ids, prompt }, wanted) {
     this.#decoder = decoder;
     this.#turn = turn;
+    this.#context = [...context];
     this.#ids = [...ids];
     this.#prompt = prompt;
     this.#wanted = wanted;
@@ -75,7 +81,7 @@ export class HostTokens {
   async next() {
     const { rules, seed, top: named, logs, ended, processLogits } = this.#wanted;
     const count = this.#ids.length - this.#prompt + 1;
-    const given = this.#ids.slice(this.#turn.ids.length);
+    const given = this.#context.slice(this.#turn.ids.length);
     const begin = performance.now();
     const logits = await this.#decoder.step(this.#turn, given, ended);
     const middle = performance.now();
@@ -86,6 +92,7 @@ export class HostTokens {
     processLogits?.(changed, this.#ids);
     const id = draw(changed, rules, () => uniform(seed, count));
     this.#ids.push(id);
+    this.#context.push(id);
     const logProbability = logs ? logits[id] - whole : undefined;
     return { id, logProbability, top, model: middle - begin, sampling: performance.now() - middle, computed: given.length };
   }
@@ -98,9 +105,11 @@ export class QueuedTokens {
   queued = true;
   #decoder;
   #turn;
-  #ids;
+  #context;
+  #text;
   #wanted;
-  #prompt;
+  #most;
+  #given;
   #sampler;
   #options;
   #behind;
@@ -121,15 +130,19 @@ export class QueuedTokens {
    * Use `QueuedTokens.open`.
    * @param {Decoder} decoder
    * @param {Turn} turn
-   * @param {readonly number[]} ids
+   * @param {readonly number[]} context
+   * @param {Text} text
    * @param {Wanted} wanted
+   * @param {number} most
    * @param {{sampler: InferenceSession, options: import('./samplers.js').SamplerOptions}} chooser
    */
-  constructor(decoder, turn, ids, wanted, { sampler, options }) {
+  constructor(decoder, turn, context, text, wanted, most, { sampler, options }) {
     this.#decoder = decoder;
     this.#turn = turn;
-    this.#ids = [...ids];
-    this.#prompt = ids.length;
+    this.#context = [...context];
+    this.#given = context.length;
+    this.#text = { ids: [...text.ids], prompt: text.prompt };
+    this.#most = most;
     this.#wanted = wanted;
     this.#sampler = sampler;
     this.#options = options;
@@ -139,11 +152,13 @@ export class QueuedTokens {
   /**
    * Null where tokens cannot be chosen on the GPU: the caller changes logits, or the model is not for it.
    * @param {Decoder} decoder
-   * @param {Turn} turn that has what the prompt begins with
-   * @param {readonly number[]} ids of the prompt
+   * @param {Turn} turn that has what the context begins with
+   * @param {readonly number[]} context that the model looks back at
+   * @param {Text} text
    * @param {Wanted} wanted
+   * @param {number} most tokens of this context
    */
-  static async open(decoder, turn, ids, wanted) {
+  static async open(decoder, turn, context, text, wanted, most) {
     const { types } = decoder;
     const { rules, top, logs, processLogits } = wanted;
     if (processLogits || !types || top > MOST_NAMED || (penalizes(rules) && !types.vocabulary)) return null;
@@ -152,13 +167,13 @@ export class QueuedTokens {
       console.warn(`pyruntime chooses the tokens of this text on the host: ${message}`);
       return null;
     });
-    return sampler && new QueuedTokens(decoder, turn, ids, wanted, { sampler, options });
+    return sampler && new QueuedTokens(decoder, turn, context, text, wanted, most, { sampler, options });
   }
 
   /** @returns {Promise<Token>} */
   async next() {
     const token = this.#tokens.shift() ?? await this.#arrive();
-    this.#ids.push(token.id);
+    this.#context.push(token.id);
     return token;
   }
 
@@ -167,7 +182,7 @@ export class QueuedTokens {
     let computed = 1;
     if (!this.#loop) {
       this.#arrived = performance.now();
-      computed = this.#prompt - this.#turn.ids.length;
+      computed = this.#given - this.#turn.ids.length;
       await this.#begin();
     }
     this.#ask();
@@ -187,33 +202,35 @@ export class QueuedTokens {
     return found?.ids.slice(0, this.#wanted.top).map((id, i) => ({ id, logProbability: found.logProbabilities[i] }));
   }
 
-  /** Compute the prompt but for its last token, and hand its caches to the loop. */
+  /** Compute the context but for its last token, and hand its caches to the loop. */
   async #begin() {
     const { rules, ended } = this.#wanted;
-    const last = this.#prompt - 1;
-    await this.#decoder.prefill(this.#turn, this.#ids.slice(this.#turn.ids.length, last), ended);
+    const { ids, prompt } = this.#text;
+    const last = this.#given - 1;
+    await this.#decoder.prefill(this.#turn, this.#context.slice(this.#turn.ids.length, last), ended);
     ended.throwIfAborted();
     const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
     const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
     this.#loop = await this.#behind.owner.call('decode', {
-      ...this.#decoder.loop(this.#turn, this.#ids[last]),
+      ...this.#decoder.loop(this.#turn, this.#context[last]),
       sampler: sampler.handle,
       chosen: outputsOf(this.#options),
       settings: settingsOf(this.#options, rules),
-      counts: this.#options.penalties ? countsOf(this.#ids, this.#prompt, /** @type {number} */ (vocabulary)) : null,
+      counts: this.#options.penalties ? countsOf(ids, prompt, /** @type {number} */ (vocabulary)) : null,
     });
     this.#turn.dispose();
   }
 
   /** Queue batches, so that the GPU has work while ids are on their way. */
   #ask() {
-    const { seed, most } = this.#wanted;
-    while (this.#batches.length < pace.batches && this.#asked < most) {
-      const count = Math.min(this.#size, most - this.#asked);
-      const first = this.#asked + 1;
+    const { seed } = this.#wanted;
+    const { ids, prompt } = this.#text;
+    while (this.#batches.length < pace.batches && this.#asked < this.#most) {
+      const count = Math.min(this.#size, this.#most - this.#asked);
+      const first = ids.length - prompt + this.#asked + 1;
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
-      const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - 1 };
+      const steps = { decoding: this.#loop, count, draws, confirmed: this.#context.length - 1 };
       const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
       answer.catch(() => {}); // whoever waits for it hears it
       this.#batches.push({ answer, began: performance.now(), count });
@@ -229,9 +246,9 @@ export class QueuedTokens {
   /** Without a host there is nothing to give back: what ended that is told to who asked for a token. @param {boolean} whole */
   async #finish(whole) {
     if (!this.#loop) return;
-    const kept = this.#ids.length - 1;
+    const kept = this.#context.length - 1;
     const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole ? kept : null });
     const caches = await ending.catch(() => ({}));
-    this.#decoder.restore(this.#turn, caches, this.#ids.slice(0, kept));
+    this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept));
   }
 }
