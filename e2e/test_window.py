@@ -48,7 +48,8 @@ def test_greedy__over_windows__tokens_of_onnxruntime_behind_the_window(prompt: s
         const texts = [];
         for (const processLogits of [undefined, () => {}]) {
           const pieces = await write(prompt, { ...options, processLogits });
-          texts.push({ ids: idsOf(pieces), text: textOf(pieces), computed: pieces.map(({ promptTokens }) => promptTokens),
+          const computed = pieces.map(({ promptTokens }) => promptTokens);
+          texts.push({ ids: idsOf(pieces), text: textOf(pieces), computed,
             end: pieces.at(-1).finishReason, stepwise: steps.splice(0).length });
         }
         return { prompt: generator.encode(prompt), texts, decoded: generator.decode(texts[0].ids) };

@@ -94,8 +94,9 @@ export class ContextTokens {
     await inner.end(false);
     this.#turn.dispose();
     this.#onHost = true;
-    this.#inner = await this.#open();
-    return this.#inner.next();
+    const other = await this.#open();
+    this.#inner = other;
+    return other.next();
   }
 
   /** @param {boolean} whole */
