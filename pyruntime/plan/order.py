@@ -3,9 +3,10 @@
 The peak of activations is a property of the order: what waits while others run is alive. Exporters' orders are mostly
 good; in networks of branches (NASNet's cells) a value is often made long before it is wanted, or wanted long after it
 could have been used up. From the model's own order, nodes that keep memory alive at the peak are moved past it: what
-made an idle value, with all that follows from it, to later; what waits for one, with all that it needs, to earlier.
-The best move is taken until none lowers the peak. Finding the least peak is NP-complete (Sethi, 1975: register
-allocation); this is a descent, whose every step is checked, so the result is never worse than the model's order.
+made an idle value, with all that follows from it, to later; what waits for one, with all that it needs, to earlier;
+and the chain that the peak is in, to where it may be first or last. The best move is taken until none lowers the peak.
+Finding the least peak is NP-complete (Sethi, 1975: register allocation); this is a descent, whose every step is
+checked, so the result is never worse than the model's order.
 """
 
 from __future__ import annotations
@@ -227,6 +228,7 @@ class _Descent:
             if (values.makers[n] < 0 or place[values.makers[n]] < step)
             and (values.kept[n] or any(place[u] > step for u in users))
         ]
+        yield from self._elsewhere(self._chain(self.order[step]), step)
         waiting.sort(key=lambda n: -values.sizes[n])
         for number in waiting:
             maker = values.makers[number]
@@ -249,6 +251,29 @@ class _Descent:
                     found.add(other)
                     stack.append(other)
         return found
+
+    def _chain(self, node: int) -> set[int]:
+        """The node with those that nothing else reads from, and those that read from nothing else."""
+        chain = {node}
+        for edges, back in ((self.values.before, self.values.after), (self.values.after, self.values.before)):
+            stack = [node]
+            while stack:
+                for other in edges[stack.pop()] - chain:
+                    if back[other] <= chain:
+                        chain.add(other)
+                        stack.append(other)
+        return chain
+
+    def _elsewhere(self, moved: set[int], step: int) -> Iterator[list[int]]:
+        """The order with these, the node at `step` among them, as early and as late as they may be."""
+        block = [i for i in self.order if i in moved]
+        rest = [i for i in self.order if i not in moved]
+        read = set().union(*(self.values.before[i] for i in moved)) - moved
+        readers = set().union(*(self.values.after[i] for i in moved)) - moved
+        early = max((k for k, i in enumerate(rest) if i in read), default=-1) + 1
+        late = next((k for k, i in enumerate(rest) if i in readers), len(rest))
+        for at in (early, late):
+            yield [*rest[:at], *block, *rest[at:]]
 
     def _later(self, moved: set[int], step: int) -> Iterator[list[int]]:
         """The order with these behind `step`: right behind, and in front of what reads them."""
