@@ -177,7 +177,7 @@ class TextGenerator:
 async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[float]]]:
     """Tokens of each step; on a GPU several are submitted before the first is read."""
     o = decoding.options
-    alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized
+    alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized and not o.processors
     if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:
         async for step in looked_up(decoding, o.lookup):
             yield step

@@ -9,11 +9,17 @@ from typing import Protocol
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.sampling import EVERY
 from pyruntime.ir import Array
+from pyruntime.ops.custom import CustomOp
 
 __all__ = ["Constraint", "GenerationOptions", "Processor"]
 
-Processor = Callable[[Array, Array], Array]
-"""A logits processor: (ids int64 [batch, length], logits float32 [batch, vocab]) to logits of the same shape."""
+Processor = Callable[[Array, Array], Array] | CustomOp
+"""A logits processor, to logits of the same shape.
+
+A function of (ids int64 [batch, length], logits float32 [batch, vocab]); or an operator made with `custom_op`, in WGSL,
+of logits float32 [batch, vocab], or of logits and counts int32 [batch, vocab]: how often each token was generated, -1
+where it is in the prompt only.
+"""
 
 _LARGEST_SORT = 1024
 
@@ -47,7 +53,8 @@ class GenerationOptions:
         end_tokens: ids that end a sequence; they are its last token.
         num_sequences: sequences for each prompt.
         no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
-        processors: of the user's own, on logits on the host, before the sampler's filters. Each step then reads logits.
+        processors: of the user's own, before the sampler's penalties and filters. With functions each step reads the
+            logits; operators run where the model runs, behind functions.
         constraint: of what may come. Each step then reads its token before the next is computed.
         prefill_chunk: tokens of a prompt computed at once.
         lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
@@ -82,6 +89,12 @@ class GenerationOptions:
     ahead: int = 4
 
     def __post_init__(self) -> None:
+        for processor in self.processors:
+            if not callable(processor) and not isinstance(processor, CustomOp):
+                raise InvalidArgument(
+                    "GenerationOptions: expected processors that are functions of (ids, logits), or operators made "
+                    f"with @custom_op, such as Rarer(by=2.0), got {processor!r}"
+                )
         checks = {
             "temperature": self.temperature >= 0,
             "top_k": self.top_k >= 0,
@@ -98,6 +111,16 @@ class GenerationOptions:
         for name, holds in checks.items():
             if not holds:
                 raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range")
+
+    @property
+    def functions(self) -> tuple[Callable[[Array, Array], Array], ...]:
+        """Processors on the host."""
+        return tuple(p for p in self.processors if not isinstance(p, CustomOp))
+
+    @property
+    def operators(self) -> tuple[CustomOp, ...]:
+        """Processors that are operators."""
+        return tuple(p for p in self.processors if isinstance(p, CustomOp))
 
     @property
     def greedy(self) -> bool:
