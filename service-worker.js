@@ -27,7 +27,17 @@ let isCleared = false;
  * worker may end at any time, and the next one would not know that the visitor has cleared it while the page goes on.
  */
 async function existing() {
-  return await caches.has(CACHE) ? caches.open(CACHE) : null;
+  return !isCleared && await caches.has(CACHE) && !isCleared ? caches.open(CACHE) : null;
+}
+
+/** What may still write to the cache. @type {Set<Promise<unknown>>} */
+const writing = new Set();
+
+/** @template T @param {Promise<T>} work @returns {Promise<T>} */
+function tracked(work) {
+  const done = work.then(() => {}, () => {}).finally(() => writing.delete(done));
+  writing.add(done);
+  return work;
 }
 
 const manifestURL = () => new URL(MANIFEST, worker.registration.scope).href;
@@ -87,8 +97,8 @@ async function keep(key, hash, response) {
 
 /** @param {Request} request @param {(work: Promise<unknown>) => void} later @returns {Promise<Response>} */
 async function answer(request, later) {
-  if (request.mode === 'navigate') files = readManifest();
-  files ??= readManifest();
+  if (request.mode === 'navigate') files = tracked(readManifest());
+  files ??= tracked(readManifest());
   const path = pathOf(request.url);
   const hash = path === null ? undefined : (await files)[path];
   if (!hash) return fetch(request);
@@ -96,7 +106,7 @@ async function answer(request, later) {
   const known = await caches.match(key, { cacheName: CACHE });
   if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
   const response = await fetch(request);
-  if (!isCleared && request.method === 'GET' && response.status === 200) later(keep(key, hash, response.clone()));
+  if (!isCleared && request.method === 'GET' && response.status === 200) later(tracked(keep(key, hash, response.clone())));
   return response;
 }
 
@@ -124,8 +134,8 @@ worker.addEventListener('install', (/** @type {any} */ event) => {
 worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
 worker.addEventListener('message', (/** @type {any} */ event) => {
   isCleared = Boolean(event.data?.cleared);
-  event.ports[0]?.postMessage({ cleared: isCleared });
-  if (Array.isArray(event.data?.keep)) event.waitUntil(keepAll(event.data.keep));
+  if (isCleared) event.waitUntil(Promise.all(writing).then(() => event.ports[0]?.postMessage({ cleared: true })));
+  if (Array.isArray(event.data?.keep)) event.waitUntil(tracked(keepAll(event.data.keep)));
 });
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;

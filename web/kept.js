@@ -41,6 +41,16 @@ const address = (path) => new URL(`/.pyruntime-plans/${path}`, globalThis.locati
 /** @param {string} text */
 const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))).slice(0, 32);
 
+/** @type {Promise<unknown>} */
+let turn = Promise.resolve();
+
+/** One after the other: what looks at the cache while it is deleted would make it again. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+function inTurn(work) {
+  const done = turn.then(work);
+  turn = done.catch(() => {});
+  return done;
+}
+
 /** @returns {Promise<Cache | null>} null where there is no storage */
 async function open() {
   return 'caches' in globalThis ? caches.open(CACHE).catch(() => null) : null;
@@ -94,21 +104,26 @@ function madeFor(response) {
  * @param {string} place
  * @returns {Promise<Kept[]>}
  */
-export async function find(place) {
+export function find(place) {
+  return inTurn(() => found(place));
+}
+
+/** @param {string} place */
+async function found(place) {
   const cache = await existing();
   /** @type {Kept[]} */
-  const found = [];
+  const plans = [];
   for (const request of await cache?.keys().catch(() => []) ?? []) {
     if (!request.url.startsWith(address(`${place}/`))) continue;
     const response = await cache?.match(request);
     const made = madeFor(response);
     if (!response || !made) continue;
-    found.push({ ...made, read: async () => {
+    plans.push({ ...made, read: () => inTurn(async () => {
       await used(/** @type {Cache} */ (cache), request.url);
       return response.arrayBuffer().catch(() => null);
-    } });
+    }) });
   }
-  return found;
+  return plans;
 }
 
 /** Addresses of plans in the order of their use, the last one last. @param {Cache} cache @returns {Promise<string[]>} */
@@ -132,7 +147,12 @@ async function used(cache, url) {
  * @param {ArrayBuffer} plan
  * @param {() => boolean} [may] whether it may be kept, asked when it is about to be
  */
-export async function put(place, made, plan, may = permission()) {
+export function put(place, made, plan, may = permission()) {
+  return inTurn(() => putNow(place, made, plan, may));
+}
+
+/** @param {string} place @param {Made} made @param {ArrayBuffer} plan @param {() => boolean} may */
+async function putNow(place, made, plan, may) {
   const url = address(await pathOf(place, made));
   const cache = plan.byteLength <= LARGEST && may() ? await open() : null;
   if (!cache) return false;
@@ -159,7 +179,7 @@ export async function put(place, made, plan, may = permission()) {
 
 /** Forget the plan that does not do. @param {string} place @param {Made} made */
 export async function forget(place, made) {
-  await (await existing())?.delete(address(await pathOf(place, made)));
+  await inTurn(async () => (await existing())?.delete(address(await pathOf(place, made))));
   changes.dispatchEvent(new Event('change'));
 }
 
@@ -180,17 +200,19 @@ async function makeRoom(cache) {
 }
 
 /** How many plans are kept, and their bytes. */
-export async function usage() {
-  const cache = await existing();
-  if (!cache) return { plans: 0, bytes: 0 };
-  const urls = await order(cache);
-  const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
-  return { plans: urls.length, bytes: sizes.reduce((sum, size) => sum + size, 0) };
+export function usage() {
+  return inTurn(async () => {
+    const cache = await existing();
+    if (!cache) return { plans: 0, bytes: 0 };
+    const urls = await order(cache);
+    const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
+    return { plans: urls.length, bytes: sizes.reduce((sum, size) => sum + size, 0) };
+  });
 }
 
 /** Forget every plan. */
 export async function clear() {
   cleared += 1;
-  if ('caches' in globalThis) await caches.delete(CACHE);
+  await inTurn(async () => 'caches' in globalThis && caches.delete(CACHE));
   changes.dispatchEvent(new Event('change'));
 }

@@ -18,6 +18,8 @@ export class Storage {
   #isCleared = false;
   /** How often the state was asked for. */
   #shown = 0;
+  /** @type {Promise<unknown>} */
+  #turn = Promise.resolve();
 
   constructor() {
     this.text = byId('storage-text');
@@ -38,12 +40,24 @@ export class Storage {
     await this.show();
   }
 
-  /** The state as of the last call: earlier ones that take longer say nothing. */
-  async show() {
+  /** After what is under way: what looks at a cache while it is deleted would make it again. @template T @param {() => Promise<T>} work */
+  #next(work) {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+
+  /** The state as of the last call. */
+  show() {
     this.#shown += 1;
     const turn = this.#shown;
+    return this.#next(async () => {
+      if (turn === this.#shown) await this.#look();
+    });
+  }
+
+  async #look() {
     const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
-    if (turn !== this.#shown) return;
     const parts = [
       site ? `the page and Python, ${formatBytes(site)}` : '',
       disk ? `models, ${formatBytes(disk)}` : '',
@@ -70,7 +84,7 @@ export class Storage {
       await navigator.serviceWorker.ready;
       const own = performance.getEntriesByType('resource').map(({ name }) => name);
       const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
-      if (this.#isCleared) await forgetSite();
+      if (this.#isCleared) await this.#next(forgetSite);
       else registration.active?.postMessage({ keep: [...new Set(urls)] });
     } catch (error) {
       console.info(`pyruntime: nothing is kept for the next visit: ${/** @type {Error} */ (error).message}`);
@@ -80,7 +94,7 @@ export class Storage {
   async #clear() {
     this.clearButton.disabled = true;
     this.#isCleared = true;
-    await Promise.all([forgetSite(), models.clear(), plans.clear()]);
+    await this.#next(() => Promise.all([forgetSite(), models.clear(), plans.clear()]));
     await this.show();
   }
 }
