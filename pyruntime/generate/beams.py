@@ -54,7 +54,9 @@ async def beam_search(
         raise InvalidArgument(
             "beam search: expected a prompt, max_length or max_new_tokens, and beams >= num_sequences"
         )
-    logits, cache = await model.step(np.array([list(prompt)] * beams, np.int64), model.cache(beams))
+    window, dropped = o.bounds, o.bounds.dropped(len(prompt)) if o.bounds else 0
+    seen = window.context(prompt) if window else list(prompt)
+    logits, cache = await model.step(np.array([seen] * beams, np.int64), model.cache(beams))
     running = [list(prompt)] * beams
     totals = np.array([0.0] + [_NEVER] * (beams - 1))
     done: list[tuple[list[int], float]] = []
@@ -95,8 +97,12 @@ async def beam_search(
         better = score(running[0], float(totals[0])) > (done[-1][1] if done else -np.inf)
         if len(running[0]) >= min(limits) or (len(done) == beams and (early_stopping or not better)):
             break
-        cache = await model.reordered(cache, rows)
         ids: Array = np.array([[token] for _, token, _ in chosen], np.int64)
+        if window and window.dropped(len(running[0])) != dropped:
+            dropped = window.dropped(len(running[0]))
+            cache, ids = model.cache(beams), np.array([window.context(ids) for ids in running], np.int64)
+        else:
+            cache = await model.reordered(cache, rows)
         logits, cache = await model.step(ids, cache)
     if len(done) < beams:
         done += [(s, score(s, float(t))) for s, t in zip(running, totals, strict=True)]

@@ -21,11 +21,11 @@ class Decoding:
     """Sequences that grow together: `append` what is given, `next` what the model says.
 
     Prompts of different lengths are padded: behind, where the model counts its mask, else before. A sequence that has
-    ended goes on as `pad` until all have.
+    ended goes on as `pad` until all have. With a window, the cache is of what the model sees of the sequences.
 
     Args:
         batch: how many sequences.
-        cache: of a decoding before, whose tokens `sequences` are.
+        cache: of a decoding before, whose tokens `sequences` are, `dropped` of them behind the sinks left out.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Decoding:
         pad: int = 0,
         cache: Cache | None = None,
         sequences: Sequence[Sequence[int]] = (),
+        dropped: int = 0,
     ) -> None:
         self.model = model
         self.options = options
@@ -43,6 +44,7 @@ class Decoding:
         self.sequences: list[list[int]] = [list(s) for s in sequences] or [[] for _ in range(batch)]
         self.ended = [False] * batch
         self.cache = cache or model.cache(batch)
+        self._dropped = [dropped] * batch
         self.logits: OrtValue | None = None
         self.last_logits: OrtValue | None = None
         self.prompts = [0] * batch
@@ -74,6 +76,19 @@ class Decoding:
             limits.append(o.max_length - max(map(len, self.sequences)))
         return max(0, min(limits, default=1 << 30))
 
+    @property
+    def window_room(self) -> int:
+        """How many tokens may come behind the sequences before the window moves; below 0: it has to."""
+        window = self.options.bounds
+        if window is None:
+            return 1 << 30
+        return min(window.room(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
+
+    def seen(self, b: int) -> list[int]:
+        """The ids of a sequence that the cache is of, or will be once they are computed."""
+        sequence, window = self.sequences[b], self.options.bounds
+        return [*sequence[: window.sinks], *sequence[window.sinks + self._dropped[b] :]] if window else sequence
+
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
         """Compute these ids behind what is there; the logits are those of the last one of each sequence.
 
@@ -88,6 +103,21 @@ class Decoding:
             raise InvalidArgument(
                 f"{longest} tokens behind {max(map(len, self.sequences))} are more than max_length {most}; raise it"
             )
+        grown = [[*own, *map(int, more)] for own, more in zip(self.sequences, ids, strict=True)]
+        if self._lost(grown) == self._dropped:
+            await self._compute(ids, keep_logits)
+        else:
+            await self._slide(grown, keep_logits)
+        self.sequences = grown
+        self.ended = [False] * self.batch
+        self._prompt, self._new = min(map(len, self.sequences)), 0
+        self._began = len(self.sequences[0])
+        self.prompts = [len(s) for s in self.sequences]
+        self.chooser.forget()
+
+    async def _compute(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
+        """The logits behind these ids, which follow those of the cache."""
+        longest = max(map(len, ids))
         ragged = len(set(map(len, ids))) > 1
         if ragged and self.cache.length:
             raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
@@ -104,13 +134,33 @@ class Decoding:
             logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
         self.cache, self.logits = cache, logits
         self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
-        for own, more in zip(self.sequences, ids, strict=True):
-            own.extend(int(t) for t in more)
-        self.ended = [False] * self.batch
-        self._prompt, self._new = min(map(len, self.sequences)), 0
-        self._began = len(self.sequences[0])
-        self.prompts = [len(s) for s in self.sequences]
-        self.chooser.forget()
+
+    def _lost(self, sequences: Sequence[Sequence[int]]) -> list[int]:
+        """How many tokens of each sequence the model does not see."""
+        window = self.options.bounds
+        return [window.dropped(len(s)) if window else 0 for s in sequences]
+
+    async def _slide(self, sequences: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
+        """Move the window to the end of sequences that begin like those at hand, and compute what it has but the sinks.
+
+        The old cache is let go of first. Ended in the middle, nothing but the sinks has been computed.
+        """
+        window = self.options.bounds
+        assert window is not None
+        contexts = [window.context(s) for s in sequences]
+        sinks = self._common_sinks(min(map(len, contexts)) - 1) if len(set(map(len, contexts))) == 1 else 0
+        self.logits = self.last_logits = self.rows = None
+        self.cache = await self.model.rewound(self.cache, sinks)
+        self._dropped = self._lost(sequences)
+        await self._compute([context[sinks:] for context in contexts], keep_logits)
+
+    def _common_sinks(self, most: int) -> int:
+        """How many sinks are in the cache for all sequences, and can be kept alone."""
+        window = self.options.bounds
+        if window is None or not self.model.rewindable:
+            return 0
+        sinks = max(0, min(window.sinks, most, self.cache.length))
+        return sinks if self.cache.mask[:, :sinks].all() else 0
 
     def set_logits(self, logits: OrtValue) -> None:
         """Choose the next ids from these logits [batch, 1, vocab]."""
@@ -125,7 +175,7 @@ class Decoding:
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
-        """The logits behind chosen ids."""
+        """The logits behind chosen ids, for which there is room in the window."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
         self.rows = None
 
@@ -144,7 +194,7 @@ class Decoding:
         await self.catch_up()
         ids, scores = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
-        self.last_logits, self.logits = self.logits, None
+        self.spend()
         return self.accept(tokens), (await scores.numpy_async())[:, 0]
 
     def withdraw(self) -> None:
@@ -152,13 +202,20 @@ class Decoding:
         for sequence in self.sequences:
             sequence.pop()
 
+    def spend(self) -> None:
+        """The logits at hand have been chosen from: `catch_up` computes the next ones."""
+        self.last_logits, self.logits = self.logits, None
+
     async def catch_up(self) -> None:
-        """Compute what is in the sequences and not in the cache: the last ids, after `next`."""
-        behind = len(self.sequences[0]) - self._computed
-        if self.logits is None and behind > 0:
-            last = np.array([s[-behind:] for s in self.sequences], np.int64)
-            self.logits, self.cache = await self.model.step(last, self.cache)
-            self.rows = None
+        """Compute what is in the sequences and not in the cache: the last ids, after `next`; moves a full window."""
+        if self.logits is not None:
+            return
+        if self._lost(self.sequences) != self._dropped:
+            await self._slide(self.sequences)
+            return
+        behind = len(self.sequences[0]) - self._dropped[0] - self._computed
+        if behind > 0:
+            await self._compute([self.seen(b)[-behind:] for b in range(self.batch)])
 
     @property
     def _computed(self) -> int:
@@ -175,10 +232,15 @@ class Decoding:
             raise InvalidArgument("a batch of sequences of different lengths cannot be rewound")
         if not 0 <= length <= len(self.sequences[0]):
             raise InvalidArgument(f"cannot rewind to {length}: there are {len(self.sequences[0])} tokens")
+        cut = [s[:length] for s in self.sequences]
+        lost = self._lost(cut)
         # The last token is computed again: its logits are wanted.
-        kept = max(0, min(length - 1, self.cache.length))
+        if lost == self._dropped:
+            kept = max(0, min(length - 1 - lost[0], self.cache.length))
+        else:
+            kept = self._common_sinks(length - 1)
         self.cache = await self.model.rewound(self.cache, kept)
-        self.sequences = [s[:length] for s in self.sequences]
+        self.sequences, self._dropped = cut, lost
         self.ended, self.logits, self.rows = [False] * self.batch, None, None
         self.chooser.forget()
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length
