@@ -8,6 +8,7 @@ import { readGraph, readRepository, readTokenizer } from './repository.js';
 import { rulesOf } from './sampling.js';
 import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
 import { HostTokens, QueuedTokens } from './tokens.js';
+import { windowOf } from './window.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
 /** @typedef {import('../pyruntime.js').GenerateOptions} GenerateOptions */
@@ -107,10 +108,13 @@ export class TextGenerator {
     signal?.throwIfAborted();
     const rules = rulesOf(this.#repository.sampling, options);
     const seed = options.seed ?? Math.floor(Math.random() * 2 ** 32);
+    const window = windowOf(options, this.contextLength);
     const ids = await this.#prompt(input, options);
-    const most = Math.min(maxNewTokens, this.contextLength - ids.length);
-    if (ids.length > this.contextLength) {
-      throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${this.contextLength}`);
+    const room = window.size === Infinity ? this.contextLength - ids.length : Infinity;
+    const most = Math.min(maxNewTokens, room);
+    if (room < 0) {
+      throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${this.contextLength}: `
+        + 'the option window lets it see the first and the last ones');
     }
     const control = new AbortController();
     const ended = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
@@ -119,7 +123,7 @@ export class TextGenerator {
     this.#live.set(turn, control);
     let whole = false;
     try {
-      if (most > 0) yield* this.#write(turn, ids, { rules, seed, most, ended, options });
+      if (most > 0) yield* this.#write(turn, ids, { rules, seed, most, ended, window, options });
       whole = true;
     } finally {
       this.#live.delete(turn);
@@ -131,16 +135,17 @@ export class TextGenerator {
   /**
    * @param {Turn} turn
    * @param {number[]} ids of the prompt
-   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal, options: GenerateOptions}} how
+   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal,
+   *    window: import('./window.js').Window, options: GenerateOptions}} how
    * @returns {AsyncGenerator<Piece, void, void>}
    */
-  async* #write(turn, ids, { rules, seed, most, ended, options }) {
+  async* #write(turn, ids, { rules, seed, most, ended, window, options }) {
     const { stop = [], topLogProbabilities = 0, logProbabilities = true, processLogits } = options;
     const stops = new StopStrings([stop].flat());
     const ends = new Set(options.endTokens ?? this.#ends());
     const stream = new TextStream(this.#tokenizer, ids);
-    await this.#decoder.rewind(turn, ids);
-    const wanted = { rules, seed, most, top: topLogProbabilities, logs: logProbabilities, ended, processLogits };
+    await this.#decoder.rewind(turn, window.context(ids));
+    const wanted = { rules, seed, most, top: topLogProbabilities, logs: logProbabilities, ended, processLogits, window };
     turn.tokens = await QueuedTokens.open(this.#decoder, turn, ids, wanted) ?? new HostTokens(this.#decoder, turn, ids, ids.length, wanted);
     const all = [...ids];
     let finishReason;

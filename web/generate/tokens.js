@@ -17,6 +17,7 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
+ * @property {import('./window.js').Window} window what the model sees of the text
  *
  * @typedef {object} Token
  * @property {number} id
@@ -55,10 +56,12 @@ export class HostTokens {
   #ids;
   #wanted;
   #prompt;
+  /** Tokens of the text that the model has not seen at the last one. */
+  #lost;
 
   /**
    * @param {Decoder} decoder
-   * @param {Turn} turn
+   * @param {Turn} turn that has what the window begins with
    * @param {readonly number[]} ids of prompt and text so far
    * @param {number} prompt how many are the prompt's
    * @param {Wanted} wanted
@@ -69,14 +72,20 @@ export class HostTokens {
     this.#ids = [...ids];
     this.#prompt = prompt;
     this.#wanted = wanted;
+    this.#lost = wanted.window.dropped(ids.length);
   }
 
   /** @returns {Promise<Token>} */
   async next() {
-    const { rules, seed, top: named, logs, ended, processLogits } = this.#wanted;
+    const { rules, seed, top: named, logs, ended, processLogits, window } = this.#wanted;
     const count = this.#ids.length - this.#prompt + 1;
-    const given = this.#ids.slice(this.#turn.ids.length);
     const begin = performance.now();
+    const context = window.context(this.#ids);
+    if (this.#lost !== this.#ids.length - context.length) {
+      this.#lost = this.#ids.length - context.length;
+      await this.#decoder.rewind(this.#turn, context);
+    }
+    const given = context.slice(this.#turn.ids.length);
     const logits = await this.#decoder.step(this.#turn, given, ended);
     const middle = performance.now();
     const whole = named > 0 || logs ? logSumExp(logits) : 0;
@@ -104,8 +113,12 @@ export class QueuedTokens {
   #sampler;
   #options;
   #behind;
-  /** The loop's number, once it has begun. */
+  /** The loop's number while there is one. */
   #loop = 0;
+  /** Tokens of the text that the loop does not see. */
+  #lost = 0;
+  /** How many tokens are asked for before the window is full, or there are enough. */
+  #limit = 0;
   /** @type {Batch[]} */
   #batches = [];
   /** That have arrived, and were not asked for. @type {Token[]} */
@@ -165,10 +178,10 @@ export class QueuedTokens {
   /** The first token of the next batch. @returns {Promise<Token>} */
   async #arrive() {
     let computed = 1;
+    if (this.#loop && !this.#batches.length && this.#asked === this.#limit) await this.#leave(this.#wanted.window.sinks || null);
     if (!this.#loop) {
-      this.#arrived = performance.now();
-      computed = this.#prompt - this.#turn.ids.length;
-      await this.#begin();
+      if (!this.#asked) this.#arrived = performance.now();
+      computed = await this.#begin();
     }
     this.#ask();
     const { answer, began, count } = /** @type {Batch} */ (this.#batches.shift());
@@ -187,33 +200,38 @@ export class QueuedTokens {
     return found?.ids.slice(0, this.#wanted.top).map((id, i) => ({ id, logProbability: found.logProbabilities[i] }));
   }
 
-  /** Compute the prompt but for its last token, and hand its caches to the loop. */
+  /** Compute what the window has of the text but for its last token, and hand the caches to the loop; how much was new. */
   async #begin() {
-    const { rules, ended } = this.#wanted;
-    const last = this.#prompt - 1;
-    await this.#decoder.prefill(this.#turn, this.#ids.slice(this.#turn.ids.length, last), ended);
+    const { rules, ended, window, most } = this.#wanted;
+    const context = window.context(this.#ids);
+    const last = context.length - 1;
+    const computed = context.length - this.#turn.ids.length;
+    await this.#decoder.prefill(this.#turn, context.slice(this.#turn.ids.length, last), ended);
     ended.throwIfAborted();
     const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
     const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
     this.#loop = await this.#behind.owner.call('decode', {
-      ...this.#decoder.loop(this.#turn, this.#ids[last]),
+      ...this.#decoder.loop(this.#turn, context[last]),
       sampler: sampler.handle,
       chosen: outputsOf(this.#options),
       settings: settingsOf(this.#options, rules),
       counts: this.#options.penalties ? countsOf(this.#ids, this.#prompt, /** @type {number} */ (vocabulary)) : null,
     });
     this.#turn.dispose();
+    this.#lost = this.#ids.length - context.length;
+    this.#limit = Math.min(most, this.#asked + window.room(this.#ids.length) + 1);
+    return computed;
   }
 
   /** Queue batches, so that the GPU has work while ids are on their way. */
   #ask() {
-    const { seed, most } = this.#wanted;
-    while (this.#batches.length < pace.batches && this.#asked < most) {
-      const count = Math.min(this.#size, most - this.#asked);
+    const { seed } = this.#wanted;
+    while (this.#batches.length < pace.batches && this.#asked < this.#limit) {
+      const count = Math.min(this.#size, this.#limit - this.#asked);
       const first = this.#asked + 1;
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
-      const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - 1 };
+      const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - this.#lost - 1 };
       const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
       answer.catch(() => {}); // whoever waits for it hears it
       this.#batches.push({ answer, began: performance.now(), count });
@@ -226,12 +244,20 @@ export class QueuedTokens {
     return this.#end;
   }
 
-  /** Without a host there is nothing to give back: what ended that is told to who asked for a token. @param {boolean} whole */
+  /** @param {boolean} whole */
   async #finish(whole) {
-    if (!this.#loop) return;
-    const kept = this.#ids.length - 1;
-    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole ? kept : null });
-    const caches = await ending.catch(() => ({}));
-    this.#decoder.restore(this.#turn, caches, this.#ids.slice(0, kept));
+    if (this.#loop) await this.#leave(whole ? this.#ids.length - this.#lost - 1 : null);
+  }
+
+  /**
+   * End the loop, so that the turn has the first tokens that it has seen; null: nothing. Without a host there is nothing to give
+   * back: what ended that is told to who asked for a token.
+   * @param {number | null} kept
+   */
+  async #leave(kept) {
+    const decoding = this.#loop;
+    this.#loop = 0;
+    const caches = await this.#behind.owner.call('decodeEnd', { decoding, kept }).catch(() => ({}));
+    this.#decoder.restore(this.#turn, caches, this.#wanted.window.context(this.#ids, this.#lost).slice(0, kept ?? 0));
   }
 }
