@@ -110,7 +110,7 @@ class GeneratorParams:
             end_tokens=tuple(self.model.config.end_tokens),
             prefill_chunk=int(s["chunk_size"]) or _CHUNK,
             constraint=self._guidance,
-            window=int(beyond["window"]) or None,
+            window=int(beyond["window"]),
             sinks=int(beyond["sinks"]),
         )
 

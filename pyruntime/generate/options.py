@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.sampling import EVERY
-from pyruntime.generate.windows import Window
+from pyruntime.generate.window import Window
 from pyruntime.ir import Array
 
 __all__ = ["Constraint", "GenerationOptions", "Processor"]
@@ -50,9 +50,9 @@ class GenerationOptions:
         no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
         processors: of the user's own, on logits on the host, before the sampler's filters. Each step then reads logits.
         constraint: of what may come. Each step then reads its token before the next is computed.
-        window, sinks: the model sees at most `window` tokens: of a longer text the first `sinks` and the last ones, as
-            `pyruntime.generate.windows` has it; the text may then be longer than the model's context. Penalties,
-            n-grams, processors and constraints go by the whole text. None: the model sees everything.
+        window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
+            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
+            n-grams, processors and constraints go by the whole text.
         prefill_chunk: tokens of a prompt computed at once.
         lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
             greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
@@ -77,7 +77,7 @@ class GenerationOptions:
     no_repeat_ngram_size: int = 0
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
-    window: int | None = None
+    window: int = 0
     sinks: int = 4
     prefill_chunk: int = 512
     lookup: int = 0
@@ -95,17 +95,17 @@ class GenerationOptions:
             "ahead": self.ahead >= 1,
             "lookup": self.lookup >= 0,
             "sinks": self.sinks >= 0,
-            "window": self.window is None or self.window > self.sinks,
+            "window": self.window == 0 or self.window >= self.sinks + 2,
         }
         for name, holds in checks.items():
             if not holds:
-                of = f"; expected more than sinks={self.sinks}" if name == "window" else ""
+                of = f"; expected 0, or from sinks + 2 = {self.sinks + 2}" if name == "window" else ""
                 raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range{of}")
 
     @property
     def bounds(self) -> Window | None:
         """What the model sees of a text; None: everything."""
-        return None if self.window is None else Window(self.window, self.sinks)
+        return Window(self.window, self.sinks) if self.window else None
 
     @property
     def greedy(self) -> bool:

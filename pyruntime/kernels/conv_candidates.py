@@ -24,13 +24,10 @@ from pyruntime.kernels.knowledge import (
     CONV_DEPTHWISE_LOADS,
     CONV_DIRECT_EFFICIENCY,
     CONV_DIRECT_LOADS,
-    CONV_EFFICIENCY,
-    CONV_MERGE,
-    CONV_SLICED,
-    CONV_STEP,
-    CONV_SUM_BYTES,
+    CONV_GEMM,
+    CONV_POINTWISE,
 )
-from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, SLICED, ProductProblem, sum_work, tile_work
+from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, ProductProblem, sum_work, tile_work
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
 from pyruntime.kernels.window import Window
 
@@ -182,22 +179,21 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
 def _gemm_work(t: Tiling, p: ConvProblem) -> tuple[Work, ...]:
     steps = t.steps(p.depth)
     tiles = -(-p.rows // t.tile) * -(-p.columns // t.tile) * p.group * p.phases
-    looked_up = CONV_EFFICIENCY[t.tile], CONV_SLICED, CONV_STEP, CONV_MERGE
-    reached, sliced, step, merge = (EFFICIENCY[t.tile], SLICED, 1.0, 1.0) if p.pointwise else looked_up
+    parts = CONV_POINTWISE if p.pointwise else CONV_GEMM
     first = Work(
         groups=tiles * t.splits,
         threads=t.threads,
         flops=2.0 * t.tile * t.tile * TILE_K * t.slices * steps,
         nbytes=p.nbytes + 4.0 * p.size * (t.splits - 1),
-        efficiency=reached * sliced ** math.log2(t.slices),
-        steps=step * steps,
-        merges=merge * math.log2(t.slices),
+        efficiency=parts.efficiency[t.tile] * parts.sliced ** math.log2(t.slices),
+        steps=parts.step * steps,
+        merges=parts.merge * math.log2(t.slices),
         stops=2 * steps + math.log2(t.slices),
     )
     if t.splits == 1:
         return (first,)
     adding = sum_work(p.size, t.splits)
-    return first, replace(adding, nbytes=CONV_SUM_BYTES * adding.nbytes)
+    return first, replace(adding, nbytes=parts.sum_bytes * adding.nbytes)
 
 
 def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:

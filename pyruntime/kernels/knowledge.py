@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from pyruntime.kernels.costs import Rates
@@ -14,25 +15,35 @@ from pyruntime.kernels.dispatch import NOBODY, Target, Winners
 
 __all__ = ["Knowledge", "rates_of"]
 
-CONV_EFFICIENCY = {32: 0.69, 64: 0.93}
-"""Part of a device's operations that tiles of the implicit GEMM reach, by their size.
 
-This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose for nine in ten
-convolutions of the models that `bench/shapes.py` reads, until they are measured
-there; for processors set by hand, likewise.
+@dataclass(frozen=True, slots=True)
+class GemmParts:
+    """What an implicit GEMM reaches of the rates that products in tiles have.
+
+    Attributes:
+        efficiency: part of a device's operations, by the size of tiles.
+        sliced: times that, for each doubling of the slices of k within a workgroup.
+        step, merge: `Rates.step`s of a step, `Rates.merge`s when shares of a workgroup become half as many.
+        sum_bytes: times what the kernel that adds shares moves: what a second pass has to earn beside its dispatch.
+    """
+
+    efficiency: Mapping[int, float]
+    sliced: float
+    step: float
+    merge: float
+    sum_bytes: float
+
+
+CONV_GEMM = GemmParts(MappingProxyType({32: 0.925, 64: 1.087}), 0.968, 1.0, 0.284, 76.0)
+"""The implicit GEMM that looks its inputs up in windows.
+
+This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose, for eight in ten
+convolutions of the models that `bench/shapes.py` reads and all but four dispatches of the benchmark's nine models,
+whose speed was measured with those; for processors set by hand, likewise. To be fitted to `dev.py tune` on a GPU.
 """
 
-CONV_SLICED = 1.0
-"""Times that, for each doubling of the slices of k within a workgroup."""
-
-CONV_STEP = 0.96
-"""`Rates.step`s of a step of the implicit GEMM."""
-
-CONV_MERGE = 0.887
-"""`Rates.merge`s when shares of a workgroup become half as many."""
-
-CONV_SUM_BYTES = 56.0
-"""Times what the kernel that adds shares moves: what a second pass has to earn beside its dispatch."""
+CONV_POINTWISE = GemmParts(MappingProxyType({32: 0.481, 64: 0.374}), 1.0, 1.025, 1.26, 299.0)
+"""The implicit GEMM of windows of one element."""
 
 CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 """Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""

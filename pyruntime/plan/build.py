@@ -26,6 +26,7 @@ from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Op
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
+from pyruntime.plan.order import less_memory
 from pyruntime.plan.placement import Placed, place
 from pyruntime.plan.plan import (
     Access,
@@ -59,7 +60,10 @@ def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str
     """
     running, idle = place(graph, target)
     builder = _Builder(graph, target, set(resident_outputs), isolated)
-    return builder.build(schedule(running, [*graph.inputs, *graph.constants]), idle)
+    ordered = schedule(running, [*graph.inputs, *graph.constants])
+    if target.allows("less_memory"):
+        ordered = less_memory(graph, ordered)
+    return builder.build(ordered, idle)
 
 
 @dataclass(slots=True)

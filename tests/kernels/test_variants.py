@@ -17,7 +17,8 @@ from tests.kernels.variant_cases import CASES, lowered, target_of
 
 
 def test_cases__every_variant__has_one() -> None:
-    assert CASES.keys() == VARIANTS.keys() - {"open_sizes", "grow_in_place"}  # plans, not kernels: tests/session
+    plans = {"open_sizes", "grow_in_place", "less_memory"}  # not kernels: tests/session, tests/plan
+    assert CASES.keys() == VARIANTS.keys() - plans
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -55,15 +55,6 @@ export interface SamplingOptions {
 export interface GenerateOptions extends SamplingOptions {
   /** Default 512. */
   maxNewTokens?: number;
-  /**
-   * Lets text go on beyond the model's context: the model sees at most so many tokens of prompt and text, up to `contextLength`,
-   * namely the first `sinks` and the last ones. When there are more, half of the window behind the sinks is dropped and what
-   * stays is computed anew, so that each token is the one that the model writes behind exactly these tokens. A longer prompt is cut
-   * in the same way. Penalties, stop strings and `processLogits` go by the whole text. Without a window text ends with the context.
-   */
-  window?: number;
-  /** Tokens at the beginning that a window always has, such as those of a system message; default 4. */
-  sinks?: number;
   /** The same seed gives the same text on the same device; without one each text is another. */
   seed?: number;
   /** The text ends as soon as one of these is there, and before it; of several the one that begins first. */
@@ -86,6 +77,14 @@ export interface GenerateOptions extends SamplingOptions {
    * conversation) computes only what is new; default true. `forget` gives it back.
    */
   keepPrompt?: boolean;
+  /**
+   * Write beyond the model's context: it looks back at this many tokens, or at `contextLength` if that is less (Infinity is
+   * that). When there are as many, the text starts over with the first `sinks` and the last half of the rest, as if they had
+   * been the prompt; a longer prompt is cut as if it had been written. Default: the text ends where the context does, a longer prompt is refused.
+   */
+  window?: number;
+  /** The first tokens of a text, which stay in its window; default 4. */
+  sinks?: number;
   /** Variables of the chat template: { tools, enable_thinking: false, ... }. */
   templateValues?: Readonly<Record<string, unknown>>;
 }
@@ -108,15 +107,9 @@ export interface Piece extends Omit<TokenProbability, 'logProbability'> {
    * token's part of the time between two arrivals.
    */
   readonly times: { readonly model: number; readonly sampling: number; readonly text: number };
-  /**
-   * How many tokens the model was given for this one: the new ones of the prompt at first, then 1; where a window drops a block,
-   * those that are computed anew.
-   */
+  /** How many tokens the model was given for this one: the new ones of the prompt at first, then 1; more where a window starts over. */
   readonly promptTokens: number;
-  /**
-   * Of the last piece: an end token, a stop string, or `maxNewTokens` or the model's context are used up; with a `window` the
-   * context never is.
-   */
+  /** Of the last piece: an end token, a stop string, or `maxNewTokens` or the model's context are used up. */
   readonly finishReason?: 'end' | 'stop' | 'length';
 }
 

@@ -2,13 +2,12 @@
 /** TextGenerator: a language model out of a folder, that writes on. */
 
 import { client } from '../client.js';
+import { ContextTokens } from './context.js';
 import { Decoder, Turn } from './decoder.js';
 import { openFolder, pathIn } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
 import { rulesOf } from './sampling.js';
 import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
-import { HostTokens, QueuedTokens } from './tokens.js';
-import { windowOf } from './window.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
 /** @typedef {import('../pyruntime.js').GenerateOptions} GenerateOptions */
@@ -17,6 +16,9 @@ import { windowOf } from './window.js';
 /** @typedef {import('./repository.js').Repository} Repository */
 
 const MOST_TOKENS = 512;
+
+/** The first tokens of a text, which stay in its window. */
+const SINKS = 4;
 
 /** Milliseconds since a moment. @param {number} begin */
 const since = (begin) => performance.now() - begin;
@@ -108,14 +110,13 @@ export class TextGenerator {
     signal?.throwIfAborted();
     const rules = rulesOf(this.#repository.sampling, options);
     const seed = options.seed ?? Math.floor(Math.random() * 2 ** 32);
-    const window = windowOf(options, this.contextLength);
     const ids = await this.#prompt(input, options);
-    const room = window.size === Infinity ? this.contextLength - ids.length : Infinity;
-    const most = Math.min(maxNewTokens, room);
-    if (room < 0) {
-      throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${this.contextLength}: `
-        + 'the option window lets it see the first and the last ones');
+    const window = this.#window(options);
+    const ends = options.window === undefined;
+    if (ends && ids.length > window.size) {
+      throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${window.size}; with \`window\` it looks at its end`);
     }
+    const most = ends ? Math.min(maxNewTokens, window.size - ids.length) : maxNewTokens;
     const control = new AbortController();
     const ended = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
     const turn = this.#kept ?? new Turn();
@@ -123,7 +124,7 @@ export class TextGenerator {
     this.#live.set(turn, control);
     let whole = false;
     try {
-      if (most > 0) yield* this.#write(turn, ids, { rules, seed, most, ended, window, options });
+      if (most > 0) yield* this.#write(turn, ids, { rules, seed, most, ended, options, window });
       whole = true;
     } finally {
       this.#live.delete(turn);
@@ -135,24 +136,23 @@ export class TextGenerator {
   /**
    * @param {Turn} turn
    * @param {number[]} ids of the prompt
-   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal,
-   *    window: import('./window.js').Window, options: GenerateOptions}} how
+   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal, options: GenerateOptions,
+   *   window: import('./context.js').Window}} how
    * @returns {AsyncGenerator<Piece, void, void>}
    */
-  async* #write(turn, ids, { rules, seed, most, ended, window, options }) {
+  async* #write(turn, ids, { rules, seed, most, ended, options, window }) {
     const { stop = [], topLogProbabilities = 0, logProbabilities = true, processLogits } = options;
     const stops = new StopStrings([stop].flat());
     const ends = new Set(options.endTokens ?? this.#ends());
     const stream = new TextStream(this.#tokenizer, ids);
-    await this.#decoder.rewind(turn, window.context(ids));
-    const wanted = { rules, seed, most, top: topLogProbabilities, logs: logProbabilities, ended, processLogits, window };
-    turn.tokens = await QueuedTokens.open(this.#decoder, turn, ids, wanted) ?? new HostTokens(this.#decoder, turn, ids, ids.length, wanted);
-    const all = [...ids];
+    const wanted = { rules, seed, most, top: topLogProbabilities, logs: logProbabilities, ended, processLogits };
+    const tokens = new ContextTokens(this.#decoder, turn, ids, wanted, window);
+    turn.tokens = tokens;
     let finishReason;
     try {
       for (let count = 1; !finishReason; count++) {
         ended.throwIfAborted();
-        const { id, logProbability, top, model, sampling, computed } = await this.#next(turn, all, ids.length, wanted);
+        const { id, logProbability, top, model, sampling, computed } = await asked(turn, tokens);
         ended.throwIfAborted();
         const begin = performance.now();
         const isEnd = ends.has(id);
@@ -161,41 +161,23 @@ export class TextGenerator {
           stops.found ? 'stop' : isEnd ? 'end' : count === most ? 'length' : undefined);
         if (finishReason && !stops.found) text += stops.add(isEnd ? '' : stream.end()) + stops.end();
         const named = top?.map((one) => ({ ...one, text: this.#tokenizer.name(one.id) }));
-        all.push(id);
-        if (finishReason) await turn.tokens?.end(true);
+        if (finishReason) await tokens.end(true);
         yield { text, id, logProbability, top: named, times: { model, sampling, text: since(begin) }, promptTokens: computed, finishReason };
       }
     } finally {
-      await turn.tokens?.end(false);
+      await tokens.end(false);
       turn.tokens = null;
     }
   }
 
-  /**
-   * The next token. Where the GPU fails at queued ones, they are chosen here from then on, from nothing: what was computed is
-   * given up.
-   * @param {Turn} turn
-   * @param {readonly number[]} all tokens so far
-   * @param {number} prompt how many are the prompt's
-   * @param {import('./tokens.js').Wanted} wanted
-   */
-  async #next(turn, all, prompt, wanted) {
-    const ask = () => {
-      const next = /** @type {import('./tokens.js').Tokens} */ (turn.tokens).next();
-      turn.busy = next.catch(() => {});
-      return next;
-    };
-    try {
-      return await ask();
-    } catch (error) {
-      wanted.ended.throwIfAborted();
-      if (!turn.tokens?.queued) throw error;
-      console.warn(`pyruntime chooses the tokens of this text on the host from here on: ${/** @type {Error} */ (error).message}`);
-      await turn.tokens?.end(false);
-      turn.dispose();
-      turn.tokens = new HostTokens(this.#decoder, turn, all, prompt, wanted);
-      return ask();
+  /** @param {GenerateOptions} options @returns {import('./context.js').Window} */
+  #window({ window, sinks = SINKS }) {
+    const isWhole = [window ?? Infinity, sinks].every((number) => Number.isInteger(number) || number === Infinity);
+    const size = Math.min(window ?? Infinity, this.contextLength);
+    if (!isWhole || sinks < 0 || (window !== undefined && size < sinks + 2)) {
+      throw new RangeError(`window: expected a whole number from sinks + 2, here ${sinks + 2}, or Infinity, got ${window}`);
     }
+    return { size, sinks };
   }
 
   /** Tokens that end a text. */
@@ -237,4 +219,11 @@ export class TextGenerator {
   #refuseReleased() {
     if (this.#released) throw new Error('the generator is released');
   }
+}
+
+/** The next token; the turn knows that it is under way. @param {Turn} turn @param {ContextTokens} tokens */
+function asked(turn, tokens) {
+  const next = tokens.next();
+  turn.busy = next.catch(() => {});
+  return next;
 }

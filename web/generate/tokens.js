@@ -12,12 +12,15 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @typedef {object} Wanted
  * @property {import('./sampling.js').Rules} rules
  * @property {number} seed
- * @property {number} most tokens
+ * @property {number} most tokens of the text
  * @property {number} top how many of the likeliest are named
  * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
- * @property {import('./window.js').Window} window what the model sees of the text
+ *
+ * @typedef {object} Text
+ * @property {readonly number[]} ids of prompt and text so far, which penalties count
+ * @property {number} prompt how many are the prompt's
  *
  * @typedef {object} Token
  * @property {number} id
@@ -35,8 +38,9 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @typedef {object} Tokens
  * @property {boolean} queued whether they are chosen on the GPU
  * @property {() => Promise<Token>} next
- * @property {(whole: boolean) => Promise<void>} end
- *    leaves the turn with what is before the last token, or with nothing where the text is not whole
+ * @property {(whole: boolean, first?: number) => Promise<void>} end
+ *    leaves the turn with what is before the last token, or of it no more than the `first` ones where that takes no copies; with
+ *    nothing where the text is not whole
  */
 
 /**
@@ -53,39 +57,33 @@ export class HostTokens {
   queued = false;
   #decoder;
   #turn;
+  #context;
   #ids;
   #wanted;
   #prompt;
-  /** Tokens of the text that the model has not seen at the last one. */
-  #lost;
 
   /**
    * @param {Decoder} decoder
-   * @param {Turn} turn that has what the window begins with
-   * @param {readonly number[]} ids of prompt and text so far
-   * @param {number} prompt how many are the prompt's
+   * @param {Turn} turn
+   * @param {readonly number[]} context that the model looks back at
+   * @param {Text} text
    * @param {Wanted} wanted
    */
-  constructor(decoder, turn, ids, prompt, wanted) {
+  constructor(decoder, turn, context, { ids, prompt }, wanted) {
     this.#decoder = decoder;
     this.#turn = turn;
+    this.#context = [...context];
     this.#ids = [...ids];
     this.#prompt = prompt;
     this.#wanted = wanted;
-    this.#lost = wanted.window.dropped(ids.length);
   }
 
   /** @returns {Promise<Token>} */
   async next() {
-    const { rules, seed, top: named, logs, ended, processLogits, window } = this.#wanted;
+    const { rules, seed, top: named, logs, ended, processLogits } = this.#wanted;
     const count = this.#ids.length - this.#prompt + 1;
+    const given = this.#context.slice(this.#turn.ids.length);
     const begin = performance.now();
-    const context = window.context(this.#ids);
-    if (this.#lost !== this.#ids.length - context.length) {
-      this.#lost = this.#ids.length - context.length;
-      await this.#decoder.rewind(this.#turn, context);
-    }
-    const given = context.slice(this.#turn.ids.length);
     const logits = await this.#decoder.step(this.#turn, given, ended);
     const middle = performance.now();
     const whole = named > 0 || logs ? logSumExp(logits) : 0;
@@ -95,6 +93,7 @@ export class HostTokens {
     processLogits?.(changed, this.#ids);
     const id = draw(changed, rules, () => uniform(seed, count));
     this.#ids.push(id);
+    this.#context.push(id);
     const logProbability = logs ? logits[id] - whole : undefined;
     return { id, logProbability, top, model: middle - begin, sampling: performance.now() - middle, computed: given.length };
   }
@@ -107,23 +106,23 @@ export class QueuedTokens {
   queued = true;
   #decoder;
   #turn;
-  #ids;
+  #context;
+  #text;
   #wanted;
-  #prompt;
+  #most;
+  #given;
   #sampler;
   #options;
   #behind;
-  /** The loop's number while there is one. */
+  /** The loop's number, once it has begun. */
   #loop = 0;
-  /** Tokens of the text that the loop does not see. */
-  #lost = 0;
-  /** How many tokens are asked for before the window is full, or there are enough. */
-  #limit = 0;
   /** @type {Batch[]} */
   #batches = [];
   /** That have arrived, and were not asked for. @type {Token[]} */
   #tokens = [];
   #size = 1;
+  /** Whether caches can be cut in place. */
+  #grows = false;
   #asked = 0;
   /** When the last batch arrived. */
   #arrived = 0;
@@ -134,15 +133,19 @@ export class QueuedTokens {
    * Use `QueuedTokens.open`.
    * @param {Decoder} decoder
    * @param {Turn} turn
-   * @param {readonly number[]} ids
+   * @param {readonly number[]} context
+   * @param {Text} text
    * @param {Wanted} wanted
+   * @param {number} most
    * @param {{sampler: InferenceSession, options: import('./samplers.js').SamplerOptions}} chooser
    */
-  constructor(decoder, turn, ids, wanted, { sampler, options }) {
+  constructor(decoder, turn, context, text, wanted, most, { sampler, options }) {
     this.#decoder = decoder;
     this.#turn = turn;
-    this.#ids = [...ids];
-    this.#prompt = ids.length;
+    this.#context = [...context];
+    this.#given = context.length;
+    this.#text = { ids: [...text.ids], prompt: text.prompt };
+    this.#most = most;
     this.#wanted = wanted;
     this.#sampler = sampler;
     this.#options = options;
@@ -152,11 +155,13 @@ export class QueuedTokens {
   /**
    * Null where tokens cannot be chosen on the GPU: the caller changes logits, or the model is not for it.
    * @param {Decoder} decoder
-   * @param {Turn} turn that has what the prompt begins with
-   * @param {readonly number[]} ids of the prompt
+   * @param {Turn} turn that has what the context begins with
+   * @param {readonly number[]} context that the model looks back at
+   * @param {Text} text
    * @param {Wanted} wanted
+   * @param {number} most tokens of this context
    */
-  static async open(decoder, turn, ids, wanted) {
+  static async open(decoder, turn, context, text, wanted, most) {
     const { types } = decoder;
     const { rules, top, logs, processLogits } = wanted;
     if (processLogits || !types || top > MOST_NAMED || (penalizes(rules) && !types.vocabulary)) return null;
@@ -165,29 +170,30 @@ export class QueuedTokens {
       console.warn(`pyruntime chooses the tokens of this text on the host: ${message}`);
       return null;
     });
-    return sampler && new QueuedTokens(decoder, turn, ids, wanted, { sampler, options });
+    return sampler && new QueuedTokens(decoder, turn, context, text, wanted, most, { sampler, options });
   }
 
   /** @returns {Promise<Token>} */
   async next() {
     const token = this.#tokens.shift() ?? await this.#arrive();
-    this.#ids.push(token.id);
+    this.#context.push(token.id);
     return token;
   }
 
   /** The first token of the next batch. @returns {Promise<Token>} */
   async #arrive() {
     let computed = 1;
-    if (this.#loop && !this.#batches.length && this.#asked === this.#limit) await this.#leave(this.#wanted.window.sinks || null);
     if (!this.#loop) {
-      if (!this.#asked) this.#arrived = performance.now();
-      computed = await this.#begin();
+      this.#arrived = performance.now();
+      computed = this.#given - this.#turn.ids.length;
+      await this.#begin();
     }
     this.#ask();
     const { answer, began, count } = /** @type {Batch} */ (this.#batches.shift());
     const { ids, logProbabilities, top, grows, at } = await answer;
     const model = (at - this.#arrived) / count;
     const alone = at - Math.max(began, this.#arrived);
+    this.#grows = grows;
     this.#size = grows ? Math.max(1, Math.min(pace.most, Math.round((pace.ms * count) / alone))) : 1;
     this.#arrived = at;
     this.#tokens = ids.map((/** @type {number} */ id, /** @type {number} */ i) => (
@@ -200,64 +206,58 @@ export class QueuedTokens {
     return found?.ids.slice(0, this.#wanted.top).map((id, i) => ({ id, logProbability: found.logProbabilities[i] }));
   }
 
-  /** Compute what the window has of the text but for its last token, and hand the caches to the loop; how much was new. */
+  /** Compute the context but for its last token, and hand its caches to the loop. */
   async #begin() {
-    const { rules, ended, window, most } = this.#wanted;
-    const context = window.context(this.#ids);
-    const last = context.length - 1;
-    const computed = context.length - this.#turn.ids.length;
-    await this.#decoder.prefill(this.#turn, context.slice(this.#turn.ids.length, last), ended);
+    const { rules, ended } = this.#wanted;
+    const { ids, prompt } = this.#text;
+    const last = this.#given - 1;
+    await this.#decoder.prefill(this.#turn, this.#context.slice(this.#turn.ids.length, last), ended);
     ended.throwIfAborted();
     const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
     const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
     this.#loop = await this.#behind.owner.call('decode', {
-      ...this.#decoder.loop(this.#turn, context[last]),
+      ...this.#decoder.loop(this.#turn, this.#context[last]),
       sampler: sampler.handle,
       chosen: outputsOf(this.#options),
       settings: settingsOf(this.#options, rules),
-      counts: this.#options.penalties ? countsOf(this.#ids, this.#prompt, /** @type {number} */ (vocabulary)) : null,
+      counts: this.#options.penalties ? countsOf(ids, prompt, /** @type {number} */ (vocabulary)) : null,
     });
     this.#turn.dispose();
-    this.#lost = this.#ids.length - context.length;
-    this.#limit = Math.min(most, this.#asked + window.room(this.#ids.length) + 1);
-    return computed;
   }
 
   /** Queue batches, so that the GPU has work while ids are on their way. */
   #ask() {
     const { seed } = this.#wanted;
-    while (this.#batches.length < pace.batches && this.#asked < this.#limit) {
-      const count = Math.min(this.#size, this.#limit - this.#asked);
-      const first = this.#asked + 1;
+    const { ids, prompt } = this.#text;
+    while (this.#batches.length < pace.batches && this.#asked < this.#most) {
+      const count = Math.min(this.#size, this.#most - this.#asked);
+      const first = ids.length - prompt + this.#asked + 1;
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
-      const steps = { decoding: this.#loop, count, draws, confirmed: this.#ids.length - this.#lost - 1 };
+      const steps = { decoding: this.#loop, count, draws, confirmed: this.#context.length - 1 };
       const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
       answer.catch(() => {}); // whoever waits for it hears it
       this.#batches.push({ answer, began: performance.now(), count });
     }
   }
 
-  /** @param {boolean} whole */
-  end(whole) {
-    this.#end ??= this.#finish(whole);
+  /** @param {boolean} whole @param {number} [first] */
+  end(whole, first = Infinity) {
+    this.#end ??= this.#finish(whole, first);
     return this.#end;
   }
 
-  /** @param {boolean} whole */
-  async #finish(whole) {
-    if (this.#loop) await this.#leave(whole ? this.#ids.length - this.#lost - 1 : null);
-  }
-
   /**
-   * End the loop, so that the turn has the first tokens that it has seen; null: nothing. Without a host there is nothing to give
-   * back: what ended that is told to who asked for a token.
-   * @param {number | null} kept
+   * Without a host there is nothing to give back: what ended that is told to who asked for a token.
+   * @param {boolean} whole
+   * @param {number} first
    */
-  async #leave(kept) {
-    const decoding = this.#loop;
-    this.#loop = 0;
-    const caches = await this.#behind.owner.call('decodeEnd', { decoding, kept }).catch(() => ({}));
-    this.#decoder.restore(this.#turn, caches, this.#wanted.window.context(this.#ids, this.#lost).slice(0, kept ?? 0));
+  async #finish(whole, first) {
+    if (!this.#loop) return;
+    const last = this.#context.length - 1;
+    const kept = this.#grows ? Math.min(first, last) : last;
+    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole && kept ? kept : null });
+    const caches = await ending.catch(() => ({}));
+    this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept));
   }
 }

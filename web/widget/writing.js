@@ -44,7 +44,7 @@ class Run {
     const begin = performance.now();
     let first = begin;
     try {
-      for await (const piece of generator.generate(input, { ...options(), signal: control.signal })) {
+      for await (const piece of generator.generate(input, { window: Infinity, ...options(), signal: control.signal })) {
         tokens += 1;
         if (tokens === 1) first = performance.now();
         text += piece.text;

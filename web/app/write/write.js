@@ -128,7 +128,7 @@ export class Write {
     const generator = await this.#load();
     // The page's own model ends chapters, the text goes on; others know when they have answered.
     const endTokens = this.#source ? undefined : [];
-    yield* generator.generate(input, { endTokens, ...options });
+    yield* generator.generate(input, { window: Infinity, endTokens, ...options });
   }
 
   /** Continue the prompt. */

@@ -22,7 +22,7 @@ from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.decoding import Decoding
 from pyruntime.generate.generator import TextGenerator
 from pyruntime.generate.options import GenerationOptions
-from pyruntime.generate.windows import Window
+from pyruntime.generate.window import Window
 from tests.contrib.decoder import decoder
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tests.genai.precisions import SEEDS
@@ -33,7 +33,7 @@ POSITIONS = 32
 """All that the model can look back at: beyond, it has no angles for its rotary embedding."""
 
 MADE = decoder(positions=POSITIONS)
-WINDOWS = [(32, 4), (16, 0), (17, 4), (6, 5), (9, 1), (1, 0)]
+WINDOWS = [(32, 4), (16, 0), (17, 4), (7, 5), (9, 1), (2, 0)]
 RECORDED = Path(__file__).parents[1] / "genai" / "data" / "windows.json"
 
 
@@ -54,13 +54,15 @@ def next_of(ids: Sequence[int]) -> int:
 
 
 def greedy(prompt: Sequence[int], steps: int, size: int, sinks: int, following: Any = next_of) -> list[int]:
-    """The tokens of a text of which a block of half the window goes whenever it is longer than the window."""
-    seen, made, block = list(prompt), list[int](), max(1, (size - sinks) // 2)
+    """The tokens of a text that loses all but its sinks and half of the rest whenever it is longer than the window."""
+    seen, made, read = list[int](), list[int](), list(prompt)
     for _ in range(steps):
-        while len(seen) > size:
-            del seen[sinks : sinks + block]
+        for token in read:
+            seen.append(token)
+            if len(seen) > size:
+                del seen[sinks : len(seen) - (size - sinks) // 2]
         made.append(following(seen))
-        seen.append(made[-1])
+        read = made[-1:]
     return made
 
 
@@ -90,13 +92,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield made
 
 
-@pytest.mark.parametrize(("size", "sinks"), [(8, 0), (8, 3), (9, 8), (7, 2), (64, 4), (1, 0)])
+@pytest.mark.parametrize(("size", "sinks"), [(8, 0), (8, 3), (9, 7), (7, 2), (64, 4), (2, 0)])
 def test_window__texts_of_any_length__its_bounds(size: int, sinks: int) -> None:
     window = Window(size, sinks)
     for length in range(1, 4 * size):
         ids = list(range(length))
         context = window.context(ids)
-        assert size - window.block < len(context) <= size or context == ids
+        assert sinks + (size - sinks) // 2 <= len(context) <= size or context == ids
         assert context[:sinks] == ids[:sinks] and context[-1] == ids[-1]
         dropped = length - len(context)
         assert dropped == window.dropped(length) and dropped % window.block == 0
@@ -108,14 +110,28 @@ def test_window__texts_of_any_length__its_bounds(size: int, sinks: int) -> None:
 @pytest.mark.parametrize("length", [1, 7, 32, 33, 70])
 def test_greedy__three_windows_of_text__tokens_of_onnxruntime(size: int, sinks: int, length: int) -> None:
     prompt = prompt_of_length(length)
-    made = written(TextGenerator(model()), prompt, max_new_tokens=3 * size, window=size, sinks=sinks)
-    assert made == [greedy(prompt, 3 * size, size, sinks)]
+    options: dict[str, Any] = {"max_new_tokens": 3 * size + 5, "window": size, "sinks": sinks}
+    wanted = [greedy(prompt, 3 * size + 5, size, sinks)]
+    assert written(TextGenerator(model()), prompt, **options) == wanted
+    assert written(TextGenerator(model()), prompt, **options, prefill_chunk=3) == wanted
+
+
+def test_caches__text_of_many_windows__never_have_more_rows_than_the_window() -> None:
+    async def rows() -> list[int]:
+        decoding, made = Decoding(model(), GenerationOptions(window=10, sinks=2, max_new_tokens=60)), list[int]()
+        await decoding.append([prompt_of_length(25)])
+        while not decoding.done:
+            await decoding.next()
+            made += [value.shape()[2] for value in decoding.cache.values.values()]
+        return made
+
+    assert max(asyncio.run(rows())) == 10
 
 
 def test_slides__of_a_long_text__compute_half_a_window_at_a_time(steps: list[int]) -> None:
     written(TextGenerator(model()), [3, 4, 5], max_new_tokens=90, window=24, sinks=4)
     many = [count for count in steps if count > 1]
-    assert many == [3, *[24 - 10 + 1 - 4] * 7]
+    assert many == [3, *[(24 - 4) // 2] * 7]
     assert sum(steps) < 2 * 93
 
 
@@ -296,8 +312,8 @@ def test_loop__on_a_gpu__as_many_steps_ahead_as_the_window_has_room(steps: list[
 
     with on_device(NullDevice()):
         assert len(asyncio.run(run())) == 50
-    # 13 tokens fill the window; each slide computes 8 tokens behind the sinks and makes room for 6.
-    assert steps == [3, *[1] * 13, *([8] + [1] * 6) * 5, 8]
+    # 13 tokens fill the window; each slide computes 7 tokens behind the sinks and makes room for 7.
+    assert steps == [3, *[1] * 13, *([7] + [1] * 7) * 4, 7, 1, 1, 1]
 
 
 @cache
@@ -337,7 +353,7 @@ def test_genai__window__in_the_folder_and_beyond_the_context(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "given", [{"window": 4}, {"window": 0, "sinks": 0}, {"window": 8, "sinks": 8}, {"window": 8, "sinks": -1}]
+    "given", [{"window": 5}, {"window": -1}, {"window": 8, "sinks": 7}, {"window": 8, "sinks": -1}]
 )
 def test_options__window_without_room__are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(pyruntime.InvalidArgument, match=r"(window|sinks)="):

@@ -90,31 +90,11 @@ def test_greedy__three_windows_of_text__ids_of_fresh_generators_of_onnxruntime_g
         ids, computed, reason = found["found"][name]
         assert ids == RECORDED[kind][name], name
         assert reason == "length"
-        block = (size - sinks) // 2
+        block = size + 1 - sinks - (size - sinks) // 2
         whole = length - block * -(-max(0, length - size) // block)
-        # A slide on the host also keeps what happens to be the same behind the sinks.
-        kept = 0 if way == "copied" else sinks
-        assert (computed[0], max(computed[1:])) == (whole, size - block + 1 - kept), name
+        # Starting over also keeps what happens to be the same behind the sinks.
+        assert (computed[0], max(computed[1:])) == (whole, (size - sinks) // 2), name
         assert sum(computed) < 3 * (length + 3 * size)
-
-
-def test_seeds__across_slides__repeat_on_the_gpu_and_on_the_host(windows: Windows) -> None:
-    found = windows(
-        """
-        const rules = { temperature: 0.9, topK: 40, repetitionPenalty: 1.2, frequencyPenalty: 0.1 };
-        const options = { ...rules, topLogProbabilities: 2, window: 48, sinks: 4, maxNewTokens: 130, endTokens: [] };
-        const texts = [];
-        for (const seed of [5, 5, 6]) texts.push(idsOf(await write(packed.decode(ids), { ...options, seed }, packed)));
-        const queued = steps.length;
-        texts.push(idsOf(await write(packed.decode(ids), { ...options, seed: 5, processLogits() {} }, packed)));
-        packed.forget();
-        return { queued, texts };
-        """,
-        ids=prompt_of(20, SHAPES["llama"].words),
-    )
-    first, again, other, host = found["texts"]
-    assert found["queued"] == 0
-    assert first == again == host != other
 
 
 def test_chat__each_turn_begins_with_the_text_before__computes_what_the_window_has_new(windows: Windows) -> None:
@@ -168,7 +148,7 @@ def test_memory__twelve_windows_of_text__bytes_on_the_gpu_stay_flat(windows: Win
     assert found["left"] == 0
     bytes_held = found["bytes"]
     assert len(bytes_held) == 12
-    assert max(bytes_held[3:]) <= max(bytes_held[:3])
+    assert max(bytes_held[3:]) <= max(bytes_held[:3]), bytes_held
 
 
 @pytest.mark.parametrize("host", [False, True], ids=["queued", "host"])
@@ -208,31 +188,3 @@ def test_abort__in_the_middle_of_a_slide__leaves_nothing_and_the_next_text_is_ri
         host=host,
     )
     assert found == [["enough", 0, True, True]] * 8
-
-
-def test_limits__without_a_window_text_ends__and_windows_that_are_none_are_refused(windows: Windows) -> None:
-    found = windows(
-        """
-        const short = packed.decode(ids.slice(0, 20));
-        const ended = await write(short, { maxNewTokens: 500, endTokens: [] }, packed);
-        const failures = [];
-        const windows = [{ window: 97 }, { window: 4 }, { window: 8, sinks: 8 }, { window: 8.5 }];
-        for (const given of [{}, ...windows, { sinks: -1, window: 8 }]) {
-          const options = { maxNewTokens: 2, ...given };
-          const { name, message } = await failure(() => write(packed.decode(ids), options, packed));
-          failures.push(`${name}: ${message}`);
-        }
-        const long = await write(packed.decode(ids), { maxNewTokens: 5, endTokens: [], window: 96 }, packed);
-        packed.forget();
-        return [ended.length, ended.at(-1).finishReason, failures, long.length];
-        """,
-        ids=prompt_of(120, SHAPES["llama"].words),
-    )
-    count, reason, failures, long = found
-    assert (count, reason, long) == (CONTEXT - 20, "length", 5)
-    assert failures[0] == (
-        "RangeError: the prompt has 120 tokens, the model can look back at 96: "
-        "the option window lets it see the first and the last ones"
-    )
-    assert all(one.startswith("RangeError: window must be a whole number above sinks") for one in failures[1:5])
-    assert failures[5] == "RangeError: sinks must be a whole number of tokens, not -1"
