@@ -42,13 +42,16 @@ async def beam_search(
         early_stopping: end when there are as many results as beams; else when none can become better.
 
     Raises:
-        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample.
+        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, operators as
+            processors.
     """
     o = options
     if not o.greedy:
         raise InvalidArgument(
             "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
         )
+    if o.operators:
+        raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")
     limits = [n for n in (o.max_length, None if o.max_new_tokens is None else len(prompt) + o.max_new_tokens) if n]
     if not prompt or not limits or beams < o.num_sequences:
         raise InvalidArgument(
@@ -129,7 +132,7 @@ def _changed(
         x = penalized - o.frequency_penalty * counts - o.presence_penalty * (counts > 0)
     if o.no_repeat_ngram_size:
         x = no_repeated_ngrams(ids, x, o.no_repeat_ngram_size)
-    for processor in o.processors:
+    for processor in o.functions:
         x = np.asarray(processor(ids, x.astype(np.float32)), np.float64)
     if ids.shape[1] - prompt < o.min_new_tokens:
         x[:, list(o.end_tokens)] = -np.inf

@@ -45,7 +45,7 @@ class Chooser:
     def needs_tokens(self) -> bool:
         """Whether a step depends on the tokens before it on the host."""
         o = self.options
-        return bool(self.constraints or o.processors or o.no_repeat_ngram_size)
+        return bool(self.constraints or o.functions or o.no_repeat_ngram_size)
 
     async def choose(
         self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int, room: int
@@ -63,11 +63,13 @@ class Chooser:
         batch, _, words = logits.shape()
         dtype = self._model.logits_dtype
         value: Any = logits
-        if o.processors or o.no_repeat_ngram_size:
+        if o.functions or o.no_repeat_ngram_size:
             value, dtype = await self._processed(logits, sequences, rows), "float32"
             rows = None
         mask = self._mask(batch, words, new, room)
-        options = SamplerOptions(o.greedy, dtype, o.candidates, o.penalized, mask is not None, rows is not None)
+        options = SamplerOptions(
+            o.greedy, dtype, o.candidates, o.penalized, mask is not None, rows is not None, operators=o.operators
+        )
         given: dict[str, Any] = {"logits": value}
         if rows is not None:
             given["row"] = rows
@@ -76,11 +78,13 @@ class Chooser:
             given |= {"temperature": np.float32(o.temperature), "min_p": np.float32(o.min_p)}
             if o.candidates:
                 given |= {"top_k": np.int64(o.top_k), "top_p": np.float32(o.top_p)}
-        if o.penalized:
+        if options.counts:
             if self._counts is None:
                 self._counts = _counts(sequences, words, prompt)
+            given["counts"] = self._counts
+        if o.penalized:
             given |= {"repetition": np.float32(o.repetition_penalty), "presence": np.float32(o.presence_penalty)}
-            given |= {"frequency": np.float32(o.frequency_penalty), "counts": self._counts}
+            given["frequency"] = np.float32(o.frequency_penalty)
         if mask is not None:
             given["mask"] = mask
         feeds = {
@@ -104,7 +108,7 @@ class Chooser:
                     for i, s in enumerate(sequences)
                 ]
             )
-        for processor in self.options.processors:
+        for processor in self.options.functions:
             x = np.asarray(processor(ids, x), np.float32)
         return np.expand_dims(x, 1)
 

@@ -185,7 +185,7 @@ def _alike(a: Sequence[int], b: Sequence[int]) -> int:
 async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[float]], None]:
     """Tokens of each step; on a GPU several are submitted before the first is read."""
     o = decoding.options
-    alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized
+    alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized and not o.processors
     if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:
         async with aclosing(looked_up(decoding, o.lookup)) as guessed:
             async for step in guessed:

@@ -10,11 +10,17 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.generate.sampling import EVERY
 from pyruntime.generate.window import Window
 from pyruntime.ir import Array
+from pyruntime.ops.custom import CustomOp
 
 __all__ = ["Constraint", "GenerationOptions", "Processor"]
 
-Processor = Callable[[Array, Array], Array]
-"""A logits processor: (ids int64 [batch, length], logits float32 [batch, vocab]) to logits of the same shape."""
+Processor = Callable[[Array, Array], Array] | CustomOp
+"""A logits processor, to logits of the same shape.
+
+A function of (ids int64 [batch, length], logits float32 [batch, vocab]); or an operator made with `custom_op`, in WGSL,
+of logits float32 [batch, vocab], or of logits and counts int32 [batch, vocab]: how often each token was generated, -1
+where it is in the prompt only.
+"""
 
 _LARGEST_SORT = 1024
 
@@ -48,15 +54,16 @@ class GenerationOptions:
         end_tokens: ids that end a sequence; they are its last token.
         num_sequences: sequences for each prompt.
         no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
-        processors: of the user's own, on logits on the host, before the sampler's filters. Each step then reads logits.
+        processors: of the user's own, before the sampler's penalties and filters. With functions each step reads the
+            logits; operators run where the model runs, behind functions.
         constraint: of what may come. Each step then reads its token before the next is computed.
-        window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
-            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
-            n-grams, processors and constraints go by the whole text.
         prefill_chunk: tokens of a prompt computed at once.
         lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
             greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
             guessed.
+        window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
+            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
+            n-grams, processors and constraints go by the whole text.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
@@ -77,13 +84,19 @@ class GenerationOptions:
     no_repeat_ngram_size: int = 0
     processors: Sequence[Processor] = ()
     constraint: Constraint | None = None
-    window: int = 0
-    sinks: int = 4
     prefill_chunk: int = 512
     lookup: int = 0
+    window: int = 0
+    sinks: int = 4
     ahead: int = 4
 
     def __post_init__(self) -> None:
+        for processor in self.processors:
+            if not callable(processor) and not isinstance(processor, CustomOp):
+                raise InvalidArgument(
+                    "GenerationOptions: expected processors that are functions of (ids, logits), or operators made "
+                    f"with @custom_op, such as Rarer(by=2.0), got {processor!r}"
+                )
         checks = {
             "temperature": self.temperature >= 0,
             "top_k": self.top_k >= 0,
@@ -106,6 +119,16 @@ class GenerationOptions:
     def bounds(self) -> Window | None:
         """What the model sees of a text; None: everything."""
         return Window(self.window, self.sinks) if self.window else None
+
+    @property
+    def functions(self) -> tuple[Callable[[Array, Array], Array], ...]:
+        """Processors on the host."""
+        return tuple(p for p in self.processors if not isinstance(p, CustomOp))
+
+    @property
+    def operators(self) -> tuple[CustomOp, ...]:
+        """Processors that are operators."""
+        return tuple(p for p in self.processors if isinstance(p, CustomOp))
 
     @property
     def greedy(self) -> bool:

@@ -2,6 +2,7 @@
 
 With x the row of the logits that counts, in float32, and c the counts, for each sequence:
 
+    operators     x ← f(x) or f(x, c), one after the other: the user's own
     repetition    x ← x · r where x < 0 else x / r        where c ≠ 0
     frequency     x ← x - f · max(c, 0)
     presence      x ← x - q                               where c > 0
@@ -31,7 +32,9 @@ import numpy as np
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DType
+from pyruntime.onnx.attributes import signature
 from pyruntime.onnx.writer import ModelWriter
+from pyruntime.ops.custom import CustomOp, input_names
 
 __all__ = ["EVERY", "SamplerOptions", "sampler_model"]
 
@@ -59,6 +62,7 @@ class SamplerOptions:
         log_probability: with that output.
         top: with outputs of the most probable tokens, this many; 0: without.
         ids: 'int64' or 'int32', of the output ids: as the decoder takes them.
+        operators: of the user's own, of x float32 [batch, vocab] or of x and counts, to x.
     """
 
     greedy: bool = False
@@ -70,6 +74,12 @@ class SamplerOptions:
     log_probability: bool = True
     top: int = 0
     ids: str = "int64"
+    operators: tuple[CustomOp, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether tokens are counted: there is an input counts, and an output counts_out."""
+        return self.penalties or any(len(input_names(type(op), 1)) > 1 for op in self.operators)
 
 
 def sampler_model(options: SamplerOptions | None = None) -> bytes:
@@ -93,7 +103,7 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
         log_probability   float32 [batch, 1]; with `log_probability`
         top_ids           int64 [batch, n], n = min(top, vocab): the most probable tokens, likeliest first; with `top`
         top_log_probabilities    float32 [batch, n]: log softmax of the model's own logits; with `top`
-        counts_out        int32 [batch, vocab]: counts with the new ids; with `penalties`
+        counts_out        int32 [batch, vocab]: counts with the new ids; with counts
 
     Raises:
         InvalidArgument: another dtype or type of ids, a negative number of candidates that is not EVERY, or of top.
@@ -111,6 +121,12 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
     dtype = DType.FLOAT if options.dtype == "float32" else DType.FLOAT16
     writer.input("logits", dtype, ("batch", "sequence", "vocab"))
     own = x = _row(writer, options)
+    if options.counts:
+        writer.input("counts", DType.INT32, ("batch", "vocab"))
+    for op in options.operators:
+        given = [x, "counts"][: len(input_names(type(op), 1))]
+        values = {name: getattr(op, name) for name in signature(type(op)).annotations}
+        x = writer.node(op.op_type, *given, domain=op.domain, **{k: v for k, v in values.items() if v is not None})
     if options.penalties:
         x = _penalized(writer, x)
     if options.mask:
@@ -125,7 +141,7 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
         writer.node("Cast", chosen, to=_IDS[options.ids].code, name="ids")
     writer.output("ids", _IDS[options.ids], ("batch", 1))
     _probabilities(writer, own, chosen, options)
-    if options.penalties:
+    if options.counts:
         _count(writer, chosen)
     return writer.model()
 
@@ -160,7 +176,6 @@ def _row(writer: ModelWriter, options: SamplerOptions) -> str:
 def _penalized(writer: ModelWriter, x: str) -> str:
     for name in ("repetition", "presence", "frequency"):
         writer.input(name, DType.FLOAT, ())
-    writer.input("counts", DType.INT32, ("batch", "vocab"))
     zero, none = writer.constant(0, np.int32), writer.constant(0, np.float32)
     seen = writer.node("Not", writer.node("Equal", "counts", zero))
     less = writer.node(

@@ -37,6 +37,7 @@ class ModelWriter:
         self._initializers: list[bytes] = []
         self._inputs: list[bytes] = []
         self._outputs: list[bytes] = []
+        self._domains: dict[str, None] = {}
         self._names = 0
 
     def input(self, name: str, dtype: DType, shape: Sequence[int | str]) -> str:
@@ -65,6 +66,8 @@ class ModelWriter:
         if not name:
             self._names += 1
             name = f"{op.lower()}_{self._names}"
+        if domain:
+            self._domains[domain] = None
         content = (
             joined(1, [text(n) for n in inputs]) + field(2, text(name)) + field(3, text(name)) + field(4, text(op))
         )
@@ -90,8 +93,8 @@ class ModelWriter:
         """The serialized ModelProto."""
         graph = joined(1, self._nodes) + field(2, text(self._name)) + joined(5, self._initializers)
         graph += joined(11, self._inputs) + joined(12, self._outputs)
-        opset = number(2, self._opset)
-        return number(1, _IR_VERSION) + field(2, b"pyruntime") + field(8, opset) + field(7, graph)
+        opsets = [number(2, self._opset), *(field(1, text(d)) + number(2, 1) for d in self._domains)]
+        return number(1, _IR_VERSION) + field(2, b"pyruntime") + joined(8, opsets) + field(7, graph)
 
 
 def _declared(name: str, dtype: DType, shape: Sequence[int | str]) -> bytes:
