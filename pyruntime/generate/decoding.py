@@ -126,7 +126,7 @@ class Decoding:
         for b, sequence in enumerate(ids):
             at = slice(0, len(sequence)) if self.model.right_padded else slice(longest - len(sequence), None)
             padded[b, at], mask[b, at] = sequence, 1
-        chunk = longest if ragged else self.options.prefill_chunk
+        chunk = longest if ragged else min(self.options.prefill_chunk, self.model.chunk)
         cache, logits = self.cache, None
         for begin in range(0, longest, chunk):
             part = slice(begin, begin + chunk)
@@ -157,10 +157,10 @@ class Decoding:
     def _common_sinks(self, most: int) -> int:
         """How many sinks are in the cache for all sequences, and can be kept alone."""
         window = self.options.bounds
-        if window is None or not self.model.rewindable:
+        if window is None:
             return 0
         sinks = max(0, min(window.sinks, most, self.cache.length))
-        return sinks if self.cache.mask[:, :sinks].all() else 0
+        return sinks if self.model.can_rewind(self.cache, sinks) and self.cache.mask[:, :sinks].all() else 0
 
     def set_logits(self, logits: OrtValue) -> None:
         """Choose the next ids from these logits [batch, 1, vocab]."""
@@ -220,7 +220,7 @@ class Decoding:
     @property
     def _computed(self) -> int:
         """How many tokens of the first sequence are in the cache."""
-        return int(self.cache.mask[0].sum())
+        return self.cache.begin + int(self.cache.mask[0].sum())
 
     async def rewind(self, length: int) -> None:
         """Go back to the first `length` tokens; `append` or `next` go on from there.
@@ -237,6 +237,8 @@ class Decoding:
         # The last token is computed again: its logits are wanted.
         if lost == self._dropped:
             kept = max(0, min(length - 1 - lost[0], self.cache.length))
+            if self.model.local and not self.model.can_rewind(self.cache, kept):
+                kept = 0
         else:
             kept = self._common_sinks(length - 1)
         self.cache = await self.model.rewound(self.cache, kept)

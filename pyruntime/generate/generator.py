@@ -156,7 +156,8 @@ class TextGenerator:
             context = window.context(prompt) if window else prompt
             lost, sinks = len(prompt) - len(context), window.sinks if window else 0
             shared = min(_alike(context, ids), len(context) - 1, cache.length)
-            if shared > 0 and (self.model.rewindable or (shared == cache.length and (shared > sinks or not lost))):
+            starts = lost and shared <= sinks  # the window starts over: its sinks are cut out of the cache
+            if shared > 0 and self.model.can_rewind(cache, shared) and (self.model.rewindable or not starts):
                 cache = await self.model.rewound(cache, shared)
                 dropped = lost if shared > sinks else 0
                 begin = shared + dropped
