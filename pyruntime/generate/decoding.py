@@ -89,6 +89,12 @@ class Decoding:
         sequence, window = self.sequences[b], self.options.bounds
         return [*sequence[: window.sinks], *sequence[window.sinks + self._dropped[b] :]] if window else sequence
 
+    def _last(self, b: int, count: int) -> list[int]:
+        """The last ids of `seen`."""
+        sequence, window, dropped = self.sequences[b], self.options.bounds, self._dropped[b]
+        alone = not window or not dropped or count <= len(sequence) - window.sinks - dropped
+        return sequence[-count:] if alone else self.seen(b)[-count:]
+
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
         """Compute these ids behind what is there; the logits are those of the last one of each sequence.
 
@@ -215,7 +221,7 @@ class Decoding:
             return
         behind = len(self.sequences[0]) - self._dropped[0] - self._computed
         if behind > 0:
-            await self._compute([self.seen(b)[-behind:] for b in range(self.batch)])
+            await self._compute([self._last(b, behind) for b in range(self.batch)])
 
     @property
     def _computed(self) -> int:

@@ -110,11 +110,12 @@ def decoder(
     local: int | tuple[int, ...] = -1,
     placed: bool = False,
     interleaved: bool = False,
+    rows: int = 0,
 ) -> Decoder:
     """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind.
 
     `local`: how many tokens each attention sees; `placed`: position_ids are an input; `interleaved`: which components
-    the rotary embedding pairs.
+    the rotary embedding pairs; `rows`: of caches that do not grow.
     """
     made, width = _Writer(0, placed, interleaved), heads * size
     constants = {"two": np.float32(2), "epsilon": np.float32(1e-6), "last": np.array([-1]), "one": np.int64(1)}
@@ -137,9 +138,9 @@ def decoder(
     names = ["input_ids", "attention_mask", *(["position_ids"] if placed else [])]
     tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", n]) for n in names]
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
-    cache: list[str | int] = ["B", groups, "P", size]
+    cache: list[str | int] = ["B", groups, rows or "P", size]
     pasts = [helper.make_tensor_value_info(f"past.{p}", TensorProto.FLOAT, cache) for p in parts]
-    ends: list[str | int] = ["B", groups, "T", size]
+    ends: list[str | int] = ["B", groups, rows or "T", size]
     presents = [helper.make_tensor_value_info(f"present.{p}", TensorProto.FLOAT, ends) for p in parts]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["B", "S", words])
     graph = helper.make_graph(made.nodes, "decoder", [*tokens, *pasts], [logits, *presents], made.weights)

@@ -221,6 +221,14 @@ def test_forms__padding_in_front_and_recurrent_states__each_as_alone(state: bool
     assert made == [greedy(p, 40, 12, 3, following) for p in prompts]
 
 
+def test_static_caches__as_long_as_the_window__tokens_of_growing_ones() -> None:
+    static = DecoderModel(pyruntime.InferenceSession(decoder(positions=POSITIONS, rows=24).model))
+    assert not static.rewindable
+    for prompt in ([7, 8], prompt_of_length(60)):
+        found = written(TextGenerator(static), prompt, max_new_tokens=70, window=24, sinks=4)
+        assert found == [greedy(prompt, 70, 24, 4)]
+
+
 def test_beams__of_one__greedy_tokens_and_several_are_the_best() -> None:
     options = GenerationOptions(max_new_tokens=60, window=16, sinks=2)
     ((ids, _),) = asyncio.run(beam_search(model(), [4, 5], 1, options))
