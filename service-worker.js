@@ -6,6 +6,9 @@
 
 const CACHE = 'pyruntime-site';
 const MANIFEST = 'integrity.json';
+
+/** What browsers ask for by themselves where a page names no icon, and give up when it is left. */
+const ICON = 'favicon.ico';
 const worker = /** @type {any} */ (globalThis);
 
 /** Hashes by path, as Subresource Integrity writes them. @typedef {Record<string, string>} Files */
@@ -113,6 +116,6 @@ worker.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;
   if (!['GET', 'HEAD'].includes(request.method) || pathOf(request.url) === null || request.headers.has('Range')) return;
   const path = /** @type {string} */ (pathOf(request.url));
-  if (path === MANIFEST || (listed && request.mode !== 'navigate' && !listed[path])) return;
+  if (path === MANIFEST || path === ICON || (listed && request.mode !== 'navigate' && !listed[path])) return;
   event.respondWith(answer(request, (work) => event.waitUntil(work)));
 });

@@ -46,6 +46,8 @@ export class ModelFile {
   #recent = [];
   /** @type {Scanner | null} */
   #scanner;
+  /** @type {import('./stream.js').Buffers | null} */
+  #buffers;
   /** @type {Waiting[]} */
   #waiting = [];
   #reader = new BlobReader(new Blob());
@@ -57,11 +59,13 @@ export class ModelFile {
    * @param {string} url where it comes from
    * @param {number | undefined} size as far as it is known before the end
    * @param {boolean} isModel whether it is to be scanned
+   * @param {import('./stream.js').Buffers | null} [buffers] which chunks are in; they are given back
    */
-  constructor(url, size, isModel) {
+  constructor(url, size, isModel, buffers = null) {
     this.url = url;
     this.size = size;
     this.#scanner = isModel ? new Scanner() : null;
+    this.#buffers = buffers;
   }
 
   /**
@@ -116,7 +120,8 @@ export class ModelFile {
     }
     const done = Math.min(this.#parts.nbytes, this.arrived - RECENT);
     const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
-    this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
+    const passed = this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
+    for (const { bytes } of passed) this.#buffers?.give(bytes.buffer);
   }
 
   #wake() {
@@ -191,6 +196,7 @@ export class ModelFile {
   /** Nobody follows the download any more: keep no more than what is always kept. */
   settle() {
     this.#recent = [];
+    this.#buffers = null;
     this.#reader = new BlobReader(this.#parts.blob);
   }
 

@@ -5,7 +5,7 @@
  */
 
 import { ModelFile } from './file.js';
-import { openStream } from './stream.js';
+import { Buffers, openStream } from './stream.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */
 const BIG = 32 << 20;
@@ -97,14 +97,15 @@ export class Loading {
     const { size, chunks } = await openStream(url, this.#signal);
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
     if (!readsBlobs || (size ?? BIG) < BIG) {
-      return joined(chunks, (loaded) => onProgress(loaded, size)).catch((error) => {
+      return joined(chunks(), (loaded) => onProgress(loaded, size)).catch((error) => {
         this.#failure ??= { error };
         throw error;
       });
     }
-    const file = new ModelFile(url, size, isModel);
+    const buffers = new Buffers();
+    const file = new ModelFile(url, size, isModel, buffers);
     this.#files.push(file);
-    file.take(chunks, onProgress);
+    file.take(chunks(buffers), onProgress);
     if (size === undefined) await file.complete();
     return file;
   }

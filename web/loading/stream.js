@@ -23,7 +23,8 @@ class Fail extends Error {
  * @property {number | undefined} size in bytes where the server tells. What another origin tells may be the size of a
  * compressed form: `Content-Encoding` cannot be seen there.
  * @property {Response} response the server's first answer; its body is not to be read
- * @property {AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks
+ * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
+ * these, as long as the connection holds, and whoever takes a chunk gives its buffer back
  *
  * @typedef {object} Known what is known of the file from its first response
  * @property {number | undefined} size
@@ -31,6 +32,23 @@ class Fail extends Error {
  * @property {boolean} isEncoded whether ranges would be of other bytes than those that arrive
  * @property {string} validator changes with the file; '' where the server gives none
  */
+
+/** Buffers of one size that are used again: a download through them leaves nothing for the garbage collector. */
+export class Buffers {
+  /** Bytes of each: what arrives together, so that progress is told and followed in steps of this. */
+  static SIZE = 1 << 20;
+  /** @type {ArrayBuffer[]} */
+  #free = [];
+
+  take() {
+    return this.#free.pop() ?? new ArrayBuffer(Buffers.SIZE);
+  }
+
+  /** @param {ArrayBuffer} buffer that nobody reads any more; others than of this size are let go */
+  give(buffer) {
+    if (buffer.byteLength === Buffers.SIZE) this.#free.push(buffer);
+  }
+}
 
 /**
  * Ask for the file at `url`.
@@ -50,7 +68,7 @@ export async function openStream(url, signal) {
   const length = isEncoded ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
   const known = { size, isExact: response.type !== 'cors', isEncoded, validator: validatorOf(response) };
-  return { size, response, chunks: chunks(url, response, known, signal) };
+  return { size, response, chunks: (buffers) => chunks(url, response, known, signal, buffers) };
 }
 
 /** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */
@@ -64,9 +82,10 @@ function validatorOf({ headers }) {
  * @param {Response} first
  * @param {Known} known
  * @param {AbortSignal} [signal]
- * @returns {Opened['chunks']}
+ * @param {Buffers} [buffers]
+ * @returns {AsyncGenerator<Uint8Array<ArrayBuffer>>}
  */
-async function* chunks(url, first, known, signal) {
+async function* chunks(url, first, known, signal, buffers) {
   /** @type {Response | null} */
   let response = first;
   let [loaded, attempt, repeated] = [0, 0, 0];
@@ -74,9 +93,9 @@ async function* chunks(url, first, known, signal) {
     /** @type {unknown} */
     let why = new Error('it ended early');
     if (response) {
-      const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
+      const reader = readerOf(/** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body), attempt ? undefined : buffers);
       try {
-        for (let step = await next(reader); ; step = await next(reader)) {
+        for (let step = await reader.next(); ; step = await reader.next()) {
           if ('error' in step) {
             why = step.error;
             break;
@@ -106,9 +125,39 @@ async function* chunks(url, first, known, signal) {
   }
 }
 
-/** @param {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} reader */
-function next(reader) {
-  return reader.read().catch((/** @type {unknown} */ error) => ({ error, value: undefined }));
+/**
+ * What reads a response: into `buffers`, each filled, where the browser can; else what comes as it comes. A broken connection
+ * takes what is in a buffer with it, so responses that go on behind one are read without.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
+ * @param {Buffers} [buffers]
+ */
+function readerOf(body, buffers) {
+  const failed = (/** @type {unknown} */ error) => ({ error, value: undefined });
+  if (buffers) {
+    try {
+      const reader = body.getReader({ mode: 'byob' });
+      const next = () => filled(reader, buffers.take()).then((value) => ({ value: value?.length ? value : undefined }), failed);
+      return { next, cancel: () => reader.cancel() };
+    } catch {} // no stream of bytes
+  }
+  const reader = body.getReader();
+  return { next: () => reader.read().catch(failed), cancel: () => reader.cancel() };
+}
+
+/**
+ * As many bytes as the buffer has, or those before the end.
+ * @param {ReadableStreamBYOBReader} reader
+ * @param {ArrayBuffer} buffer
+ */
+async function filled(reader, buffer) {
+  let [given, count] = [buffer, 0];
+  while (count < Buffers.SIZE) {
+    const { value, done } = await reader.read(new Uint8Array(given, count));
+    if (value) given = value.buffer;
+    count += value?.length ?? 0;
+    if (done) break;
+  }
+  return new Uint8Array(given, 0, count);
 }
 
 /** Whether a response that has ended was all. @param {number} loaded @param {Known} known */

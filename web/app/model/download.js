@@ -63,7 +63,7 @@ export async function download(url, { signal, onProgress, onChunk }) {
   const pending = [];
   let loaded = 0;
   const handOver = () => parts.add(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); });
-  for await (const chunk of chunks) {
+  for await (const chunk of chunks()) {
     pending.push(chunk);
     loaded += chunk.length;
     if (loaded - parts.nbytes >= BLOCK) await handOver();
