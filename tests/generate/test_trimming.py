@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnxruntime
 import pytest
 
 import pyruntime
+from pyruntime import genai
 from pyruntime.device.null import NullDevice
 from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.decoding import Decoding
@@ -24,6 +26,7 @@ from pyruntime.generate.trimming import LocalCaches, _Turn, turning_model
 from pyruntime.ir import DType
 from pyruntime.ir.constant import Constant
 from tests.contrib.decoder import Decoder, decoder
+from tests.genai.folder import write_folder
 from tests.session.doubles import on_device
 
 LOCAL, POSITIONS = 12, 48
@@ -128,6 +131,23 @@ def test_window__over_a_model_of_local_attention__starts_over_as_for_others() ->
         if len(seen) > 40:
             del seen[4 : len(seen) - 18]
     assert written(TextGenerator(model()), [1, 2, 3], max_new_tokens=90, window=40, sinks=4) == [ids]
+
+
+def test_genai__max_length_beyond_the_context__text_goes_on(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    (folder / "model.onnx").write_bytes(made("plain").model)
+    wanted = greedy([4, 6], 158)
+    config = genai.Config(str(folder))
+    end = min({*range(50)} - {*wanted})
+    config.overlay(f'{{"model": {{"eos_token_id": {end}}}}}')
+    params = genai.GeneratorParams(genai.Model(config))
+    assert params.get_search_options()["max_length"] == 128
+    params.set_search_options(max_length=160)
+    generator = genai.Generator(params.model, params)
+    generator.append_tokens([4, 6])
+    while not generator.is_done():
+        generator.generate_next_token()
+    assert generator.get_sequence(0)[2:].tolist() == wanted
 
 
 def test_memory__of_a_text_of_many_windows__is_flat_and_few_rows_are_kept() -> None:
