@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.script import watched
-from e2e.test_tokens_on_gpu import BATCHES_OF, DATA, Queueing
+from e2e.test_tokens_on_gpu import BATCHES_OF, COUNTS, DATA, Queueing
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tests.genai.precisions import SEEDS
 from tools.devkit.server import Server
@@ -188,3 +188,25 @@ def test_abort__in_the_middle_of_a_slide__leaves_nothing_and_the_next_text_is_ri
         host=host,
     )
     assert found == [["enough", 0, True, True]] * 8
+
+
+def test_counts__of_two_windows_more__a_submit_a_token_and_one_for_each_start(windows: Windows) -> None:
+    """What is computed anew is queued as it was the time before, without Python; a start uploads one token's id."""
+    body = """
+        const options = { window: 48, sinks: 4, maxNewTokens, endTokens: [] };
+        const pieces = await write(packed.decode(ids), options, packed);
+        packed.forget();
+        return pieces.slice(1).filter(({ promptTokens }) => promptTokens > 1).length;
+        """
+    counts, starts = [], []
+    for tokens in (200, 200, 154, 200, 154, 200):  # memory finds its places in the first ones
+        before = windows.worker.evaluate(COUNTS)
+        starts.append(windows(body, ids=prompt_of(20, SHAPES["llama"].words), maxNewTokens=tokens))
+        after = windows.worker.evaluate(COUNTS)
+        counts.append({k: after[k] - before[k] for k in after})
+    spent = {k: counts[5][k] - counts[4][k] for k in counts[5]}
+    tokens = 46
+    assert starts[5] - starts[4] == 2
+    assert (spent["all"], spent["withoutPython"]) == (tokens + 2, tokens + 2)
+    assert (spent["buffers"], spent["pipelines"]) == (2, 0)
+    assert spent["groups"] < tokens
