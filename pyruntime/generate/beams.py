@@ -52,10 +52,18 @@ async def beam_search(
         )
     if o.operators:
         raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")
+    positions = None if model.local else model.limit(o.bounds)
     limits = [n for n in (o.max_length, None if o.max_new_tokens is None else len(prompt) + o.max_new_tokens) if n]
     if not prompt or not limits or beams < o.num_sequences:
         raise InvalidArgument(
             "beam search: expected a prompt, max_length or max_new_tokens, and beams >= num_sequences"
+        )
+    if positions is not None:
+        limits.append(positions)
+    if positions is not None and len(prompt) > positions:
+        raise InvalidArgument(
+            f"a prompt of {len(prompt)} tokens: the model knows {positions} positions; with "
+            f"GenerationOptions(window={positions}) it sees the first and the last ones"
         )
     window, dropped = o.bounds, o.bounds.dropped(len(prompt)) if o.bounds else 0
     seen = window.context(prompt) if window else list(prompt)

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import InvalidArgument
+from pyruntime.generate.positions import positions_of
 from pyruntime.generate.sampling import SamplerOptions, sampler_model
 from pyruntime.generate.trimming import LocalCaches, local_caches, turning_model
+from pyruntime.generate.window import Window
 from pyruntime.ir import Array, DType
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.session import InferenceSession, OrtValue
@@ -81,6 +83,8 @@ class DecoderModel:
             local_caches(session._model.graph, self.caches, mask, positions) if self.rewindable else None
         )
         """The caches of a model that looks back at so many tokens and no further."""
+        self.positions = positions_of(session._model.graph, positions)
+        """How many positions the model knows; None: nothing says it."""
         self._turns: dict[DType, InferenceSession] = {}
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
         self._slices: dict[DType, InferenceSession] = {}
@@ -129,6 +133,18 @@ class DecoderModel:
     def rewindable(self) -> bool:
         """Whether all caches have a row for each token: recurrent states have not."""
         return all(self._grows(name) for name in self.caches)
+
+    def limit(self, window: Window | None) -> int | None:
+        """How many tokens a text may have for the model's positions; None: any number.
+
+        Raises:
+            InvalidArgument: a window of more.
+        """
+        if window and self.positions and window.size > self.positions:
+            raise InvalidArgument(
+                f"expected a window of at most the {self.positions} positions that the model knows, got {window.size}"
+            )
+        return None if window else self.positions
 
     @property
     def chunk(self) -> int:

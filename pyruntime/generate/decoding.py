@@ -38,6 +38,7 @@ class Decoding:
         sequences: Sequence[Sequence[int]] = (),
         dropped: int = 0,
     ) -> None:
+        self._limit = model.limit(options.bounds)
         self.model = model
         self.options = options
         self.pad = pad
@@ -74,7 +75,14 @@ class Decoding:
             limits.append(o.max_new_tokens - (len(self.sequences[0]) - self._began))
         if o.max_length is not None:
             limits.append(o.max_length - max(map(len, self.sequences)))
+        if self._context is not None:
+            limits.append(self._context - max(map(len, self.sequences)))
         return max(0, min(limits, default=1 << 30))
+
+    @property
+    def _context(self) -> int | None:
+        """How many tokens a text may have for the model's positions; None: any number."""
+        return None if self.model.local and self.cache.mask.all() else self._limit
 
     @property
     def window_room(self) -> int:
@@ -124,6 +132,12 @@ class Decoding:
     async def _compute(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
         """The logits behind these ids, which follow those of the cache."""
         longest = max(map(len, ids))
+        context = self._context
+        if context is not None and self.cache.length + longest > context:
+            raise InvalidArgument(
+                f"{longest} tokens behind {self.cache.length} are more than the {context} positions that the model "
+                f"knows; with GenerationOptions(window={context}) it sees the first and the last ones"
+            )
         ragged = len(set(map(len, ids))) > 1
         if ragged and self.cache.length:
             raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
