@@ -22,20 +22,32 @@ let listed;
 /** The visitor cleared what was kept; the page goes on without. */
 let isCleared = false;
 
+/**
+ * What is kept; null where nothing is to be. It is made when the page registers this worker, or tells it to keep files: this
+ * worker may end at any time, and the next one would not know that the visitor has cleared it while the page goes on.
+ */
+async function existing() {
+  return await caches.has(CACHE) ? caches.open(CACHE) : null;
+}
+
+const manifestURL = () => new URL(MANIFEST, worker.registration.scope).href;
+
 /** The build's list: from the network, or as it was at the last visit. @returns {Promise<Files>} */
 async function readManifest() {
-  const cache = await caches.open(CACHE);
-  const url = new URL(MANIFEST, worker.registration.scope).href;
+  const cache = await existing();
+  const url = manifestURL();
   try {
     const response = await fetch(url, { cache: 'no-cache' });
     if (!response.ok) throw new Error(`HTTP status ${response.status}`);
     const found = await response.clone().json();
-    await cache.put(url, response).catch(() => {});
-    await forgetOthers(cache, found, url);
+    if (cache) {
+      await cache.put(url, response).catch(() => {});
+      await forgetOthers(cache, found, url);
+    }
     listed = found;
     return found;
   } catch {
-    return (await cache.match(url))?.json() ?? {};
+    return (await cache?.match(url))?.json() ?? {};
   }
 }
 
@@ -69,9 +81,8 @@ async function keep(key, hash, response) {
   const headers = new Headers(response.headers);
   headers.set('Content-Length', String(bytes.byteLength));
   headers.delete('Content-Encoding');
-  if (isCleared) return;
-  const cache = await caches.open(CACHE);
-  await cache.put(key, new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
+  const cache = isCleared ? null : await existing();
+  await cache?.put(key, new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
 }
 
 /** @param {Request} request @param {(work: Promise<unknown>) => void} later @returns {Promise<Response>} */
@@ -82,7 +93,7 @@ async function answer(request, later) {
   const hash = path === null ? undefined : (await files)[path];
   if (!hash) return fetch(request);
   const key = keyOf(/** @type {string} */ (path), hash);
-  const known = await (await caches.open(CACHE)).match(key);
+  const known = await caches.match(key, { cacheName: CACHE });
   if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
   const response = await fetch(request);
   if (!isCleared && request.method === 'GET' && response.status === 200) later(keep(key, hash, response.clone()));
@@ -91,9 +102,10 @@ async function answer(request, later) {
 
 /** Fetch and keep these files, those that the list has. @param {string[]} urls */
 async function keepAll(urls) {
+  const cache = await caches.open(CACHE);
+  if (!await cache.match(manifestURL())) files = readManifest();
   files ??= readManifest();
   const known = await files;
-  const cache = await caches.open(CACHE);
   for (const url of urls) {
     if (isCleared) break;
     const path = pathOf(url);
@@ -105,7 +117,10 @@ async function keepAll(urls) {
   for (const client of await worker.clients.matchAll({ includeUncontrolled: true })) client.postMessage({ kept: urls.length });
 }
 
-worker.addEventListener('install', () => worker.skipWaiting());
+worker.addEventListener('install', (/** @type {any} */ event) => {
+  event.waitUntil(caches.open(CACHE));
+  worker.skipWaiting();
+});
 worker.addEventListener('activate', (/** @type {any} */ event) => event.waitUntil(worker.clients.claim()));
 worker.addEventListener('message', (/** @type {any} */ event) => {
   isCleared = Boolean(event.data?.cleared);

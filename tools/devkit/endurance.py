@@ -55,6 +55,7 @@ def soak(*, minutes: int) -> int:
     status = run([python(), "-m", "tests.mutations"], env=browser)
     rows.append(Row("defences taken away, tests fail", "each", time.monotonic() - began, status))
     rows.append(_pytest("residuals of own inputs (browser)", factor, ["e2e/conformance/test_forms.py"], browser))
+    rows.append(_pytest("texts of 200 tokens (browser)", factor, ["e2e/test_writing_memory.py"], browser))
     files = ["e2e/test_reliability.py", "e2e/test_reliability_page.py"]
     for name, select in {
         "lost devices (browser)": "loss",

@@ -16,6 +16,8 @@ const PATIENCE_MS = 2000;
 export class Storage {
   /** Whether the visitor has cleared what was kept: then this visit keeps no more of the site, unless told to. */
   #isCleared = false;
+  /** How often the state was asked for. */
+  #shown = 0;
 
   constructor() {
     this.text = byId('storage-text');
@@ -36,8 +38,12 @@ export class Storage {
     await this.show();
   }
 
+  /** The state as of the last call: earlier ones that take longer say nothing. */
   async show() {
+    this.#shown += 1;
+    const turn = this.#shown;
     const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
+    if (turn !== this.#shown) return;
     const parts = [
       site ? `the page and Python, ${formatBytes(site)}` : '',
       disk ? `models, ${formatBytes(disk)}` : '',
