@@ -25,13 +25,20 @@ TEMPLATE = (
 )
 
 
-def talking_folder() -> dict[str, bytes]:
-    """The page's model with a chat template, so that the page takes it for one that talks. Files by path."""
+def talking_folder(context: int | None = None) -> dict[str, bytes]:
+    """The page's model with a chat template, so that the page takes it for one that talks. Files by path.
+
+    `context`: tokens that it says it can look back at; it does not end an answer then.
+    """
     files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in FOLDER.rglob("*") if path.is_file()}
     config = json.loads(files["tokenizer_config.json"])
     files["tokenizer_config.json"] = json.dumps({**config, "chat_template": TEMPLATE}).encode()
     choices = json.loads(files["generation_config.json"])
     files["generation_config.json"] = json.dumps({**choices, "do_sample": False}).encode()
+    if context:
+        model = json.loads(files["config.json"])
+        files["config.json"] = json.dumps({**model, "max_position_embeddings": context}).encode()
+        files["generation_config.json"] = json.dumps({"do_sample": False, "eos_token_id": [4095]}).encode()
     return files
 
 
@@ -141,6 +148,26 @@ def test_repo__of_this_site__says_its_size_and_becomes_a_conversation(
     section.get_by_role("button", name="Begin anew").click()
     expect(section.locator(".chat-turn")).to_have_count(0)
     expect(page.locator("#storage-text")).to_contain_text("models, ")
+    page.evaluate("location.hash = ''")
+
+
+def test_conversation__longer_than_the_context__goes_on(section: Locator, site_server: Server, tmp_path: Path) -> None:
+    """An answer of more tokens than the model can look back at, stopped there, and one to a message after it."""
+    page = section.page
+    site_server.mounts["/e2e/short/"] = write_folder(tmp_path, talking_folder(context=48))
+    page.evaluate("location.hash = 'repo=e2e/short'")
+    expect(section.locator("#write-status")).to_have_text("The model is loaded")
+    for turn in (1, 2):
+        section.get_by_label("Your message").fill("Who is Emma?")
+        section.get_by_role("button", name="Send").click()
+        expect(section.locator(".chat-turn").nth(2 * turn - 1).locator("p")).not_to_be_empty()
+        facts = section.locator(".chat-log ~ p.caption")
+        expect(facts).to_contain_text(re.compile(r"^(1[0-9]{2}|[2-9][0-9]{2}) tokens,"))
+        section.get_by_role("button", name="Stop").click()
+        expect(section.get_by_role("button", name="Send")).to_be_enabled()
+        expect(section.locator(".chat-turn")).to_have_count(2 * turn)
+    texts = section.locator(".chat-turn[data-role=assistant] p").all_text_contents()
+    assert all(len(text) > 100 for text in texts), texts
     page.evaluate("location.hash = ''")
 
 

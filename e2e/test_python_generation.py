@@ -6,9 +6,9 @@ from typing import Any
 
 from e2e.harness.python import BrowserPython
 from pyruntime.generate.generator import TextGenerator
-from tests.generate import test_processors
+from tests.generate import test_processors, test_trimming
 from tests.generate.test_generator import MADE, model, written
-from tests.generate.test_window import windowed
+from tests.generate.test_window import greedy as windowed
 
 GENERATE = """
     import pyruntime as ort
@@ -49,9 +49,9 @@ OPERATORS = [
 ]
 
 
-def generated(python: BrowserPython, prompt: Any, options: list[dict[str, Any]]) -> Any:
+def generated(python: BrowserPython, prompt: Any, options: list[dict[str, Any]], model: bytes = MADE.model) -> Any:
     """The texts of these options on the GPU, and the shapes of what was read."""
-    return python(GENERATE, model=MADE.model, operators=OPERATORS, prompt=prompt, options=options)
+    return python(GENERATE, model=model, operators=OPERATORS, prompt=prompt, options=options)
 
 
 def test_operators_as_processors__on_the_gpu__no_logits_are_read(python_in_browser: BrowserPython) -> None:
@@ -77,3 +77,22 @@ def test_window__on_the_gpu__tokens_of_onnxruntime_behind_the_window(python_in_b
     options = [{"max_new_tokens": 50, "window": 12, "sinks": 4, "ahead": ahead} for ahead in (1, 4)]
     found = generated(python_in_browser, prompt, options)
     assert found["texts"] == [[windowed(prompt, 50, 12, 4)]] * 2
+
+
+def test_window__long_prompt_and_guesses_on_the_gpu__the_same_tokens(
+    python_in_browser: BrowserPython,
+) -> None:
+    prompt = [5, 6, 7, 8, 9] * 8
+    options = [{"max_new_tokens": 50, "window": 20, "sinks": 3, "lookup": lookup} for lookup in (0, 4)]
+    found = generated(python_in_browser, prompt, options)
+    assert found["texts"] == [[windowed(prompt, 50, 20, 3)]] * 2
+
+
+def test_trimming__local_attention_on_the_gpu__tokens_of_whole_caches(python_in_browser: BrowserPython) -> None:
+    """Text twice as long as the table of angles; rows that nobody looks at are dropped, keys are turned on the GPU."""
+    prompt = test_trimming.prompt_of(60)
+    options = [{"max_new_tokens": 60, "ahead": ahead} for ahead in (1, 4)]
+    for form in ("plain", "interleaved"):
+        found = generated(python_in_browser, prompt, options, test_trimming.made(form).model)
+        assert found["texts"] == [[test_trimming.greedy(prompt, 60, form)]] * 2
+        assert all(len(shape) == 2 for shape in found["read"]), "caches stay on the GPU"

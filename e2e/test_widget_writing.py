@@ -72,6 +72,24 @@ def test_text__prompt_continued__flows_is_read_out_once_and_told(widget_page: Pa
     assert widget.locator("[part=text]").get_attribute("aria-live") is None
 
 
+def test_chat__longer_than_the_context__goes_on(
+    widget_page: Page, site_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = write_folder(tmp_path_factory.mktemp("short"), talking_folder(context=48))
+    site_server.mounts["/e2e/short-widget/"] = folder
+    widget = put(widget_page, "chat", src="/e2e/short-widget/")
+    widget_page.evaluate("document.querySelector('#chat').generateOptions = { maxNewTokens: 40 }")
+    for turn in range(1, 4):
+        widget.get_by_label("Your message").fill("Who is Emma?")
+        widget.get_by_role("button", name="Send").click()
+        expect(widget.locator("[part=facts]")).to_contain_text("40 tokens")
+        expect(widget.get_by_role("button", name="Send")).to_be_visible()
+        expect(widget.locator("[part~=turn]")).to_have_count(2 * turn)
+    events = widget_page.evaluate("events")
+    assert [event["tokens"] for event in events if event["type"] == "text"] == [40] * 3
+    assert not [event for event in events if event["type"] == "error"]
+
+
 def test_text__stopped__keeps_what_is_there(widget_page: Page) -> None:
     widget = put(widget_page, "text", prompt="The next morning")
     widget_page.evaluate("document.getElementById('text').generateOptions = { seed: 2, maxNewTokens: 900 }")

@@ -31,11 +31,18 @@ _DEFAULTS: dict[str, float | bool] = {
     "top_k": 50.0,
     "top_p": 1.0,
 }
+_BEYOND: dict[str, float] = {"sinks": 4.0, "window": 0.0}
+"""Options that onnxruntime-genai does not have; `window` 0: there is none."""
 _CHUNK = 512
 
 
 class GeneratorParams:
-    """The folder's search options, and what is set beyond them."""
+    """The folder's search options, and what is set beyond them.
+
+    Beside onnxruntime-genai's options: `window` and `sinks`, of `pyruntime.generate.GenerationOptions`, for texts that
+    are longer than the model's context_length; they may stand in `search` of genai_config.json too. max_length, which
+    is context_length unless somebody says otherwise, still bounds the text: set it as well.
+    """
 
     def __init__(self, arg0: Model, /) -> None:
         self.model = arg0
@@ -43,6 +50,7 @@ class GeneratorParams:
         self._search = {name: type(value)(own.get(name, value)) for name, value in _DEFAULTS.items()}
         if not self._search["max_length"]:
             self._search["max_length"] = float(arg0.config.values["model"].get("context_length", 0))
+        self._beyond = {name: float(own[name]) for name in _BEYOND if name in own}
         self._guidance: Constraint | None = None
 
     def set_search_options(self, **kwargs: Any) -> None:
@@ -52,15 +60,18 @@ class GeneratorParams:
             GenerationError (a RuntimeError): an unknown name, or a value that is neither number nor bool.
         """
         for name, value in kwargs.items():
-            if name not in _DEFAULTS:
-                raise GenerationError(f'Unknown value "{name}"; expected one of {sorted(_DEFAULTS)}')
+            if name not in _DEFAULTS and name not in _BEYOND:
+                raise GenerationError(f'Unknown value "{name}"; expected one of {sorted(_DEFAULTS | _BEYOND)}')
             if not isinstance(value, (int, float)):
                 raise GenerationError(f"search option {name}: expected a number or a bool, got {value!r}")
-            self._search[name] = type(_DEFAULTS[name])(value)
+            if name in _BEYOND:
+                self._beyond[name] = float(value)
+            else:
+                self._search[name] = type(_DEFAULTS[name])(value)
 
     def get_search_options(self) -> dict[str, float | bool]:
-        """All options with their values."""
-        return dict(self._search)
+        """All options of onnxruntime-genai with their values, and what is set beyond them."""
+        return self._search | self._beyond
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
         """Constrain what is generated: type 'json_schema' or 'regex'.
@@ -79,11 +90,14 @@ class GeneratorParams:
         """These options for the decoding loop.
 
         Raises:
-            GenerationError (a RuntimeError): no max_length.
+            GenerationError (a RuntimeError): no max_length, or a window above the model's context_length.
         """
-        s = self._search
+        s, beyond = self._search, _BEYOND | self._beyond
         if not s["max_length"]:
             raise GenerationError("max_length is not set, and the folder gives no context_length")
+        context = self.model.config.values["model"].get("context_length")
+        if context and beyond["window"] > context:
+            raise GenerationError(f"window {int(beyond['window'])} is more than the model's context_length {context}")
         return GenerationOptions(
             max_length=int(s["max_length"]),
             do_sample=bool(s["do_sample"]),
@@ -96,6 +110,8 @@ class GeneratorParams:
             end_tokens=tuple(self.model.config.end_tokens),
             prefill_chunk=int(s["chunk_size"]) or _CHUNK,
             constraint=self._guidance,
+            window=int(beyond["window"]),
+            sinks=int(beyond["sinks"]),
         )
 
     @property

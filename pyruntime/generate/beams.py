@@ -42,24 +42,32 @@ async def beam_search(
         early_stopping: end when there are as many results as beams; else when none can become better.
 
     Raises:
-        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, a window,
-            operators as processors.
+        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, operators as
+            processors.
     """
     o = options
     if not o.greedy:
         raise InvalidArgument(
             "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
         )
-    if o.window:
-        raise InvalidArgument("beam search looks back at whole texts: expected window=0; or generate without beams")
     if o.operators:
         raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")
+    positions = None if model.local else model.limit(o.bounds)
     limits = [n for n in (o.max_length, None if o.max_new_tokens is None else len(prompt) + o.max_new_tokens) if n]
     if not prompt or not limits or beams < o.num_sequences:
         raise InvalidArgument(
             "beam search: expected a prompt, max_length or max_new_tokens, and beams >= num_sequences"
         )
-    logits, cache = await model.step(np.array([list(prompt)] * beams, np.int64), model.cache(beams))
+    if positions is not None:
+        limits.append(positions)
+    if positions is not None and len(prompt) > positions:
+        raise InvalidArgument(
+            f"a prompt of {len(prompt)} tokens: the model knows {positions} positions; with "
+            f"GenerationOptions(window={positions}) it sees the first and the last ones"
+        )
+    window, dropped = o.bounds, o.bounds.dropped(len(prompt)) if o.bounds else 0
+    seen = window.context(prompt) if window else list(prompt)
+    logits, cache = await model.step(np.array([seen] * beams, np.int64), model.cache(beams))
     running = [list(prompt)] * beams
     totals = np.array([0.0] + [_NEVER] * (beams - 1))
     done: list[tuple[list[int], float]] = []
@@ -100,8 +108,12 @@ async def beam_search(
         better = score(running[0], float(totals[0])) > (done[-1][1] if done else -np.inf)
         if len(running[0]) >= min(limits) or (len(done) == beams and (early_stopping or not better)):
             break
-        cache = await model.reordered(cache, rows)
         ids: Array = np.array([[token] for _, token, _ in chosen], np.int64)
+        if window and window.dropped(len(running[0])) != dropped:
+            dropped = window.dropped(len(running[0]))
+            cache, ids = model.cache(beams), np.array([window.context(ids) for ids in running], np.int64)
+        else:
+            cache = await model.reordered(cache, rows)
         logits, cache = await model.step(ids, cache)
     if len(done) < beams:
         done += [(s, score(s, float(t))) for s, t in zip(running, totals, strict=True)]

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from pyruntime.errors import InvalidArgument
+from pyruntime.generate.positions import positions_of
 from pyruntime.generate.sampling import SamplerOptions, sampler_model
+from pyruntime.generate.trimming import LocalCaches, local_caches, turning_model
+from pyruntime.generate.window import Window
 from pyruntime.ir import Array, DType
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.session import InferenceSession, OrtValue
@@ -27,11 +30,19 @@ _TYPES = {t.type_string: t for t in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16,
 
 @dataclass
 class Cache:
-    """What a model keeps of the tokens it has seen: values by the names of the inputs, and how many tokens."""
+    """What a model keeps of the tokens it has seen.
+
+    Attributes:
+        values: by the names of the inputs.
+        length: how many tokens.
+        mask: of those that have rows.
+        begin: how many tokens in front have none any more, as nothing looks back at them.
+    """
 
     values: dict[str, OrtValue]
     length: int = 0
     mask: Array = field(default_factory=lambda: np.zeros((1, 0), np.int64))
+    begin: int = 0
 
 
 class DecoderModel:
@@ -67,6 +78,14 @@ class DecoderModel:
         self.right_padded = "GroupQueryAttention" in kinds
         """Lengths are counts of the mask: shorter prompts of a batch have their padding behind them, else before."""
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
+        mask, positions = self._names["attention_mask"], self._names["position_ids"]
+        self.local: LocalCaches | None = (
+            local_caches(session._model.graph, self.caches, mask, positions) if self.rewindable else None
+        )
+        """The caches of a model that looks back at so many tokens and no further."""
+        self.positions = positions_of(session._model.graph, positions)
+        """How many positions the model knows; None: nothing says it."""
+        self._turns: dict[DType, InferenceSession] = {}
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
         self._slices: dict[DType, InferenceSession] = {}
         self._gathers: dict[tuple[DType, int], InferenceSession] = {}
@@ -115,6 +134,23 @@ class DecoderModel:
         """Whether all caches have a row for each token: recurrent states have not."""
         return all(self._grows(name) for name in self.caches)
 
+    def limit(self, window: Window | None) -> int | None:
+        """How many tokens a text may have for the model's positions; None: any number.
+
+        Raises:
+            InvalidArgument: a window of more.
+        """
+        if window and self.positions and window.size > self.positions:
+            raise InvalidArgument(
+                f"expected a window of at most the {self.positions} positions that the model knows, got {window.size}"
+            )
+        return None if window else self.positions
+
+    @property
+    def chunk(self) -> int:
+        """How many tokens of a prompt may be computed at once."""
+        return self.local.chunk if self.local else 1 << 30
+
     def _grows(self, name: str) -> bool:
         shape = self._inputs[name].shape
         return len(shape) == 4 and not isinstance(shape[2], int)
@@ -157,6 +193,7 @@ class DecoderModel:
             keep_logits: how many rows of logits are wanted; a model may give more.
         """
         batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
+        cache = await self._trimmed(cache, n)
         mask = np.ones((batch, n), np.int64) if mask is None else mask
         whole = np.concatenate((cache.mask, mask), axis=1)
         given = {self._names["input_ids"]: ids, **self._extras(cache, whole, n, keep_logits), **cache.values}
@@ -167,7 +204,7 @@ class DecoderModel:
         outputs = [self._names["logits"], *self.caches.values()]
         made = await self.session._run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
         logits, *states = [OrtValue(made[name]) for name in outputs]
-        return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole)
+        return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole, cache.begin)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
         """What the model wants beside ids and caches."""
@@ -180,33 +217,69 @@ class DecoderModel:
         }
         return {name: value for name, value in made.items() if name in self._inputs}
 
+    async def _trimmed(self, cache: Cache, new: int) -> Cache:
+        """The cache without rows that neither `new` tokens nor any after them look back at."""
+        local, rows = self.local, cache.length - cache.begin
+        gone = local.dropped(rows, new) if local and cache.mask.all() else 0
+        if not local or not gone:
+            return cache
+        values = {}
+        for name, value in cache.values.items():
+            if name in local.turns:
+                values[name] = await self._turned(value, gone, local.rotation(name, gone, value.shape()[3]))
+            else:
+                values[name] = await self._cut(value, gone, 1 << 40)
+        return Cache(values, cache.length, cache.mask[:, gone:], cache.begin + gone)
+
+    async def _turned(self, value: OrtValue, first: int, turn: Array) -> OrtValue:
+        """Rows from `first` on, turned back to the positions from 0."""
+        dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
+        if dtype not in self._turns:
+            self._turns[dtype] = await self._beside(turning_model(dtype))
+        feeds = {"x": value, "first": OrtValue.ortvalue_from_numpy(np.array([first], np.int64))}
+        feeds["turn"] = OrtValue.ortvalue_from_numpy(turn)
+        (made,) = await self._turns[dtype].run_with_ort_values_async(None, feeds)
+        return made
+
+    def can_rewind(self, cache: Cache, length: int) -> bool:
+        """Whether the cache after `length` tokens can be had of this one: from nothing it always can."""
+        if length in (0, cache.length):
+            return True
+        there = not cache.begin or (self.local is not None and length - cache.begin >= self.local.kept)
+        return self.rewindable and there and 0 <= length <= cache.length
+
     async def rewound(self, cache: Cache, length: int) -> Cache:
         """The cache as it was after `length` tokens.
 
         Raises:
-            InvalidArgument: recurrent states cannot go back.
+            InvalidArgument: recurrent states cannot go back, nor can caches whose rows are gone.
         """
         if length == cache.length:
             return cache
         if length == 0:
             return self.cache(len(cache.mask))
-        if not self.rewindable or not 0 <= length <= cache.length:
+        if not self.can_rewind(cache, length):
             raise InvalidArgument(f"this cache of {cache.length} tokens cannot be rewound to {length}")
-        values = {name: await self._cut(value, length) for name, value in cache.values.items()}
-        return Cache(values, length, cache.mask[:, :length])
+        rows = length - cache.begin
+        values = {name: await self._cut(value, 0, rows) for name, value in cache.values.items()}
+        return Cache(values, length, cache.mask[:, :rows], cache.begin)
 
-    async def _cut(self, value: OrtValue, length: int) -> OrtValue:
+    async def _cut(self, value: OrtValue, first: int, end: int) -> OrtValue:
+        """Rows from `first` to `end`."""
         dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
         if dtype not in self._slices:
             writer = ModelWriter("rewind")
             writer.input("x", dtype, ("batch", "heads", "rows", "size"))
+            writer.input("first", DType.INT64, (1,))
             writer.input("end", DType.INT64, (1,))
-            begin, axes = writer.constant([0], np.int64), writer.constant([2], np.int64)
-            writer.node("Slice", "x", begin, "end", axes, name="y")
+            writer.node("Slice", "x", "first", "end", writer.constant([2], np.int64), name="y")
             writer.output("y", dtype, ("batch", "heads", "kept", "size"))
             self._slices[dtype] = await self._beside(writer.model())
-        end = OrtValue.ortvalue_from_numpy(np.array([length], np.int64))
-        (made,) = await self._slices[dtype].run_with_ort_values_async(None, {"x": value, "end": end})
+        feeds = {"x": value}
+        feeds |= {
+            n: OrtValue.ortvalue_from_numpy(np.array([at], np.int64)) for n, at in (("first", first), ("end", end))
+        }
+        (made,) = await self._slices[dtype].run_with_ort_values_async(None, feeds)
         return made
 
     async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
@@ -225,7 +298,7 @@ class DecoderModel:
                 writer.output("y", dtype, ("kept", *axes))
                 self._gathers[key] = await self._beside(writer.model())
             (values[name],) = await self._gathers[key].run_with_ort_values_async(None, {"x": value, "rows": place})
-        return Cache(values, cache.length, cache.mask[list(rows)])
+        return Cache(values, cache.length, cache.mask[list(rows)], cache.begin)
 
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
         """The most probable id of each row of logits [1, rows, vocab], and its log-probability."""
@@ -254,7 +327,8 @@ class DecoderModel:
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
-        beside = (*self._samplers.values(), *self._slices.values(), *self._gathers.values(), self._best)
+        made = (self._samplers, self._slices, self._turns, self._gathers)
+        beside = (*(session for sessions in made for session in sessions.values()), self._best)
         for session in (self.session, *beside):
             if session is not None:
                 session.release()

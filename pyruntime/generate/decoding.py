@@ -11,7 +11,6 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.generate.choosing import Chooser
 from pyruntime.generate.decoder import Cache, DecoderModel
 from pyruntime.generate.options import GenerationOptions
-from pyruntime.generate.window import in_window
 from pyruntime.ir import Array
 from pyruntime.session import OrtValue
 
@@ -22,11 +21,11 @@ class Decoding:
     """Sequences that grow together: `append` what is given, `next` what the model says.
 
     Prompts of different lengths are padded: behind, where the model counts its mask, else before. A sequence that has
-    ended goes on as `pad` until all have.
+    ended goes on as `pad` until all have. With a window, the cache is of what the model sees of the sequences.
 
     Args:
         batch: how many sequences.
-        cache: of a decoding before, whose tokens `sequences` are.
+        cache: of a decoding before, whose tokens `sequences` are, `dropped` of them behind the sinks left out.
     """
 
     def __init__(
@@ -37,15 +36,16 @@ class Decoding:
         pad: int = 0,
         cache: Cache | None = None,
         sequences: Sequence[Sequence[int]] = (),
+        dropped: int = 0,
     ) -> None:
+        self._limit = model.limit(options.bounds)
         self.model = model
         self.options = options
         self.pad = pad
         self.sequences: list[list[int]] = [list(s) for s in sequences] or [[] for _ in range(batch)]
-        self.contexts = [list(s) for s in self.sequences]
-        """What the model looks back at: the sequences, or with a window what it has started over with."""
         self.ended = [False] * batch
         self.cache = cache or model.cache(batch)
+        self._dropped = [dropped] * batch
         self.logits: OrtValue | None = None
         self.last_logits: OrtValue | None = None
         self.prompts = [0] * batch
@@ -75,12 +75,33 @@ class Decoding:
             limits.append(o.max_new_tokens - (len(self.sequences[0]) - self._began))
         if o.max_length is not None:
             limits.append(o.max_length - max(map(len, self.sequences)))
+        if self._context is not None:
+            limits.append(self._context - max(map(len, self.sequences)))
         return max(0, min(limits, default=1 << 30))
 
     @property
+    def _context(self) -> int | None:
+        """How many tokens a text may have for the model's positions; None: any number."""
+        return None if self.model.local and self.cache.mask.all() else self._limit
+
+    @property
     def window_room(self) -> int:
-        """How many more tokens may be computed before a window has to start over."""
-        return self.options.window - self._computed if self.options.window else 1 << 30
+        """How many tokens may come behind the sequences before the window moves; below 0: it has to."""
+        window = self.options.bounds
+        if window is None:
+            return 1 << 30
+        return min(window.room(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
+
+    def seen(self, b: int) -> list[int]:
+        """The ids of a sequence that the cache is of, or will be once they are computed."""
+        sequence, window = self.sequences[b], self.options.bounds
+        return [*sequence[: window.sinks], *sequence[window.sinks + self._dropped[b] :]] if window else sequence
+
+    def _last(self, b: int, count: int) -> list[int]:
+        """The last ids of `seen`."""
+        sequence, window, dropped = self.sequences[b], self.options.bounds, self._dropped[b]
+        alone = not window or not dropped or count <= len(sequence) - window.sinks - dropped
+        return sequence[-count:] if alone else self.seen(b)[-count:]
 
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
         """Compute these ids behind what is there; the logits are those of the last one of each sequence.
@@ -96,39 +117,36 @@ class Decoding:
             raise InvalidArgument(
                 f"{longest} tokens behind {max(map(len, self.sequences))} are more than max_length {most}; raise it"
             )
-        ragged = len(set(map(len, ids))) > 1
-        if ragged and self.cache.length:
-            raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
-        for own, context, more in zip(self.sequences, self.contexts, ids, strict=True):
-            own.extend(int(t) for t in more)
-            context.extend(int(t) for t in more)
-        if longest > self.window_room:
-            await self.start_over()
+        grown = [[*own, *map(int, more)] for own, more in zip(self.sequences, ids, strict=True)]
+        if self._lost(grown) == self._dropped:
+            await self._compute(ids, keep_logits)
         else:
-            await self._fill(ids, keep_logits)
+            await self._slide(grown, keep_logits)
+        self.sequences = grown
         self.ended = [False] * self.batch
         self._prompt, self._new = min(map(len, self.sequences)), 0
         self._began = len(self.sequences[0])
         self.prompts = [len(s) for s in self.sequences]
         self.chooser.forget()
 
-    async def start_over(self) -> None:
-        """Compute what a window starts over with, and let go of what the cache had."""
-        o = self.options
-        self.contexts = [in_window(context, o.window, o.sinks) for context in self.contexts]
-        self.cache, self.logits = self.model.cache(self.batch), None
-        await self._fill(self.contexts)
-
-    async def _fill(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """Compute these ids behind what is in the cache."""
+    async def _compute(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
+        """The logits behind these ids, which follow those of the cache."""
         longest = max(map(len, ids))
+        context = self._context
+        if context is not None and self.cache.length + longest > context:
+            raise InvalidArgument(
+                f"{longest} tokens behind {self.cache.length} are more than the {context} positions that the model "
+                f"knows; with GenerationOptions(window={context}) it sees the first and the last ones"
+            )
         ragged = len(set(map(len, ids))) > 1
+        if ragged and self.cache.length:
+            raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
         padded = np.full((self.batch, longest), self.pad, np.int64)
         mask = np.zeros_like(padded)
         for b, sequence in enumerate(ids):
             at = slice(0, len(sequence)) if self.model.right_padded else slice(longest - len(sequence), None)
             padded[b, at], mask[b, at] = sequence, 1
-        chunk = longest if ragged else self.options.prefill_chunk
+        chunk = longest if ragged else min(self.options.prefill_chunk, self.model.chunk)
         cache, logits = self.cache, None
         for begin in range(0, longest, chunk):
             part = slice(begin, begin + chunk)
@@ -136,6 +154,33 @@ class Decoding:
             logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
         self.cache, self.logits = cache, logits
         self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
+
+    def _lost(self, sequences: Sequence[Sequence[int]]) -> list[int]:
+        """How many tokens of each sequence the model does not see."""
+        window = self.options.bounds
+        return [window.dropped(len(s)) if window else 0 for s in sequences]
+
+    async def _slide(self, sequences: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
+        """Move the window to the end of sequences that begin like those at hand, and compute what it has but the sinks.
+
+        The old cache is let go of first. Ended in the middle, nothing but the sinks has been computed.
+        """
+        window = self.options.bounds
+        assert window is not None
+        contexts = [window.context(s) for s in sequences]
+        sinks = self._common_sinks(min(map(len, contexts)) - 1) if len(set(map(len, contexts))) == 1 else 0
+        self.logits = self.last_logits = self.rows = None
+        self.cache = await self.model.rewound(self.cache, sinks)
+        self._dropped = self._lost(sequences)
+        await self._compute([context[sinks:] for context in contexts], keep_logits)
+
+    def _common_sinks(self, most: int) -> int:
+        """How many sinks are in the cache for all sequences, and can be kept alone."""
+        window = self.options.bounds
+        if window is None:
+            return 0
+        sinks = max(0, min(window.sinks, most, self.cache.length))
+        return sinks if self.model.can_rewind(self.cache, sinks) and self.cache.mask[:, :sinks].all() else 0
 
     def set_logits(self, logits: OrtValue) -> None:
         """Choose the next ids from these logits [batch, 1, vocab]."""
@@ -150,7 +195,7 @@ class Decoding:
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
-        """The logits behind chosen ids, which the window has room for."""
+        """The logits behind chosen ids, for which there is room in the window."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
         self.rows = None
 
@@ -159,7 +204,6 @@ class Decoding:
         made = [self.pad if ended else int(t) for t, ended in zip(ids, self.ended, strict=True)]
         for b, token in enumerate(made):
             self.sequences[b].append(token)
-            self.contexts[b].append(token)
             if not self.ended[b]:
                 self.ended[b] = token in self.options.end_tokens
         self.chooser.accept(made)
@@ -170,28 +214,33 @@ class Decoding:
         await self.catch_up()
         ids, scores = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
-        self.last_logits, self.logits = self.logits, None
+        self.spend()
         return self.accept(tokens), (await scores.numpy_async())[:, 0]
 
     def withdraw(self) -> None:
         """Take the last step's tokens, which nothing was computed of, out of the sequences; they stay ended."""
-        for sequence in (*self.sequences, *self.contexts):
+        for sequence in self.sequences:
             sequence.pop()
 
+    def spend(self) -> None:
+        """The logits at hand have been chosen from: `catch_up` computes the next ones."""
+        self.last_logits, self.logits = self.logits, None
+
     async def catch_up(self) -> None:
-        """Compute what is in the sequences and not in the cache: the last ids, after `next`."""
-        behind = max(map(len, self.contexts)) - self._computed
-        if self.logits is not None or behind <= 0:
+        """Compute what is in the sequences and not in the cache: the last ids, after `next`; moves a full window."""
+        if self.logits is not None:
             return
-        if behind > self.window_room:
-            await self.start_over()
-        else:
-            await self._fill([context[-behind:] for context in self.contexts])
+        if self._lost(self.sequences) != self._dropped:
+            await self._slide(self.sequences)
+            return
+        behind = len(self.sequences[0]) - self._dropped[0] - self._computed
+        if behind > 0:
+            await self._compute([self._last(b, behind) for b in range(self.batch)])
 
     @property
     def _computed(self) -> int:
-        """How many tokens of the longest sequence are in the cache."""
-        return int(self.cache.mask.sum(axis=1).max(initial=0))
+        """How many tokens of the first sequence are in the cache."""
+        return self.cache.begin + int(self.cache.mask[0].sum())
 
     async def rewind(self, length: int) -> None:
         """Go back to the first `length` tokens; `append` or `next` go on from there.
@@ -203,12 +252,17 @@ class Decoding:
             raise InvalidArgument("a batch of sequences of different lengths cannot be rewound")
         if not 0 <= length <= len(self.sequences[0]):
             raise InvalidArgument(f"cannot rewind to {length}: there are {len(self.sequences[0])} tokens")
-        # The last token is computed again: its logits are wanted. Of a window that has started over nothing is kept.
-        started = len(self.contexts[0]) != len(self.sequences[0])
-        kept = 0 if started else max(0, min(length - 1, self.cache.length))
+        cut = [s[:length] for s in self.sequences]
+        lost = self._lost(cut)
+        # The last token is computed again: its logits are wanted.
+        if lost == self._dropped:
+            kept = max(0, min(length - 1 - lost[0], self.cache.length))
+            if self.model.local and not self.model.can_rewind(self.cache, kept):
+                kept = 0
+        else:
+            kept = self._common_sinks(length - 1)
         self.cache = await self.model.rewound(self.cache, kept)
-        self.sequences = [s[:length] for s in self.sequences]
-        self.contexts = [list(s) for s in self.sequences]
+        self.sequences, self._dropped = cut, lost
         self.ended, self.logits, self.rows = [False] * self.batch, None, None
         self.chooser.forget()
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length

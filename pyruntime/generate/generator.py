@@ -8,7 +8,8 @@ A prompt that begins like the last one computes only what is new.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -100,20 +101,21 @@ class TextGenerator:
         stops = [StopStrings(stop) for _ in prompts]
         finished = [""] * len(prompts)
         try:
-            async for ids, scores in _steps(decoding):
-                for b, token in enumerate(ids):
-                    if finished[b]:
-                        continue
-                    stream = streams[b]
-                    ended = decoding.ended[b]
-                    text = stops[b].feed(stream.step(token) if stream and not ended else "")
-                    finished[b] = "stop" if stops[b].met else "end" if ended else "length" if decoding.done else ""
-                    if finished[b] != "stop" and finished[b]:
-                        text += stops[b].rest()
-                    yield Piece(text, token, float(scores[b]), b, finished[b])
-                    decoding.ended[b] = bool(finished[b])
-                if all(finished):
-                    return
+            async with aclosing(_steps(decoding)) as steps:
+                async for ids, scores in steps:
+                    for b, token in enumerate(ids):
+                        if finished[b]:
+                            continue
+                        stream = streams[b]
+                        ended = decoding.ended[b]
+                        text = stops[b].feed(stream.step(token) if stream and not ended else "")
+                        finished[b] = "stop" if stops[b].met else "end" if ended else "length" if decoding.done else ""
+                        if finished[b] != "stop" and finished[b]:
+                            text += stops[b].rest()
+                        yield Piece(text, token, float(scores[b]), b, finished[b])
+                        decoding.ended[b] = bool(finished[b])
+                    if all(finished):
+                        return
         finally:
             self._keep(decoding)
 
@@ -147,18 +149,20 @@ class TextGenerator:
     async def _begin(self, prompts: list[list[int]], options: GenerationOptions) -> Decoding:
         """A decoding with the prompts computed; from the kept cache, what it shares with a single one."""
         self.reused = 0
-        fits = not options.window or len(prompts[0]) <= options.window
-        if len(prompts) == 1 and self._kept is not None and fits:
+        if len(prompts) == 1 and self._kept is not None:
             (prompt,), (ids, cache) = prompts, self._kept
-            shared = next(
-                (i for i, (a, b) in enumerate(zip(prompt, ids, strict=False)) if a != b), min(len(prompt), len(ids))
-            )
-            shared = min(shared, len(prompt) - 1, cache.length)
             self._kept = None
-            if shared > 0 and (shared == cache.length or self.model.rewindable):
+            window = options.bounds
+            context = window.context(prompt) if window else prompt
+            lost, sinks = len(prompt) - len(context), window.sinks if window else 0
+            shared = min(_alike(context, ids), len(context) - 1, cache.length)
+            starts = lost and shared <= sinks  # the window starts over: its sinks are cut out of the cache
+            if shared > 0 and self.model.can_rewind(cache, shared) and (self.model.rewindable or not starts):
                 cache = await self.model.rewound(cache, shared)
-                decoding = Decoding(self.model, options, 1, self._pad, cache, [prompt[:shared]])
-                await decoding.append([prompt[shared:]])
+                dropped = lost if shared > sinks else 0
+                begin = shared + dropped
+                decoding = Decoding(self.model, options, 1, self._pad, cache, [prompt[:begin]], dropped)
+                await decoding.append([prompt[begin:]])
                 self.reused = shared
                 return decoding
         decoding = Decoding(self.model, options, len(prompts), self._pad)
@@ -167,39 +171,44 @@ class TextGenerator:
 
     def _keep(self, decoding: Decoding) -> None:
         if decoding.batch == 1:
-            self._kept = (decoding.contexts[0], decoding.cache)
+            self._kept = (decoding.seen(0), decoding.cache)
 
     def forget(self) -> None:
         """Let go of the kept cache."""
         self._kept = None
 
 
-async def _steps(decoding: Decoding) -> AsyncIterator[tuple[list[int], list[float]]]:
+def _alike(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many ids two texts have in common at their beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[float]], None]:
     """Tokens of each step; on a GPU several are submitted before the first is read."""
     o = decoding.options
     alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized and not o.processors
     if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:
-        async for step in looked_up(decoding, o.lookup):
-            yield step
+        async with aclosing(looked_up(decoding, o.lookup)) as guessed:
+            async for step in guessed:
+                yield step
         return
     ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
     while not decoding.done:
-        left, room = decoding.room, decoding.window_room
+        await decoding.catch_up()
+        left = decoding.room
         pending = []
-        for i in range(min(ahead, left, room + 1)):
+        for i in range(min(ahead, left)):
             ids, scores = await decoding.choose()
             pending.append((ids, scores))
-            if i + 1 < left and i < room and ahead > 1:
-                await decoding.compute(ids)
+            if i + 1 == left or ahead == 1 or decoding.window_room <= i:
+                decoding.spend()
+                break
+            await decoding.compute(ids)
         for tokens, values in await decoding.read(pending):
             yield decoding.accept(tokens), values.tolist()
             if all(decoding.ended):
                 return
-        if not decoding.room:
-            return
-        if not decoding.window_room and len(pending) > room:
-            await decoding.start_over()
-        elif ahead == 1:
+        if ahead == 1 and not decoding.done and decoding.window_room >= 0:
             await decoding.compute(ids)
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.sampling import EVERY
+from pyruntime.generate.window import Window
 from pyruntime.ir import Array
 from pyruntime.ops.custom import CustomOp
 
@@ -61,7 +62,8 @@ class GenerationOptions:
             greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
             guessed.
         window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
-            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context.
+            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
+            n-grams, processors and constraints go by the whole text.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
@@ -110,7 +112,13 @@ class GenerationOptions:
         }
         for name, holds in checks.items():
             if not holds:
-                raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range")
+                of = f"; expected 0, or from sinks + 2 = {self.sinks + 2}" if name == "window" else ""
+                raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range{of}")
+
+    @property
+    def bounds(self) -> Window | None:
+        """What the model sees of a text; None: everything."""
+        return Window(self.window, self.sinks) if self.window else None
 
     @property
     def functions(self) -> tuple[Callable[[Array, Array], Array], ...]:

@@ -7,7 +7,7 @@ summaries and code, one run makes several tokens. Source: Saxena 2023 (prompt lo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def guesses(sequence: Sequence[int], most: int) -> list[int]:
     return []
 
 
-async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[int], list[float]]]:
+async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[int], list[float]], None]:
     """Tokens one by one, with their log-probabilities; up to `most` guesses a run.
 
     For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
@@ -40,12 +40,13 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[i
             yield decoding.accept([token]), [value]
             if decoding.done:
                 return
-        (sequence,) = decoding.sequences
-        if not decoding.window_room:
-            await decoding.start_over()
+        (sequence,), room = decoding.sequences, decoding.window_room
+        if room < 0:
+            decoding.spend()
+            await decoding.catch_up()
             tokens, values = await _chosen(decoding)
             continue
-        guessed = guesses(sequence, min(most, decoding.room - 1, decoding.window_room - 1))
+        guessed = guesses(sequence, min(most, decoding.room - 1, room))
         base = decoding.cache.length
         fed = np.array([[sequence[-1], *guessed]], np.int64)
         logits, cache = await decoding.model.step(fed, decoding.cache, keep_logits=fed.shape[1])
@@ -58,6 +59,6 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncIterator[tuple[list[i
 
 
 async def _chosen(decoding: Decoding) -> tuple[list[int], list[float]]:
-    """The token behind the logits at hand, and its log-probability."""
-    ids, scores = await decoding.choose()
-    return (await ids.numpy_async())[:, 0].tolist(), (await scores.numpy_async())[:, 0].tolist()
+    """The next token for the logits at hand, and its log-probability."""
+    ((ids, scores),) = await decoding.read([await decoding.choose()])
+    return ids, scores.tolist()

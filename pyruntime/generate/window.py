@@ -1,9 +1,15 @@
-"""A window over a text that is longer than what the model looks back at.
+"""What a model sees of a text that is longer than its window of W tokens: the first S (sinks) and the last ones.
 
-A decoder of a window of W tokens with S sinks computes the text from its beginning until W tokens are in its caches.
-Then it starts over: with the first S tokens and the last (W - S) // 2, at positions from 0. So each token is what the
-model says behind at least S + (W - S) // 2 and at most W tokens, exactly as if these alone had been its prompt, and the
-caches never have more than W rows. Each start computes at most half a window, so a token costs at most one more.
+    dropped(L) = D · ceil(max(0, L - W) / D),  D = W + 1 - S - (W - S) // 2
+    context(ids) = ids[:S] + ids[S + dropped(len(ids)):]
+
+The token after a text of L ids is the one the model gives behind context(ids) at positions 0, 1, ...: what a fresh run
+of these ids gives. It depends on the ids alone, not on where the prompt ended or on what was computed before, so that
+the next turn of a conversation finds in the caches what the last one left. A context of a long text has from
+S + (W - S) // 2 to W tokens. Whenever it is full it starts over with the first S and the last (W - S) // 2, which are
+computed anew, but for the sinks, whose rows in a cache are the same: a token costs at most one more, and caches never
+have more than W rows.
+
 Source: Xiao et al. 2023 (sinks: the first tokens, which attention leans on); there keys are turned to their new
 positions and the window moves with each token.
 """
@@ -11,12 +17,31 @@ positions and the window moves with each token.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["in_window"]
+__all__ = ["Window"]
 
 
-def in_window(ids: Sequence[int], window: int, sinks: int) -> list[int]:
-    """What a decoder starts over with: all ids where they fit or `window` is 0, else sinks and the last of the rest."""
-    if not window or len(ids) <= window:
-        return list(ids)
-    return [*ids[:sinks], *ids[len(ids) - (window - sinks) // 2 :]]
+@dataclass(frozen=True)
+class Window:
+    """At most `size` tokens, of which the first `sinks` <= size - 2 of the text always stay."""
+
+    size: int
+    sinks: int
+
+    @property
+    def block(self) -> int:
+        """How many tokens are dropped at once."""
+        return self.size + 1 - self.sinks - (self.size - self.sinks) // 2
+
+    def dropped(self, length: int) -> int:
+        """How many tokens behind the sinks a text of this length has lost."""
+        return self.block * -(-max(0, length - self.size) // self.block)
+
+    def room(self, length: int, dropped: int) -> int:
+        """How many tokens may come behind a text of this length before more than `dropped` are lost."""
+        return self.size + dropped - length
+
+    def context(self, ids: Sequence[int]) -> list[int]:
+        """The ids that the model sees of a text."""
+        return [*ids[: self.sinks], *ids[self.sinks + self.dropped(len(ids)) :]]

@@ -34,8 +34,9 @@ class Decoder:
 
 
 class _Writer:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, placed: bool = False, interleaved: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
+        self.placed, self.interleaved = placed, interleaved
         self.nodes: list[NodeProto] = []
         self.weights: list[TensorProto] = []
 
@@ -60,7 +61,7 @@ class _Writer:
         scale = self.weight(f"{name}.weight", self.rng.uniform(0.5, 1.5, width).astype(np.float32))
         return self.add("Mul", self.add("Div", x, root, to=f"{name}.normed"), scale, to=name)
 
-    def layer(self, x: str, i: int, heads: int, groups: int, size: int, width: int) -> str:
+    def layer(self, x: str, i: int, heads: int, groups: int, size: int, width: int, local: int) -> str:
         qkv = self.add(
             "MatMul",
             self.norm(x, f"{i}.in", width),
@@ -78,11 +79,14 @@ class _Writer:
             "total",
             "cos",
             "sin",
+            *(["position_ids"] if self.placed else []),
             to=f"{i}.attended present.{i}.key present.{i}.value",
             domain="com.microsoft",
             num_heads=heads,
             kv_num_heads=groups,
             do_rotary=1,
+            local_window_size=local,
+            rotary_interleaved=int(self.interleaved),
         )
         mixed = self.add("MatMul", y, self.random(f"{i}.w_o", heads * size, width), to=f"{i}.mixed")
         x = self.add("Add", x, mixed, to=f"{i}.residual")
@@ -103,9 +107,17 @@ def decoder(
     size: int = 16,
     words: int = 50,
     positions: int = 128,
+    local: int | tuple[int, ...] = -1,
+    placed: bool = False,
+    interleaved: bool = False,
+    rows: int = 0,
 ) -> Decoder:
-    """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind."""
-    made, width = _Writer(0), heads * size
+    """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind.
+
+    `local`: how many tokens each attention sees; `placed`: position_ids are an input; `interleaved`: which components
+    the rotary embedding pairs; `rows`: of caches that do not grow.
+    """
+    made, width = _Writer(0, placed, interleaved), heads * size
     constants = {"two": np.float32(2), "epsilon": np.float32(1e-6), "last": np.array([-1]), "one": np.int64(1)}
     for name, value in constants.items():
         made.weight(name, np.asarray(value))
@@ -121,13 +133,14 @@ def decoder(
     made.nodes.append(helper.make_node("Cast", [width_of], ["total"], to=TensorProto.INT32))
     x = made.add("Gather", made.random("embedding", words, width), "input_ids", to="embedded")
     for i in range(layers):
-        x = made.layer(x, i, heads, groups, size, width)
+        x = made.layer(x, i, heads, groups, size, width, local if isinstance(local, int) else local[i])
     made.add("MatMul", made.norm(x, "final", width), made.random("head", width, words), to="logits")
-    tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", n]) for n in ("input_ids", "attention_mask")]
+    names = ["input_ids", "attention_mask", *(["position_ids"] if placed else [])]
+    tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", n]) for n in names]
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
-    cache: list[str | int] = ["B", groups, "P", size]
+    cache: list[str | int] = ["B", groups, rows or "P", size]
     pasts = [helper.make_tensor_value_info(f"past.{p}", TensorProto.FLOAT, cache) for p in parts]
-    ends: list[str | int] = ["B", groups, "T", size]
+    ends: list[str | int] = ["B", groups, rows or "T", size]
     presents = [helper.make_tensor_value_info(f"present.{p}", TensorProto.FLOAT, ends) for p in parts]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["B", "S", words])
     graph = helper.make_graph(made.nodes, "decoder", [*tokens, *pasts], [logits, *presents], made.weights)

@@ -39,6 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ngrams": {"no_repeat_ngram_size": 2},
     "least": {"min_new_tokens": 3},
     "lookup": {"lookup": 3},
+    "window": {"window": 6, "sinks": 2},
 }
 PAIRS = list(combinations(SETTINGS, 2))
 

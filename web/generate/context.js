@@ -4,8 +4,9 @@
  *
  * A window of W tokens with S sinks: the text is computed from its beginning until W tokens are in the caches. Then it starts
  * over with the first S tokens and the last (W - S) / 2, rounded down, at positions from 0: each token is what the model says
- * behind these alone, and the caches never have more than W rows. Where the GPU fails at tokens that are queued, the rest is
- * chosen here, one after the other.
+ * behind these alone, and the caches never have more than W rows. A prompt is cut as if it had been written, so that the next
+ * turn of a conversation finds in the caches what the last one left; pyruntime/generate/window.py has the rule. Where the GPU
+ * fails at tokens that are queued, the rest is chosen here, one after the other.
  */
 
 import { HostTokens, QueuedTokens } from './tokens.js';
@@ -15,10 +16,12 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {import('./tokens.js').Wanted} Wanted */
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
-/** What a decoder starts over with. @param {readonly number[]} ids @param {Window} window */
+/** What the model sees of a text. @param {readonly number[]} ids of all of it @param {Window} window */
 export function inWindow(ids, { size, sinks }) {
   if (ids.length <= size) return [...ids];
-  return [...ids.slice(0, sinks), ...ids.slice(ids.length - Math.floor((size - sinks) / 2))];
+  const block = size + 1 - sinks - Math.floor((size - sinks) / 2);
+  const dropped = block * Math.ceil((ids.length - size) / block);
+  return [...ids.slice(0, sinks), ...ids.slice(sinks + dropped)];
 }
 
 /** @implements {Tokens} */
@@ -68,9 +71,9 @@ export class ContextTokens {
   /** Begin, or start over. */
   async #start() {
     const { ids, prompt } = this.#text;
-    await this.#inner?.end(true);
+    await this.#inner?.end(true, this.#window.sinks);
     this.#inner = null;
-    this.#context = inWindow(this.#context, this.#window);
+    this.#context = inWindow(ids, this.#window);
     await this.#decoder.rewind(this.#turn, this.#context);
     this.#left = Math.min(this.#wanted.most - (ids.length - prompt), this.#window.size - this.#context.length + 1);
     this.#inner = await this.#open();

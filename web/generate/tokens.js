@@ -38,8 +38,9 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @typedef {object} Tokens
  * @property {boolean} queued whether they are chosen on the GPU
  * @property {() => Promise<Token>} next
- * @property {(whole: boolean) => Promise<void>} end
- *    leaves the turn with what is before the last token, or with nothing where the text is not whole
+ * @property {(whole: boolean, first?: number) => Promise<void>} end
+ *    leaves the turn with what is before the last token, or of it no more than the `first` ones where that takes no copies; with
+ *    nothing where the text is not whole
  */
 
 /**
@@ -120,6 +121,8 @@ export class QueuedTokens {
   /** That have arrived, and were not asked for. @type {Token[]} */
   #tokens = [];
   #size = 1;
+  /** Whether caches can be cut in place. */
+  #grows = false;
   #asked = 0;
   /** When the last batch arrived. */
   #arrived = 0;
@@ -190,6 +193,7 @@ export class QueuedTokens {
     const { ids, logProbabilities, top, grows, at } = await answer;
     const model = (at - this.#arrived) / count;
     const alone = at - Math.max(began, this.#arrived);
+    this.#grows = grows;
     this.#size = grows ? Math.max(1, Math.min(pace.most, Math.round((pace.ms * count) / alone))) : 1;
     this.#arrived = at;
     this.#tokens = ids.map((/** @type {number} */ id, /** @type {number} */ i) => (
@@ -237,17 +241,22 @@ export class QueuedTokens {
     }
   }
 
-  /** @param {boolean} whole */
-  end(whole) {
-    this.#end ??= this.#finish(whole);
+  /** @param {boolean} whole @param {number} [first] */
+  end(whole, first = Infinity) {
+    this.#end ??= this.#finish(whole, first);
     return this.#end;
   }
 
-  /** Without a host there is nothing to give back: what ended that is told to who asked for a token. @param {boolean} whole */
-  async #finish(whole) {
+  /**
+   * Without a host there is nothing to give back: what ended that is told to who asked for a token.
+   * @param {boolean} whole
+   * @param {number} first
+   */
+  async #finish(whole, first) {
     if (!this.#loop) return;
-    const kept = this.#context.length - 1;
-    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole ? kept : null });
+    const last = this.#context.length - 1;
+    const kept = this.#grows ? Math.min(first, last) : last;
+    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole && kept ? kept : null });
     const caches = await ending.catch(() => ({}));
     this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept));
   }

@@ -1,0 +1,34 @@
+"""How many positions a decoder knows: the rows of its tables of angles or of learned positions.
+
+Behind the last one a kernel has no angles; what it then computes is not the model's, and onnxruntime refuses it.
+"""
+
+from __future__ import annotations
+
+from pyruntime.ir.graph import Graph, Node
+
+__all__ = ["positions_of"]
+
+
+def positions_of(graph: Graph, positions: str) -> int | None:
+    """Rows of the shortest table; None where no constant one is found.
+
+    Args:
+        positions: the name of the input with positions, for tables that are looked up with it.
+    """
+    names = [_table(node, positions) for node in graph.nodes]
+    tables = [graph.constants[name].type.shape for name in names if name in graph.constants]
+    return min((shape[0] for shape in tables if len(shape) == 2 and shape[0]), default=None)
+
+
+def _table(node: Node, positions: str) -> str:
+    """The table that a node looks positions up in; '' where it has none."""
+    kind = (node.op.op_type, node.op.domain)
+    slots = {
+        ("GroupQueryAttention", "com.microsoft"): 7 if getattr(node.op, "do_rotary", 0) else None,
+        ("RotaryEmbedding", "com.microsoft"): 2,
+        ("RotaryEmbedding", ""): 1,
+        ("Gather", ""): 0 if node.inputs[1:] == (positions,) else None,
+    }
+    slot = slots.get(kind)
+    return node.inputs[slot] if slot is not None and slot < len(node.inputs) else ""
