@@ -16,9 +16,9 @@ from tools.devkit.venv import ensure_venv
 FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
 """Native tests that take about as long as all the others: the two halves run at the same time."""
 
-BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q")
+BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
 """Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In the
-order that e2e/conftest.py puts them in."""
+order that e2e/conftest.py puts them in; what takes longest is told."""
 
 
 def build() -> int:
