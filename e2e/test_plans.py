@@ -22,7 +22,8 @@ from e2e.harness.browser import Guard
 from e2e.harness.script import Script
 from pyruntime.plan.saved import FORMAT
 from pyruntime.session.ahead import compile_model
-from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model
+from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model, split_digits
+from tools.devkit.server import Server
 from tools.digits_data import from_counts, load_split
 
 RTOL, ATOL = 1e-3, 1e-4  # float32, as in test_javascript_api.py
@@ -257,6 +258,36 @@ def test_plan_that_does_not_fit__python_plans__and_the_console_says_why(
     (value,) = found["result"].values()
     np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected, RTOL, ATOL)
     assert found["said"][0].startswith(f"pyruntime: the plan is not used, Python plans: {reason}")
+
+
+def test_weights_in_another_file__plan_that_names_it__runs_without_python_until_it_has_changed(
+    script: Script, site_server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    path = split_digits(tmp_path)
+    path.with_suffix(".plan").write_bytes(compile_model(path))
+    site_server.mounts["/e2e/split/"] = tmp_path
+    images = from_counts(load_split().heldout_counts[:1])
+    (expected,) = onnxruntime.InferenceSession(path).run(None, {"image": images})
+    body = """
+        const said = [];
+        const { info } = console;
+        console.info = (text) => said.push(text);
+        const session = await InferenceSession.create('/e2e/split/split.onnx', { plan: '/e2e/split/split.plan' });
+        const { probabilities } = await session.run({ image: new Tensor('float32', image, [1, 1, 16, 16]) });
+        console.info = info;
+        await session.release();
+        return [[...probabilities.data], said];
+        """
+    values, said = script(body, image=images.ravel().tolist())
+    np.testing.assert_allclose(values, expected.ravel(), RTOL, ATOL)
+    assert said == []
+    assert not started_python(script.page)
+    weights = tmp_path / "data" / "weights.bin"
+    weights.write_bytes(bytes(weights.stat().st_size))
+    values, said = script(body, image=images.ravel().tolist())
+    np.testing.assert_allclose(values, np.full(10, 0.1), RTOL, ATOL)
+    assert said[0].startswith("pyruntime: the plan is not used, Python plans: ")
 
 
 def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script: Script, site: Path) -> None:

@@ -172,8 +172,8 @@ class _Clock:
         """Bytes by step; `place` has the step of each node."""
         first = np.where(self.makers >= 0, place[self.makers], 0)
         last = np.maximum.reduceat(place[self.flat], self.starts)
-        last[self.kept] = self.count - 1
-        change = np.zeros(self.count + 1, np.int64)
+        last[self.kept] = self.count  # read back behind the last step
+        change = np.zeros(self.count + 2, np.int64)
         np.add.at(change, first, self.sizes)
         np.add.at(change, last + 1, -self.sizes)
         total = np.cumsum(change)[: self.count]

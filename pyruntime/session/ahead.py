@@ -7,19 +7,22 @@ import json
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pyruntime.device.null import NullDevice
-from pyruntime.errors import EPFail, InvalidArgument
+from pyruntime.errors import EPFail, InvalidArgument, OrtError
 from pyruntime.ir import DeclaredTensor, Graph, TensorType, ValueInfo
 from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.external import ExternalDirectory, extents
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.source import open_file
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.onnx.source import ByteSource, open_file
 from pyruntime.plan.plan import Plan
-from pyruntime.plan.saved import ModelFile, Saved, SavedProgram, tree_hash, write
+from pyruntime.plan.saved import ExternalFile, ModelFile, Saved, SavedProgram, tree_hash, write
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.openings import WASTE
 from pyruntime.session.program import Program
@@ -43,7 +46,8 @@ def compile_model(
         shapes: of inputs. One that has several leaves the dimensions open in which these differ; symbolic dimensions of
             inputs without one are 1.
         target: what it is compiled for; default: what every device of WebGPU has.
-        inside: put the weights into the plan. Those in files that the model names always are.
+        inside: put the weights into the plan. Else they are where the model has them: in its file, and in those beside
+            it that it names.
 
     Raises:
         EPFail: nodes run on the host, or wait for values; names them.
@@ -51,7 +55,9 @@ def compile_model(
     """
     target = target or Target()
     source = open_file(path)
-    graph = import_model(read_model(source), {}, str(path)).graph
+    record = read_model(source)
+    files = _files_beside(record, path)
+    graph = import_model(record, files, str(path)).graph
     stage = _planned(graph, shapes or {}, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
     saved = Saved(
@@ -66,7 +72,18 @@ def compile_model(
         inside,
     )
     saved.computed = [plan for _, plan in computed.values()]
-    return write(saved, source)
+    if not inside:
+        saved.files = [ExternalFile(name, file.size, tree_hash(file, file.size)) for name, file in files.items()]
+    return write(saved, source, [] if inside else list(files.values()))
+
+
+def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str, ByteSource]:
+    """The files that a model keeps weights in, by the names it gives them; what is missing is told with its tensor."""
+    folder, found = ExternalDirectory.beside(path), dict[str, ByteSource]()
+    for name in sorted(extents(record)):
+        with suppress(OrtError):
+            found[name] = folder.resolve(name)
+    return found
 
 
 def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:

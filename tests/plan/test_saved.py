@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.cli import main
 from pyruntime.device.null import NullDevice
-from pyruntime.errors import EPFail, InvalidArgument, OrtError
+from pyruntime.errors import EPFail, InvalidArgument, NoSuchFile, OrtError
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.onnx.importer import import_model
@@ -108,6 +108,34 @@ def test_read__digits__is_the_plan_that_was_made() -> None:
     stage = asyncio.run(program.prepare({"image": TensorType(DType.FLOAT, (1, 1, 16, 16))}, ["probabilities"]))
     assert stage is not None
     assert run_data(read(compile_model(DIGITS), source).programs[0].plan) == run_data(stage.compiled.plan)
+
+
+def split_digits(folder: Path) -> Path:
+    """The digits model with its weights in a file beside it."""
+    path = folder / "split.onnx"
+    model = onnx.load(DIGITS)
+    onnx.save_model(
+        model, path, save_as_external_data=True, location="data/weights.bin", size_threshold=64, convert_attribute=False
+    )
+    return path
+
+
+def test_compile__weights_in_another_file__are_named_by_it_or_put_inside(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    path = split_digits(tmp_path)
+    weights = tmp_path / "data" / "weights.bin"
+    made, whole = compile_model(path), compile_model(path, inside=True)
+    source, data = open_file(path), open_file(weights)
+    saved = read(made, source, [data])
+    assert saved.files == [ExternalFile("data/weights.bin", data.size, tree_hash(data, data.size))]
+    assert write(saved, source, [data]) == made
+    assert read(whole, source).files == []
+    assert len(whole) - len(made) > 0.9 * data.size
+    plan, other = (p.programs[0].plan for p in (saved, read(whole, source)))
+    assert [c.raw() for c in plan.constants] == [c.raw() for c in other.constants]
+    weights.unlink()
+    with pytest.raises(NoSuchFile, match="weights.bin"):
+        compile_model(path)
 
 
 def test_tree_hash__two_blocks__is_the_hash_of_their_hashes() -> None:
