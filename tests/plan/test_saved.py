@@ -134,7 +134,7 @@ def test_compile__weights_in_another_file__are_named_by_it_or_put_inside(tmp_pat
     plan, other = (p.programs[0].plan for p in (saved, read(whole, source)))
     assert [c.raw() for c in plan.constants] == [c.raw() for c in other.constants]
     weights.unlink()
-    with pytest.raises(NoSuchFile, match="weights.bin"):
+    with pytest.raises(NoSuchFile, match=r"weights\.bin"):
         compile_model(path)
 
 
