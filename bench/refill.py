@@ -6,7 +6,8 @@
 needs Python 3.11+ and NumPy alone, and works through all folders below. NAME.packed is a gzip of NAME. A stripped model
 is a gzip file: one line of JSON, `{"size": bytes of the model, "holes": [[offset, length, seed, scale], ...]}`, then
 every byte that is not in a hole. A hole was the raw_data of a float32 weight; it is filled with scale · N(0, 1) from
-`numpy.random.default_rng(seed)`, so every machine gets the same bytes.
+`numpy.random.default_rng(seed)`, so every machine gets the same bytes. With a type of integers and their mean behind the
+scale it was one of those: round(mean + scale · N(0, 1)), cut off where the type ends.
 """
 
 from __future__ import annotations
@@ -28,10 +29,15 @@ def refill(stripped: Path, model: Path) -> None:
     """
     with gzip.open(stripped) as source, model.open("wb") as out:
         header = json.loads(source.readline())
-        for offset, length, seed, scale in header["holes"]:
+        for offset, length, seed, scale, *integers in header["holes"]:
+            kind, mean = integers or ("<f4", 0.0)
             out.write(source.read(offset - out.tell()))
-            weights = np.random.default_rng(seed).standard_normal(length // 4, np.float32)
-            out.write((weights * np.float32(scale)).astype("<f4", copy=False).data)
+            weights = np.random.default_rng(seed).standard_normal(length // np.dtype(kind).itemsize, np.float32)
+            weights *= np.float32(scale)
+            if integers:
+                ends = np.iinfo(kind)
+                weights = np.clip(np.rint(weights + np.float32(mean)), ends.min, ends.max)
+            out.write(weights.astype(kind, copy=False).data)
         out.write(source.read())
         size = out.tell()
     if size != header["size"]:

@@ -2,9 +2,9 @@
 
     python bench/strip.py MODEL.onnx... --out FOLDER
 
-writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: float32 initializers of two or more
-dimensions, 2,048 or more elements, finite and not all the same. Their root mean square is kept, so that activations
-have the size they had.
+writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: initializers of float32 or of 8-bit integers,
+of two or more dimensions, 2,048 or more elements, finite and not all the same. Their mean and their deviation from it are
+kept (of float32 the root mean square), so that activations have the size they had.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from pyruntime.onnx.reader import read_model
 
 SMALLEST = 2048
 
-Hole = tuple[int, int, int, float]
-"""Offset and length in the file, seed, scale."""
+Hole = tuple[int, int, int, float] | tuple[int, int, int, float, str, float]
+"""Offset and length in the file, seed, scale; of integers their type and mean, too."""
+
+_TYPES = {DType.FLOAT: "<f4", DType.INT8: "i1", DType.UINT8: "u1"}
 
 
 def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
@@ -37,15 +39,21 @@ def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
     assert graph is not None
     found: list[Hole] = []
     for record in graph.initializer:
-        if record.raw is None or record.is_external or record.dtype is not DType.FLOAT or len(record.dims) < 2:
+        if record.raw is None or record.is_external or record.dtype not in _TYPES or len(record.dims) < 2:
             continue
         offset, length = record.raw
         if math.prod(record.dims) < smallest:
             continue
-        values = np.frombuffer(data[offset : offset + length], "<f4")
-        if np.isfinite(values).all() and values.min() != values.max():
+        kind = _TYPES[record.dtype]
+        values = np.frombuffer(data[offset : offset + length], kind)
+        if not np.isfinite(values).all() or values.min() == values.max():
+            continue
+        seed = zlib.crc32(record.name.encode())
+        if record.dtype is DType.FLOAT:
             scale = float(np.sqrt(np.square(values, dtype=np.float64).mean()))
-            found.append((offset, length, zlib.crc32(record.name.encode()), scale))
+            found.append((offset, length, seed, scale))
+        else:
+            found.append((offset, length, seed, float(values.std(dtype=np.float64)), kind, float(values.mean(dtype=np.float64))))
     return sorted(found)
 
 
@@ -56,7 +64,7 @@ def strip(model: Path, stripped: Path) -> None:
     with gzip.open(stripped, "wb", compresslevel=6) as out:
         out.write(json.dumps({"size": len(data), "holes": found}).encode() + b"\n")
         position = 0
-        for offset, length, _, _ in found:
+        for offset, length, *_ in found:
             out.write(data[position:offset])
             position = offset + length
         out.write(data[position:])
