@@ -148,7 +148,7 @@ export class Ahead {
     this.#last = { by, asked, feeds, staying, chosen: token };
     this.#extend();
     try {
-      [token.id] = numbersOf(await attend(by.device, arrived, { recording: this }), token);
+      [token.id] = numbersOf(await attend(by.device, arrived), token);
     } catch {
       this.#forget();
     }
@@ -220,7 +220,7 @@ export class Ahead {
     const { outputs, prepared, chosen, there } = step;
     const staying = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
     try {
-      const made = there ? await outputs : await attend(prepared.replay.device, outputs, { recording: prepared.replay });
+      const made = there ? await outputs : await attend(prepared.replay.device, outputs); // how long is not as for a run alone
       this.#before = { feeds, asked: keyOf(asked), staying, best: chosen.id };
       return made;
     } catch (error) {
