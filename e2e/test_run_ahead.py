@@ -99,7 +99,7 @@ def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script
             after = counts(script)
         spent[ahead] = {k: after[k] - before[k] for k in after}
         script(f"{LOOP} await end()", **given(ahead))
-    begun = 1 + 4  # the token behind the first run that others follow, and four of these
+    begun = 1 + 6  # the token behind the first run that others follow, and six of these
     assert spent[True] == {
         **spent[False],
         "all": spent[False]["all"] + begun,
