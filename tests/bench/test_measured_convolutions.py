@@ -35,8 +35,8 @@ def problems(keys: list[str]) -> dict[str, ConvProblem]:
 def test_choose__convolutions_measured_on_gpus__near_the_best(device: str, most: float) -> None:
     """Geometric mean of 80. Single measurements are off by up to a half: times below 0.7 of the cost count as that.
 
-    What was measured are candidates that looked good by the costs of then: some of what is chosen now is not among them,
-    and counts as the cheapest of those that are.
+    What was measured are candidates that looked good by the costs of then: some of what is chosen now is not among
+    them, and counts as the cheapest of those that are.
     """
     measured = json.loads((TUNING / f"2026-11-23-nvidia-{device}-convolutions.json").read_text())["problems"]
     losses, unknown = [], 0
