@@ -64,6 +64,7 @@ __all__ = [
     "start_profiling",
     "summary",
     "tune",
+    "upload",
     "use_device",
 ]
 
@@ -353,6 +354,12 @@ async def download(number: int) -> dict[str, Any] | None:
     return wire.to_wire("", await wire.held(number).download())
 
 
+async def upload(tensor: JsObject) -> dict[str, Any]:
+    """A tensor of JavaScript's that stays on the GPU from now on. Raises where there is none."""
+    value = await wire.from_wire("", tensor, None)
+    return wire.kept_to_wire(await DeviceTensor.upload(value, await device()))
+
+
 def forget(number: int) -> None:
     """Forget a tensor that is on the GPU; without a session nothing is kept for the next one."""
     wire.dispose(number)
@@ -407,6 +414,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         start_profiling,
         end_profiling,
         download,
+        upload,
         use_device,
         gpu_device,
         set_log_level,

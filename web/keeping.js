@@ -4,6 +4,8 @@
 import { version } from './env.js';
 import { find, put } from './kept.js';
 
+export { find, forget, permission, placeOf } from './kept.js';
+
 /** Milliseconds without a run, after which what has been planned is kept. */
 const REST_MS = 400;
 

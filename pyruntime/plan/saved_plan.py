@@ -14,15 +14,17 @@ from pyruntime.plan.plan import (
     Command,
     GpuSegment,
     HostStep,
+    Kept,
     Numbers,
     Plan,
     Region,
+    RunRows,
     Space,
     Transfer,
     Unread,
 )
 
-__all__ = ["Sections", "dtype_of", "js_name", "read_segment", "read_transfer", "read_unread"]
+__all__ = ["Sections", "dtype_of", "js_name", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
 _EXACT = 1 << 53
 _SHARED = 4 << 20
@@ -120,6 +122,7 @@ class Sections:
             "uploads": list(map(_transfer, segment.uploads)),
             "downloads": list(map(_transfer, segment.downloads)),
             "external": list(map(_transfer, plan.external)),
+            "kept": list(map(_kept, plan.kept)),
             "unread": [
                 {
                     "name": u.name,
@@ -175,6 +178,26 @@ def _transfer(t: Transfer) -> dict[str, _Json]:
     }
 
 
+def _kept(k: Kept) -> dict[str, _Json]:
+    return {
+        "name": k.name,
+        "type": js_name(k.type.dtype),
+        "bits": k.type.dtype.bits,
+        "dims": list(map(int, k.type.shape)),
+        "scaled": list(k.scaled),
+        "input": k.input,
+        "axis": k.axis,
+        "room": k.room,
+        "given": {"dims": list(map(int, k.given.shape)), "scaled": list(k.given_scaled)} if k.given else None,
+        "first": _rows(k.first),
+        "end": _rows(k.end),
+    }
+
+
+def _rows(rows: RunRows | None) -> dict[str, _Json] | None:
+    return {"input": rows.input, "offset": rows.offset, "expression": rows.expression} if rows else None
+
+
 def _command(c: Command) -> dict[str, _Json]:
     return {
         "shader": c.shader,
@@ -209,6 +232,27 @@ def read_transfer(data: Mapping[str, _Json]) -> Transfer:
 def read_unread(data: Mapping[str, _Json]) -> Unread:
     """An input that no step reads."""
     return Unread(data["name"], TensorType(dtype_of(data["type"]), tuple(data["dims"])), tuple(data["scaled"]))
+
+
+def read_kept(data: Mapping[str, _Json]) -> Kept:
+    """An output in the memory of an input."""
+    dtype, given = dtype_of(data["type"]), data["given"]
+    return Kept(
+        data["name"],
+        TensorType(dtype, tuple(data["dims"])),
+        data["input"],
+        tuple(data["scaled"]),
+        data["axis"],
+        data["room"],
+        TensorType(dtype, tuple(given["dims"])) if given else None,
+        tuple(given["scaled"]) if given else (),
+        _read_rows(data["first"]),
+        _read_rows(data["end"]),
+    )
+
+
+def _read_rows(data: Mapping[str, _Json] | None) -> RunRows | None:
+    return RunRows(data["input"], data["offset"], data["expression"]) if data else None
 
 
 def _read_command(data: Mapping[str, _Json]) -> Command:

@@ -93,10 +93,14 @@ def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> S
     opened = sizes and {
         "ranges": [list(map(int, r)) for r in sizes.ranges],
         "grows": list(sizes.grows),
+        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
         "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
         "waste": WASTE,
     }
-    return SavedProgram(stage.compiled.plan, opened or None, names)
+    given = dict(stage.signature[0])
+    bound = [t.name for t in stage.compiled.plan.external if t.name in stage.compiled.bound]
+    brought, stay = [n for n in bound if n in given], [n for n in bound if n not in given]
+    return SavedProgram(stage.compiled.plan, opened or None, names, brought, stay)
 
 
 def read_target(text: str) -> Target:

@@ -42,9 +42,8 @@ def kept_plan(
     """
     files = files or {}
     sources = [source, *files.values()]
-    names = {v["name"] for v in outputs}
     computed: dict[Hashable, tuple[int, Plan]] = {}
-    made = [saved_program(s, computed) for s in program.roots if _is_whole(s, names)]
+    made = [saved_program(s, computed) for s in program.roots if _is_whole(s)]
     made = [p for p in made if _bytes_inside(p, sources) <= INSIDE]
     if not made:
         return None
@@ -83,13 +82,17 @@ def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> N
     saved.programs[:0] = others
 
 
-def _is_whole(stage: Stage, outputs: set[str]) -> bool:
-    """Whether a stage is a run of its own: one GPU segment, no values looked at, all outputs read back."""
-    (_, wanted, on_device), compiled = stage.signature, stage.compiled
+def _is_whole(stage: Stage) -> bool:
+    """Whether a stage is a run of its own: one GPU segment that makes all outputs wanted, no values looked at."""
+    (given, wanted, on_device), compiled = stage.signature, stage.compiled
     plan = compiled.plan
-    one = len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment) and not plan.host_values
-    whole = stage.boundary is None and not compiled.guards.read and not on_device and set(wanted) == outputs
-    return one and whole and not plan.kept and not (compiled.sizes and compiled.sizes.values)
+    segment = plan.steps[0] if len(plan.steps) == 1 else None
+    if not isinstance(segment, GpuSegment) or plan.host_values or stage.boundary is not None or compiled.guards.read:
+        return False
+    fed = {name for name, _ in given}
+    stay = {t.name for t in plan.external if t.name in compiled.bound} | {k.name for k in plan.kept}
+    made = {t.name for t in segment.downloads} | stay - fed
+    return made == set(wanted) and on_device <= stay and not fed & set(wanted)
 
 
 def _bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
@@ -102,4 +105,8 @@ def _inputs(program: SavedProgram) -> Hashable:
     segment = program.plan.steps[0]
     assert isinstance(segment, GpuSegment)
     ranges = tuple(map(tuple, program.sizes["ranges"])) if program.sizes else ()
-    return tuple((t.name, t.type.dtype, t.type.shape, t.scaled) for t in segment.uploads), ranges
+    fed = *segment.uploads, *program.plan.unread, *(t for t in program.plan.external if t.name in program.inputs)
+    made = *segment.downloads, *program.plan.kept, *(t for t in program.plan.external if t.name in program.outputs)
+    brought, stay = tuple(program.inputs), tuple(sorted(k.name for k in program.plan.kept)) + tuple(program.outputs)
+    types = tuple((t.name, t.type.dtype, t.type.shape, t.scaled) for t in fed)
+    return types, ranges, brought, stay, tuple(sorted(t.name for t in made))

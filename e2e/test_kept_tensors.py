@@ -1,0 +1,153 @@
+"""Tensors that stay on the GPU in sessions over kept plans: runs without Python, and what happens when it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from playwright.sync_api import Browser
+
+from e2e.harness.browser import guarded_page
+from e2e.harness.script import Script
+from tools.devkit.server import Server
+
+RTOL, ATOL = 1e-3, 1e-4  # float32, as in test_javascript_api.py
+
+HELPERS = """
+const said = [];
+const info = console.info;
+console.info = (text) => { said.push(String(text)); info(text); };
+const STAY = { keepPlan: true, preferredOutputLocation: 'gpu-buffer' };
+const ramp = (n) => Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 1000) / 1000);
+const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
+"""
+
+
+class Visits:
+    """Visits of one browser profile to one origin: each is a page of its own."""
+
+    def __init__(self, script: Script, url: str, folder: Path) -> None:
+        self.script, self.url, self.folder = script, url, folder
+
+    def __call__(self, body: str, **arguments: Any) -> Any:
+        self.script.page.goto(f"{self.url}e2e/blank.html")
+        return self.script(HELPERS + body, **arguments)
+
+    @property
+    def python(self) -> bool:
+        """Whether the last visit has started Python in a worker."""
+        return any(w.url.endswith("/worker.js") for w in self.script.page.workers)
+
+    def without_pyodide(self) -> None:
+        """From now on Python cannot start."""
+        for pattern in ("**/pyodide/**", "**/*.whl", "**/worker.js", "**/host.js", "**/snapshot/**"):
+            self.script.page.route(pattern, lambda route: route.abort())
+
+
+@pytest.fixture
+def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
+    models(tmp_path)
+    with Server({"/x/": tmp_path, "/": site}) as server, guarded_page(browser, server.url) as (page, guard):
+        yield Visits(Script(page, guard), server.url, tmp_path)
+        guard.allow("404")  # the icon of a page that has none
+
+
+def value_info(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def save(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> None:
+    graph = helper.make_graph(nodes, path.stem, inputs, outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def models(folder: Path) -> None:
+    """An encoder of pictures, whose outputs are hidden states and a mask; a decoder that reads these beside ids."""
+    random = np.random.default_rng(2)
+    w, v, e = (
+        ((random.random(shape, np.float32) - 0.5) / 4).astype(np.float32) for shape in ((24, 16), (16, 30), (2000, 16))
+    )
+    encoder = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Tanh", ["h"], ["states"]),
+        helper.make_node("ReduceMean", ["states"], ["pooled"], axes=[2], keepdims=0),
+    ]
+    save(
+        folder / "encoder.onnx",
+        encoder,
+        [value_info("x", ["n", "length", 24])],
+        [value_info("states", ["n", "length", 16]), value_info("pooled", ["n", "length"])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    decoder = [
+        helper.make_node("Gather", ["e", "ids"], ["embedded"]),
+        helper.make_node("Transpose", ["states"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["embedded", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "states"], ["read"]),
+        helper.make_node("Add", ["read", "embedded"], ["sum"]),
+        helper.make_node("MatMul", ["sum", "v"], ["logits"]),
+    ]
+    save(
+        folder / "decoder.onnx",
+        decoder,
+        [value_info("ids", ["n", "tokens"], TensorProto.INT64), value_info("states", ["n", "length", 16])],
+        [value_info("logits", ["n", "tokens", 30])],
+        [numpy_helper.from_array(v, "v"), numpy_helper.from_array(e, "e")],
+    )
+
+
+def expected(folder: Path, n: int, length: int, ids: list[int]) -> dict[str, Any]:
+    """What onnxruntime makes of the two models."""
+    count = n * length * 24
+    x = ((np.arange(count) * 7919) % 1000 / 1000).astype(np.float32).reshape(n, length, 24)
+    states, pooled = onnxruntime.InferenceSession(folder / "encoder.onnx").run(None, {"x": x})
+    tokens = np.array([ids] * n, np.int64)
+    (logits,) = onnxruntime.InferenceSession(folder / "decoder.onnx").run(None, {"ids": tokens, "states": states})
+    return {"states": states, "pooled": pooled, "logits": logits}
+
+
+def check(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(found, np.ravel(wanted), RTOL, ATOL)
+
+
+ENCODE_AND_DECODE = """
+const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+const results = [];
+for (const length of lengths) {
+  const { states, pooled } = await encoder.run({ x: floats(length * 24, [1, length, 24]) });
+  for (let i = 0; i < 2; i += 1) {
+    const ids = new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
+    const { logits } = await decoder.run({ ids, states });
+    results.push([...logits.data]);
+  }
+  if ([states, pooled].some(({ location }) => location !== 'gpu-buffer')) throw new Error('not on the GPU');
+  results.push([...await states.getData(true)], [...await pooled.getData()]);
+  pooled.dispose();
+}
+await encoder.release();
+await decoder.release();
+return { results, said };
+"""
+
+
+def test_encoder_and_decoder__second_visit__runs_without_python_and_gives_the_same_bits(visits: Visits) -> None:
+    first = visits(ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
+    assert first["said"] == [] and visits.python
+    visits.without_pyodide()
+    second = visits(ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
+    assert second["said"] == [] and not visits.python
+    for at, length in enumerate([5, 9, 5, 17]):
+        want = expected(visits.folder, 1, length, [3, 7])
+        for found in (first, second):
+            check(found["results"][4 * at], want["logits"])
+            check(found["results"][4 * at + 1], want["logits"])
+            check(found["results"][4 * at + 2], want["states"])
+            check(found["results"][4 * at + 3], want["pooled"])
