@@ -151,3 +151,96 @@ def test_encoder_and_decoder__second_visit__runs_without_python_and_gives_the_sa
             check(found["results"][4 * at + 1], want["logits"])
             check(found["results"][4 * at + 2], want["states"])
             check(found["results"][4 * at + 3], want["pooled"])
+
+
+def test_explain_and_other_shapes__tensors_made_before__go_on_here_and_in_python(visits: Visits) -> None:
+    body = """
+    const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const tokens = (...ids) => new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
+    const { states, pooled } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
+    const results = [];
+    const feed = async (...ids) => results.push([...(await decoder.run({ ids: tokens(...ids), states })).logits.data]);
+    await feed(3, 7);
+    if (second) {
+      const before = [...said];
+      const { dispatches } = await decoder.explain(); // starts Python
+      await feed(3, 7); // here, where the tensor is
+      await feed(1, 2, 3, 4); // no plan: the tensor moves
+      await feed(3, 7); // follows the tensor
+      await feed(4, 4);
+      const { states: later } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) }); // here
+      results.push([...(await decoder.run({ ids: tokens(3, 7), states: later })).logits.data]);
+      results.push([...await states.getData()], [...await later.getData()], [...await pooled.getData()]);
+      if (before.length || !said.length) throw new Error(`${before} | ${said}`);
+    }
+    pooled.dispose();
+    await encoder.release();
+    await decoder.release();
+    return { results, said };
+    """
+    visits(body, second=False)
+    found = visits(body, second=True)
+    assert found["said"] == ["pyruntime: explain() was asked for: the session goes on with Python"] and visits.python
+    want = expected(visits.folder, 1, 5, [3, 7])
+    longer = expected(visits.folder, 1, 5, [1, 2, 3, 4])["logits"]
+    other = expected(visits.folder, 1, 5, [4, 4])["logits"]
+    logits, states, pooled = want["logits"], want["states"], want["pooled"]
+    wanted = [logits, logits, longer, logits, other, logits, states, states, pooled]
+    assert len(found["results"]) == len(wanted)
+    for result, value in zip(found["results"], wanted, strict=True):
+        check(result, value)
+
+
+def test_tensor__disposed_downloaded_fed_to_others__as_in_python(visits: Visits) -> None:
+    """What a tensor of a kept plan does, on the first visit (Python's) and on the second (the page's) alike."""
+    body = """
+    const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const plain = await InferenceSession.create('/x/decoder.onnx');
+    const ids = () => new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
+    const failed = async (work) => { try { await work(); return 'nothing'; } catch ({ message }) { return message; } };
+    const run = () => encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
+    const results = [];
+    const errors = [];
+    const one = await run();
+    errors.push(await failed(async () => one.states.gpuBuffer));
+    errors.push(await failed(async () => one.states.data));
+    // While a run has it, it may be disposed of; its memory is not used again before.
+    const running = decoder.run({ ids: ids(), states: one.states });
+    one.states.dispose();
+    const others = await Promise.all([run(), run(), run()]);
+    results.push([...(await running).logits.data]);
+    errors.push(await failed(() => decoder.run({ ids: ids(), states: one.states })));
+    // In a session of Python's, twice at once, and disposed of on the way.
+    const [two, three, four] = others;
+    const both = [plain.run({ ids: ids(), states: two.states }), plain.run({ ids: ids(), states: two.states })];
+    two.states.dispose();
+    for (const { logits } of await Promise.all(both)) results.push([...logits.data]);
+    const { logits: third } = await plain.run({ ids: ids(), states: three.states });
+    results.push([...third.data], [...await three.states.getData()]);
+    // Outputs that are named alone, and memory that is given for one.
+    const { pooled } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) }, ['pooled']);
+    results.push([...await pooled.getData(true)]);
+    const target = four.pooled;
+    const written = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) }, { pooled: target });
+    if (written.pooled !== target) throw new Error('another tensor');
+    results.push([...await target.getData()], [...await four.states.getData()]);
+    await encoder.release();
+    results.push([...await one.pooled.getData()]);
+    errors.push(await failed(run));
+    await decoder.release();
+    await plain.release();
+    return { results, errors, said };
+    """
+    first, second = visits(body), visits(body)
+    assert first["errors"] == second["errors"] and len(first["errors"]) == 4
+    assert all(text != "nothing" for text in first["errors"])
+    want = expected(visits.folder, 1, 5, [3, 7])
+    wanted = [*[want["logits"]] * 4, want["states"], want["pooled"], want["pooled"], want["states"], want["pooled"]]
+    for found in (first, second):
+        assert len(found["results"]) == len(wanted)
+        for result, value in zip(found["results"], wanted, strict=True):
+            check(result, value)
+    assert first["said"] == []
+    assert second["said"][0] == "pyruntime: no plan runs these inputs and outputs: the session goes on with Python"

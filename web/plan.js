@@ -50,6 +50,7 @@ export { Refused };
  * @property {Record<string, number>} computed
  * @property {string[]} inputs tensors on the GPU that runs bring
  * @property {string[]} outputs that stay there, in memory of their own
+ * @property {Record<string, [offset: number, nbytes: number]>} values of inputs that it is for, and no other
  *
  * @typedef {{path: string, nbytes: number, hash: string}} ExternalFile
  * @typedef {[file: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
@@ -241,7 +242,7 @@ function checkHeader(header, sections, limits) {
     check.object(program, 'a program');
     checkPlan(header, program.plan, program.sizes?.ranges?.length ?? 0, sections, limits);
     checkSizes(header, program);
-    checkStaying(header, program);
+    checkStaying(header, program, sections);
     checkReport(program.plan);
   }, 64);
 }

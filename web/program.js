@@ -10,13 +10,20 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('./replay.js').Replay} Replay */
-/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
-/** What a program is for, as `matches` of replay.js looks at it. @param {import('./plan.js').Program} program @returns {Entry['seen']} */
-function seenOf({ plan, sizes, inputs, outputs }) {
+/**
+ * What a program is for, as `matches` of replay.js looks at it.
+ * @param {import('./plan.js').Program} program
+ * @param {Uint8Array} sections
+ * @returns {Entry['seen']}
+ */
+function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
   const { uploads, unread, downloads, kept, expressions, patches } = plan;
   const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
-  const seen = { uploads, unread, downloads, inputs: slotsOf(plan, inputs), outputs: slotsOf(plan, outputs), kept, sizes: known, live: true };
+  const fixed = Object.entries(values).map(([name, [at, nbytes]]) => ({ name, bytes: sections.slice(at, at + nbytes) }));
+  const [given, left] = [slotsOf(plan, inputs), slotsOf(plan, outputs)];
+  const seen = { uploads, unread, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
   return /** @type {any} */ (seen); // without memory
 }
 
@@ -53,7 +60,7 @@ export class Program {
     this.device = device;
     this.plan = plan;
     this.adapter = adapter;
-    for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program), made: null });
+    for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program, plan.sections), made: null });
   }
 
   /**
@@ -218,7 +225,7 @@ export class Program {
       return { name, type, dims, scaled, bits, buffer, offset, most: region[3] };
     };
     const { expressions, patches } = plan;
-    const { inputs: given, outputs: left, kept } = seenOf(program);
+    const { inputs: given, outputs: left, kept, values } = seenOf(program, this.plan.sections);
     return {
       device: this.device,
       commands,
@@ -233,6 +240,7 @@ export class Program {
       inputs: given,
       outputs: left,
       kept,
+      values,
       live: true,
     };
   }

@@ -48,6 +48,7 @@ import { isFree, isLongest, visible } from './tensors.js';
  * @property {Kept[]} kept
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
+ * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
  * @property {boolean} live false once its memory is freed
  * @property {number} [seconds] that a run may take: the session's limit `run_seconds`
  * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
@@ -97,7 +98,7 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
     && given.every(({ name, type }) => feeds[name]?.type === type)
     && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
-  if (!same || !fitting.fits(replay, feeds)) return null;
+  if (!same || !hasValues(replay, feeds) || !fitting.fits(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
   if (sizes) {
     return bind(sizes, given, dims, (values) => (
@@ -106,6 +107,20 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
   return equal && fitting.mayWrite(replay, feeds, []) ? [] : null;
+}
+
+/**
+ * Whether inputs have the values that the plan is for.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ */
+function hasValues({ values = [] }, feeds) {
+  return values.every(({ name, bytes }) => {
+    const { data } = feeds[name];
+    if (!(data instanceof ArrayBuffer) || data.byteLength !== bytes.length) return false;
+    const given = new Uint8Array(data);
+    return bytes.every((byte, i) => byte === given[i]);
+  });
 }
 
 /**

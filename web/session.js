@@ -4,7 +4,7 @@
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { Tensor, bytesOf, fromWire, isMovable, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
+import { Tensor, bytesOf, fromWire, hold, isMovable, moveTo, placesOf, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -221,7 +221,7 @@ export class InferenceSession {
     const { signal, ...plain } = options ?? {};
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
     const answer = moves && isShared(this.#client)
-      ? import('./moving.js').then(({ send }) => send(this.#client, request, transfer, { signal }))
+      ? this.#runMoved(request, transfer, signal)
       : this.#client.call('run', request, transfer, { signal });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
@@ -235,6 +235,22 @@ export class InferenceSession {
       results[name] = deliver(name, value, targets[name], this.#memory);
     }
     return results;
+  }
+
+  /**
+   * A run with tensors that Python does not have yet.
+   * @param {import('./protocol.js').RunArguments} request
+   * @param {Transferable[]} transfer
+   * @param {AbortSignal} [signal]
+   */
+  async #runMoved(request, transfer, signal) {
+    const letGo = hold(placesOf(request));
+    try {
+      const { moved } = await import('./moving.js');
+      return await this.#client.call('run', await moved(request, this.#client), transfer, { signal });
+    } finally {
+      letGo();
+    }
   }
 
   /**

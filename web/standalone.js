@@ -10,6 +10,7 @@ import { env } from './env.js';
 import { cut, Incoming } from './pieces.js';
 import { matches, run } from './replay.js';
 import { wasteOf } from './sizes.js';
+import { hold, placesOf } from './tensor.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
@@ -77,7 +78,10 @@ export class StandaloneClient {
   async call(method, args, transfer = [], listening = {}) {
     listening.signal?.throwIfAborted();
     if (method === 'release') return this.#release();
-    if (method === 'run') return this.#run(args, transfer, listening);
+    if (method === 'run') {
+      const letGo = hold(placesOf(args));
+      return this.#run(args, transfer, listening).finally(letGo);
+    }
     if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
     const what = method === 'call' ? `${args.function}()` : method;
@@ -97,10 +101,8 @@ export class StandaloneClient {
   async #forward(why, args, transfer, listening, streams = new Map()) {
     const { owner, handle } = await this.#start(why);
     const { moved } = await import('./moving.js');
-    const ready = await moved({ ...args, session: handle }, owner);
-    const answer = owner.call('run', ready.args, transfer, listening);
+    const answer = owner.call('run', await moved({ ...args, session: handle }, owner), transfer, listening);
     for (const [stream, view] of streams) owner.send(stream, view);
-    ready.sent();
     return answer;
   }
 

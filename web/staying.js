@@ -65,9 +65,10 @@ function checkKept(kept, { plan, sizes, inputs }, external) {
  * What a program brings, leaves and gives; behind the checks of its plan and sizes.
  * @param {any} header
  * @param {any} program
+ * @param {number} sections bytes of the file's
  */
-export function checkStaying(header, program) {
-  const { plan, computed, inputs, outputs } = program;
+export function checkStaying(header, program, sections) {
+  const { plan, computed, inputs, outputs, values } = program;
   checkNames(inputs, 'inputs on the GPU');
   checkNames(outputs, 'outputs on the GPU');
   const external = new Map(plan.external.map((/** @type {any} */ t) => [t.name, t]));
@@ -75,6 +76,11 @@ export function checkStaying(header, program) {
   const bound = [...Object.keys(computed), ...inputs, ...outputs];
   if (new Set(bound).size !== bound.length || bound.some((name) => !external.has(name))) refuse('it is damaged: tensors on the GPU');
   const fed = [...inputs, ...[...plan.uploads, ...plan.unread].map(({ name }) => name)];
+  check.object(values, 'values');
+  for (const [name, place] of Object.entries(values)) {
+    check.list(place, `the value of '${name}'`, (n) => check.integer(n, sections, `the value of '${name}'`), 2);
+    if (!(place[0] + place[1] <= sections) || inputs.includes(name) || !fed.includes(name)) refuse(`it is damaged: the value of '${name}'`);
+  }
   const made = [...outputs, ...[...plan.downloads, ...plan.kept].map(({ name }) => name)];
   checkNames([...fed, ...made], 'inputs and outputs');
   const written = plan.kept.filter((/** @type {SavedKept} */ { room, first }) => room >= 0 || first);

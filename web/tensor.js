@@ -119,11 +119,29 @@ function convert(type, data) {
  * @property {any} port who had it when it was made
  * @property {number} number by which that knows it
  * @property {boolean} gone whether it is disposed
+ * @property {number} users runs that take it elsewhere: it is there until they are done
  * @property {Promise<unknown>} [moving]
  */
 
 /** Where this tensor's memory is, for sessions, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
 const remotes = new WeakMap();
+
+/** Tensors of a run that may have to be moved. @param {import('./protocol.js').RunArguments} args @returns {Place[]} */
+export function placesOf({ feeds, kept }) {
+  const found = (/** @type {any} */ value) => (value?.kind === 'sequence' ? value.values.flatMap(found) : value?.place ?? []);
+  return [feeds, kept].flatMap((values) => Object.values(values).flatMap(found));
+}
+
+/** Have tensors until `letGo`, what this gives, is called; the page may dispose of them. @param {Place[]} places */
+export function hold(places) {
+  for (const place of places) place.users += 1;
+  return () => {
+    for (const place of places) {
+      place.users -= 1;
+      if (place.gone && !place.users) place.memory.dispose(place.number);
+    }
+  };
+}
 
 /** Whether sessions in Python have to move it first. @param {unknown} tensor */
 export function isMovable(tensor) {
@@ -448,10 +466,10 @@ function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
   const token = {};
   const there = home ?? memory;
   /** @type {Place} */
-  const place = { memory: there, port: there.port, number: gpu, gone: false };
+  const place = { memory: there, port: there.port, number: gpu, gone: false, users: 0 };
   const release = () => {
     place.gone = true;
-    place.memory.dispose(place.number);
+    if (!place.users) place.memory.dispose(place.number);
   };
   const download = async () => /** @type {any} */ (fromWire(await place.memory.download(place.number), place.memory)).data;
   const dispose = () => {

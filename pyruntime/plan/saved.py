@@ -75,6 +75,7 @@ class SavedProgram:
         sizes: what it leaves open, as web/sizes.js has it but for expressions, patches and params; None: nothing.
         computed: external tensors of the plan that are computed once: name, and number in `Saved.computed`.
         inputs: external tensors that runs bring on the GPU. outputs: those that stay there, in memory of their own.
+        values: raw_data of inputs on the host that the plan is for, and no other, by name.
     """
 
     plan: Plan
@@ -82,6 +83,7 @@ class SavedProgram:
     computed: dict[str, int] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -144,6 +146,7 @@ def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSour
             "computed": {name: renumbered[number] for name, number in p.computed.items()},
             "inputs": p.inputs,
             "outputs": p.outputs,
+            "values": {name: sections.bytes(raw) for name, raw in p.values.items()},
         }
         for p in saved.programs
     ]
@@ -253,9 +256,13 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
             raise ValueError("its parameters are not within it")
         return made
 
-    programs = [
-        SavedProgram(plan(p["plan"]), p["sizes"], p["computed"], p["inputs"], p["outputs"]) for p in header["programs"]
-    ]
+    def program(data: Mapping[str, _Json]) -> SavedProgram:
+        values = {name: sections[at : at + nbytes] for name, (at, nbytes) in data["values"].items()}
+        return SavedProgram(
+            plan(data["plan"]), data["sizes"], data["computed"], data["inputs"], data["outputs"], values
+        )
+
+    programs = list(map(program, header["programs"]))
     return Saved(
         header["package"],
         ModelFile(model["nbytes"], model["hash"]),

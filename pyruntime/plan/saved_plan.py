@@ -32,6 +32,7 @@ _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
 _JS_NAMES = {"float": "float32", "double": "float64"}
 _ONNX_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _Json: TypeAlias = Any
+Raw: TypeAlias = bytes | memoryview
 
 
 class Sections:
@@ -51,7 +52,7 @@ class Sections:
         self._places: list[_Json] = []
         self._kept: list[bool] = []
 
-    def _put(self, raw: bytes | memoryview) -> int:
+    def _put(self, raw: Raw) -> int:
         """Where these bytes are; equal ones are there once."""
         key = len(raw), hashlib.sha256(raw).digest()
         if key not in self._put_at:
@@ -59,6 +60,10 @@ class Sections:
             self._put_at[key] = len(self.data)
             self.data += raw
         return self._put_at[key]
+
+    def bytes(self, raw: bytes) -> list[int]:
+        """Where these bytes are, and how many."""
+        return [self._put(raw), len(raw)]
 
     def _constant(self, constant: Constant, temporary: bool) -> int:
         """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
@@ -118,7 +123,7 @@ class Sections:
                 for c in plan.constants
             ],
             "arenas": list(plan.arenas),
-            "params": [self._put(plan.params), len(plan.params)],
+            "params": self.bytes(plan.params),
             "uploads": list(map(_transfer, segment.uploads)),
             "downloads": list(map(_transfer, segment.downloads)),
             "external": list(map(_transfer, plan.external)),

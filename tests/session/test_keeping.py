@@ -1,0 +1,114 @@
+"""Plans kept for the next visit: which runs they have, and that nothing of them is lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyruntime.device.null import NullDevice
+from pyruntime.onnx.source import MemorySource
+from pyruntime.plan.saved import ModelFile, Saved, read, tree_hash, write
+from pyruntime.plan.verify import verify
+from pyruntime.session.keeping import PROGRAMS, kept_plan
+from pyruntime.session.program import Program
+from tests.cache_models import CACHED, STATIC, Cached
+from tests.plan.test_saved import run_data
+from tests.session import test_static_caches as static
+from tests.session.test_growing_caches import State, Step, decoding
+
+SOURCE = MemorySource(b"a model")
+"""Constants are elsewhere here, so the plans have them inside."""
+
+
+def keep(program: Program, before: bytes | None = None) -> bytes:
+    outputs = [{"name": v.name, "type": "float32", "shape": []} for v in program.graph.outputs]
+    made = kept_plan(program, SOURCE, ModelFile(SOURCE.size, tree_hash(SOURCE, SOURCE.size)), [], outputs, before)
+    assert made is not None
+    return made
+
+
+async def text(step: Step, *chunks: int) -> list[State]:
+    states: list[State] = [{}]
+    for new in chunks:
+        states.append(await step(states[-1], new))
+    return states
+
+
+def check(program: Program, cached: Cached) -> None:
+    """Everything planned is in the file, twice the same."""
+    made = keep(program)
+    assert keep(program) == made == keep(program, made), "twice"
+    saved = read(made, SOURCE)
+    assert write(saved, SOURCE) == made
+    assert len(saved.programs) == len(program.roots)
+    for stage, saved_one in zip(program.roots, saved.programs, strict=True):
+        plan = saved_one.plan
+        verify(plan)
+        assert plan.kept == stage.compiled.plan.kept
+        assert run_data(plan) == run_data(stage.compiled.plan)
+        assert {*saved_one.outputs, *(k.name for k in plan.kept)} == set(cached.caches)
+        assert set(saved_one.inputs) in (set(), set(cached.caches.values()))
+        assert {k.input for k in plan.kept} <= set(saved_one.inputs)
+    in_place = {len(s.compiled.plan.kept) for s in program.roots}
+    assert max(in_place) == cached.in_place, "what grows or is written over where it is"
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_caches_that_grow__kept__are_read_as_they_were_planned(name: str) -> None:
+    async def use(step: Step, program: Program, device: NullDevice) -> None:
+        states = await text(step, 7, 1, 1, 1)
+        check(program, CACHED[name])
+        del states
+
+    decoding(name, use)
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_caches_that_are_written_over__kept__are_read_as_they_were_planned(name: str) -> None:
+    async def use(step: static.Step, program: Program, device: NullDevice) -> None:
+        state, past = await step({}, 0, 7), 7
+        for _ in range(3):
+            state, past = await step(state, past, 1), past + 1
+        check(program, STATIC[name])
+
+    static.decoding(STATIC[name], use)
+
+
+def test_lengths_that_are_fed__kept__are_sizes() -> None:
+    async def use(step: Step, program: Program, device: NullDevice) -> None:
+        states = await text(step, 7, 1, 1)
+        programs = read(keep(program), SOURCE).programs
+        values = [p.sizes["values"] for p in programs if p.sizes]
+        assert any(values)
+        for made in values:
+            assert all(0 <= n < len(p.sizes["ranges"]) for n in made.values() for p in programs if p.sizes)
+        del states
+
+    decoding("group_query_scalar", use)
+
+
+def test_other_runs__later__are_added_to_those_of_before() -> None:
+    files: list[bytes] = []
+
+    async def first(step: Step, program: Program, device: NullDevice) -> None:
+        states = await text(step, 7, 1)
+        files.append(keep(program))
+        del states
+
+    async def second(step: Step, program: Program, device: NullDevice) -> None:
+        states = await text(step, 7)
+        alone, both = read(keep(program), SOURCE), read(keep(program, files[0]), SOURCE)
+        before = read(files[0], SOURCE)
+        assert len(alone.programs) < len(both.programs) <= PROGRAMS
+        assert _names(both) == _names(before) | _names(alone)
+        assert keep(program, write(both, SOURCE)) == write(both, SOURCE)
+        del states
+
+    decoding("concat", first)
+    decoding("concat", second)
+
+
+def _names(saved: Saved) -> set[tuple[Any, ...]]:
+    """Which runs there are."""
+    return {(*p.inputs, "|", *p.outputs, "|", *(k.name for k in p.plan.kept)) for p in saved.programs}
