@@ -15,39 +15,16 @@ from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script
+from e2e.harness.visits import Visits
 from tools.devkit.server import Server
 
 RTOL, ATOL = 1e-3, 1e-4  # float32, as in test_javascript_api.py
 
 HELPERS = """
-const said = [];
-const info = console.info;
-console.info = (text) => { said.push(String(text)); info(text); };
 const STAY = { keepPlan: true, preferredOutputLocation: 'gpu-buffer' };
 const ramp = (n) => Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 1000) / 1000);
 const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
 """
-
-
-class Visits:
-    """Visits of one browser profile to one origin: each is a page of its own."""
-
-    def __init__(self, script: Script, url: str, folder: Path) -> None:
-        self.script, self.url, self.folder = script, url, folder
-
-    def __call__(self, body: str, **arguments: Any) -> Any:
-        self.script.page.goto(f"{self.url}e2e/blank.html")
-        return self.script(HELPERS + body, **arguments)
-
-    @property
-    def python(self) -> bool:
-        """Whether the last visit has started Python in a worker."""
-        return any(w.url.endswith("/worker.js") for w in self.script.page.workers)
-
-    def without_pyodide(self) -> None:
-        """From now on Python cannot start."""
-        for pattern in ("**/pyodide/**", "**/*.whl", "**/worker.js", "**/host.js", "**/snapshot/**"):
-            self.script.page.route(pattern, lambda route: route.abort())
 
 
 @pytest.fixture
@@ -139,10 +116,10 @@ return { results, said };
 
 
 def test_encoder_and_decoder__second_visit__runs_without_python_and_gives_the_same_bits(visits: Visits) -> None:
-    first = visits(ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
+    first = visits(HELPERS + ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
     assert first["said"] == [] and visits.python
     visits.without_pyodide()
-    second = visits(ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
+    second = visits(HELPERS + ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
     assert second["said"] == [] and not visits.python
     for at, length in enumerate([5, 9, 5, 17]):
         want = expected(visits.folder, 1, length, [3, 7])
@@ -179,8 +156,8 @@ def test_explain_and_other_shapes__tensors_made_before__go_on_here_and_in_python
     await decoder.release();
     return { results, said };
     """
-    visits(body, second=False)
-    found = visits(body, second=True)
+    visits(HELPERS + body, second=False)
+    found = visits(HELPERS + body, second=True)
     assert found["said"] == ["pyruntime: explain() was asked for: the session goes on with Python"] and visits.python
     want = expected(visits.folder, 1, 5, [3, 7])
     longer = expected(visits.folder, 1, 5, [1, 2, 3, 4])["logits"]
@@ -233,7 +210,7 @@ def test_tensor__disposed_downloaded_fed_to_others__as_in_python(visits: Visits)
     await plain.release();
     return { results, errors, said };
     """
-    first, second = visits(body), visits(body)
+    first, second = visits(HELPERS + body), visits(HELPERS + body)
     assert first["errors"] == second["errors"] and len(first["errors"]) == 4
     assert all(text != "nothing" for text in first["errors"])
     want = expected(visits.folder, 1, 5, [3, 7])

@@ -75,6 +75,7 @@ export class Program {
       const plans = [...header.computed, last.program.plan];
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.catch(() => {}); // awaited when the weights are there
+      this.#compileOthers();
       this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
       await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal);
       await compiled;
@@ -85,6 +86,13 @@ export class Program {
       this.release();
       throw error;
     }
+  }
+
+  /** Have the pipelines of a decoder's other runs made, too: a prompt and a token come one behind the other. */
+  #compileOthers() {
+    const stay = this.entries.filter(({ program: { inputs, outputs } }) => inputs.length + outputs.length);
+    if (stay.length < 2) return;
+    this.#guarded(() => Promise.all(stay.flatMap(({ program }) => this.#compile(program.plan)))).catch(() => {}); // told when they run
   }
 
   /** What runs an entry's feeds: memory and pipelines, made when it is first asked for. @param {Entry} entry */
