@@ -104,3 +104,46 @@ def test_caches__written_over_and_branched_on_the_second_visit__hold_what_counts
     steps = [(state, cached.feeds(1, new, past)) for state, past, new in PLAN]
     found = twice(visits, cached, steps, empty)
     compare(cached, (arrays(found, "results"), arrays(found, "ends")), steps, empty)
+
+
+TOKENS = """
+await import('/e2e/watch.js');
+const session = await InferenceSession.create('/x/model.onnx', { ...options, keepPlan: true });
+let state = tensors(empty);
+const results = [];
+const counts = [];
+for (const [at, feeds] of fed.entries()) {
+  if (marks.includes(at)) counts.push({ ...submits, ...created });
+  const before = state;
+  const made = await session.run({ ...tensors(feeds), ...before });
+  state = Object.fromEntries(Object.entries(caches).map(([output, input]) => [input, made[output]]));
+  for (const cache of Object.values(before)) if (cache.location === 'gpu-buffer') cache.dispose();
+  results.push(Object.fromEntries(Object.entries(made).filter(([name]) => !(name in caches))
+    .map(([name, { data, dims }]) => [name, [plain(data), [...dims]]])));
+}
+for (const cache of Object.values(state)) cache.dispose();
+await session.release();
+return { results, counts, said, left: gpuBytes() };
+"""
+
+
+@pytest.mark.parametrize("name", ["concat", "group_query", "group_query_scalar", "static scatter"])
+def test_tokens__second_visit__one_submit_each_that_makes_nothing_but_at_a_doubling(name: str, visits: Visits) -> None:
+    rows = name.startswith("static ")
+    cached = STATIC[name.removeprefix("static ")] if rows else CACHED[name]
+    ends = range(7, 60 if rows else 300)
+    fed = [cached.feeds(1, 7, 0), *(cached.feeds(1, 1, past) for past in ends)]
+    marks = [10, 50] if rows else [6, 240, 260, 290]
+    (visits.folder / "model.onnx").write_bytes(cached.model)
+    given = {"caches": cached.caches, "empty": wired(cached.empty(1)), "fed": [wired(f) for f in fed], "marks": marks}
+    first = visits(HELPERS + TOKENS, **given)
+    visits.without_pyodide()
+    second = visits(HELPERS + TOKENS, **given)
+    assert second["said"] == [] and not visits.python
+    assert first["results"] == second["results"]
+    counts = second["counts"]
+    for at in range(0, len(marks), 2):
+        spent = {k: counts[at + 1][k] - counts[at][k] for k in counts[at]}
+        steps = marks[at + 1] - marks[at]
+        assert spent == {"all": steps, "withoutPython": steps, "buffers": 0, "groups": 0, "pipelines": 0}
+    assert {k: v for k, v in second["left"].items() if k != "staging"} == {}

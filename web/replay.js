@@ -311,7 +311,9 @@ export function run(replay, feeds, values, tensors, spares) {
  * @param {Memory} memory
  */
 function hold(tensors, seen, numbers, memory) {
-  return /** @type {Tensors} */ (tensors).made(seen.type, sized(seen, numbers).dims, memory);
+  const { dims, nbytes } = sized(seen, numbers);
+  if (nbytes > memory.buffer.size) throw new Error(`the plan is damaged: '${seen.name}' would be [${dims}]`);
+  return /** @type {Tensors} */ (tensors).made(seen.type, dims, memory);
 }
 
 /**

@@ -28,6 +28,27 @@ def keep(program: Program, before: bytes | None = None) -> bytes:
     return made
 
 
+def kept_file(name: str) -> bytes:
+    """What is kept of a decoder of CACHED after a prompt and some tokens; of "static NAME" of one of STATIC."""
+    files: list[bytes] = []
+
+    async def use(step: Step, program: Program, device: NullDevice) -> None:
+        states = await text(step, 7, 1, 1)
+        files.append(keep(program))
+        del states
+
+    async def use_static(step: static.Step, program: Program, device: NullDevice) -> None:
+        state = await step(await step({}, 0, 7), 7, 1)
+        files.append(keep(program))
+        del state
+
+    if name.startswith("static "):
+        static.decoding(STATIC[name.removeprefix("static ")], use_static)
+    else:
+        decoding(name, use)
+    return files[0]
+
+
 async def text(step: Step, *chunks: int) -> list[State]:
     states: list[State] = [{}]
     for new in chunks:
