@@ -3,10 +3,12 @@
 // Padding does not count: it is below every maximum and adds nothing to sums. Means divide by the inputs seen, or with
 // COUNT_PADDING by the places within the padded input. One invocation makes four neighbouring outputs.
 //   INDICES  also the flat index of the maximum, the first of equals; NaN is greater than any number
+//   WIDE     only the taps that see the input are visited: windows may be far larger than it
 //#tensors x -> y, indices
 //#type T = y
 //#variants MAXIMUM=1,KH=2,KW=2 | MAXIMUM=1,FLOAT=1,INDICES=1,KH=3,KW=3 indices=int64 | MEAN=1,KH=3,KW=3 x=float16 y=float16
 //#variants MAXIMUM=1,KW=2 x=int8 y=int8 | MEAN=1,COUNT_PADDING=1,KD=2 | NORM=1,KH=2,KW=2
+//#variants MEAN=1,COUNT_PADDING=1,WIDE=1,KH=9,KW=9 | MAXIMUM=1,FLOAT=1,INDICES=1,WIDE=1,KH=9,KW=9 indices=int64
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;
@@ -23,6 +25,18 @@ struct Params {
   lowest: u32,           // bits of the least T
   p: f32,                // of the norm
 }
+
+//#if WIDE
+// The first tap of a window that starts at `start` that sees the input along one axis.
+fn first_tap(start: i32, axis: u32) -> u32 {
+  return u32((max(-start, 0) + params.dilations[axis] - 1) / params.dilations[axis]);
+}
+
+// How many taps there are before `end`, where the first is at `start`.
+fn taps_before(end: u32, start: i32, taps: u32, axis: u32) -> u32 {
+  return min(taps, u32(max(i32(end) - start + params.dilations[axis] - 1, 0) / params.dilations[axis]));
+}
+//#endif
 
 // True where tap k, of a window that starts at `start`, sees the input along one axis.
 fn inside(start: i32, k: u32, axis: u32) -> bool {
@@ -54,16 +68,32 @@ fn element(i: u32) -> T {
 //#if MAXIMUM
   acc = bitcast<T>(params.lowest);
 //#endif
-  for (var kd = 0u; kd < KD; kd++) {
+//#if WIDE
+  let starts = vec3<i32>(d0, h0, w0);
+  let first = vec3<u32>(first_tap(d0, 0u), first_tap(h0, 1u), first_tap(w0, 2u));
+  let end = vec3<u32>(taps_before(params.input.x, d0, KD, 0u), taps_before(params.input.y, h0, KH, 1u),
+    taps_before(params.input.z, w0, KW, 2u));
+//#if COUNT_PADDING
+  let padded = starts + params.pads.xyz;
+  count = taps_before(params.reach.x, padded.x, KD, 0u) * taps_before(params.reach.y, padded.y, KH, 1u)
+    * taps_before(params.reach.z, padded.z, KW, 2u);
+//#endif
+//#else
+  let first = vec3<u32>(0u);
+  let end = vec3<u32>(KD, KH, KW);
+//#endif
+  for (var kd = first.x; kd < end.x; kd++) {
     let d_in = inside(d0, kd, 0u);
-    for (var kh = 0u; kh < KH; kh++) {
+    for (var kh = first.y; kh < end.y; kh++) {
       let h_in = d_in && inside(h0, kh, 1u);
       let line = (map * params.input.x + u32(d0 + i32(kd) * params.dilations.x)) * params.input.y
         + u32(h0 + i32(kh) * params.dilations.y);
-      for (var kw = 0u; kw < KW; kw++) {
+      for (var kw = first.z; kw < end.z; kw++) {
         let w = u32(w0 + i32(kw) * params.dilations.z);
 //#if COUNT_PADDING
+//#if !WIDE
         count += u32(counted(d0, kd, 0u) && counted(h0, kh, 1u) && counted(w0, kw, 2u));
+//#endif
 //#endif
         if (!(h_in && w < params.input.z)) { continue; }
         let v = load_x(line * params.input.z + w);

@@ -43,6 +43,7 @@ export const env = {
   wheelUrl: ownWheel,
   snapshotUrl: undefined,
   hostWork: 1 << 19,
+  runAhead: true,
   versions: { pyruntime: version, pyodide: pyodideVersion },
   wasm: {},
   webgl: {},

@@ -1,6 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
+import { Ahead } from './ahead/ahead.js';
 import { Decoding } from './decoding.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
@@ -20,6 +21,7 @@ const REPLAYS = 8;
  * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
  * @property {Set<Promise<unknown>>} replaying those under way
  * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
+ * @property {Ahead | null} ahead runs begun before they are asked for
  * @property {import('./loading/loading.js').Held} model its file
  * @property {Promise<string>} [hash] of it
  */
@@ -69,9 +71,11 @@ async function callPython(function_, ...args) {
   return answer.value;
 }
 
+/** @typedef {{id: number, signal: AbortSignal}} Request */
+
 /**
  * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
- * @param {{id: number, signal: AbortSignal}} request
+ * @param {Request} request
  * @param {string} function_
  * @param {...unknown} args
  */
@@ -160,19 +164,49 @@ export function arrive({ stream, piece, failure }) {
 }
 
 /**
- * Run a session, without Python where it has run like this before.
+ * Run a session, without Python where it has run like this before, and without waiting where that run has been begun already.
  * @param {import('./protocol.js').RunArguments} args
- * @param {{id: number, signal: AbortSignal}} request
+ * @param {Request} request
  */
-async function run({ session, feeds, fetches, kept, options }, request) {
+async function run(args, request) {
+  const { session, feeds, fetches, kept, options } = args;
   const known = sessions.get(session);
-  const replayed = known && !Object.keys(options).length ? replay(known, feeds, fetches, kept) : null;
-  if (known && replayed) {
-    known.replaying.add(replayed.running);
+  const anew = Object.values(kept).every((target) => target === null);
+  const given = known && anew && !Object.keys(options).length ? replayable(feeds) : null;
+  if (!known?.ahead || !Object.keys(kept).length) return runNow(args, given, request);
+  const asked = { fetches, stay: Object.keys(kept) };
+  const began = performance.now();
+  const begun = known.ahead.take(given, asked);
+  if (begun) {
     try {
-      return await limited(replayed.running, replayed.by.seconds);
+      return await begun;
+    } catch {
+      // It is run once more, and tells what is wrong.
+    }
+  }
+  const outputs = await runNow(args, given, request, asked);
+  known.ahead.ran(given, asked, outputs, performance.now() - began);
+  return outputs;
+}
+
+/**
+ * @param {import('./protocol.js').RunArguments} args
+ * @param {Record<string, import('./replay.js').Fed> | null} given the feeds of a run that can be replayed
+ * @param {Request} request
+ * @param {import('./ahead/ahead.js').Asked | null} [asked] where further runs may be begun behind it
+ */
+async function runNow({ session, feeds, fetches, kept, options }, given, request, asked = null) {
+  const known = sessions.get(session);
+  const replayed = known && given ? replay(known, given, fetches, Object.keys(kept)) : null;
+  if (known && given && replayed) {
+    known.replaying.add(replayed.running);
+    const foreseen = asked && known.ahead?.follow(replayed.prepared, given, asked);
+    try {
+      const outputs = await limited(replayed.running, replayed.prepared.replay.seconds);
+      await foreseen;
+      return outputs;
     } catch (error) {
-      replayed.by.live = false; // Python finds out why, and mends what can be mended
+      replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended
       if (/** @type {Error} */ (error).name === 'Fail') throw error;
     } finally {
       known.replaying.delete(replayed.running);
@@ -181,8 +215,8 @@ async function run({ session, feeds, fetches, kept, options }, request) {
   for (const value of /** @type {any[]} */ (Object.values(feeds))) {
     if (value?.data instanceof Incoming) value.data = await value.data.whole();
   }
-  const given = [forPython(feeds), fetches, forPython(kept), options];
-  const { outputs, replay: made } = await callCancellable(request, 'run', session, ...given);
+  const wires = [forPython(feeds), fetches, forPython(kept), options];
+  const { outputs, replay: made } = await callCancellable(request, 'run', session, ...wires);
   if (known && made) {
     const others = known.replays.filter((other) => other.live && other !== made);
     known.replays = [made, ...others].slice(0, REPLAYS);
@@ -196,20 +230,46 @@ async function run({ session, feeds, fetches, kept, options }, request) {
 /**
  * A run without Python under way, where there has been one like it.
  * @param {Session} known
- * @param {Record<string, import('./protocol.js').WireValue>} feeds
+ * @param {Record<string, import('./replay.js').Fed>} given
  * @param {string[] | null} fetches
- * @param {Record<string, unknown>} kept
+ * @param {string[]} stay
  */
-function replay({ replays: made, outputs, spares }, feeds, fetches, kept) {
-  const given = Object.values(kept).every((target) => target === null) ? replayable(feeds) : null;
-  if (!given) return null;
+function replay({ replays: made, outputs, spares }, given, fetches, stay) {
   for (const by of made) {
-    const sizes = replays.matches(by, given, fetches, outputs, Object.keys(kept));
-    const running = sizes && replays.run(by, given, sizes, tensors, spares);
-    if (running) return { by, running };
+    const sizes = replays.matches(by, given, fetches, outputs, stay);
+    const prepared = sizes && replays.prepare(by, given, sizes, tensors, spares);
+    if (prepared) return { prepared, running: replays.finish(prepared, tensors) };
   }
   return null;
 }
+
+/** The number of the last request of this side's own; those of pages count upwards. */
+let lastOwn = 0;
+
+/** @returns {Request} */
+function ownRequest() {
+  lastOwn -= 1;
+  return { id: lastOwn, signal: new AbortController().signal };
+}
+
+/** Sessions beside those of pages: what chooses tokens. @type {import('./ahead/chooser.js').Maker} */
+const beside = {
+  get tensors() {
+    return tensors;
+  },
+  known: (session) => sessions.get(session),
+  async model(session, options) {
+    const made = await callPython('sampler', session, options);
+    return made ? /** @type {Uint8Array<ArrayBuffer>} */ (made).slice().buffer : null;
+  },
+  async create(model) {
+    const options = { extra: { 'pyruntime.host_work': 0 } };
+    const { handle } = await methods.create({ model, externalData: [], options }, () => {}, { ...ownRequest(), spare: [] });
+    return handle;
+  },
+  run: (args) => run(args, ownRequest()),
+  release: (session) => methods.release({ session }, () => {}, { ...ownRequest(), spare: [] }),
+};
 
 /**
  * @typedef {object} UnderWay
@@ -241,7 +301,7 @@ const methods = {
   },
 
   /** @param {import('./protocol.js').CreateArguments} args */
-  async create({ model, externalData, options }, report, request) {
+  async create({ model, externalData, options, ahead = false }, report, request) {
     const loading = new Loading(report, request.signal);
     /** @type {any} */
     let held;
@@ -252,7 +312,10 @@ const methods = {
       const external = externalData.map(({ path }, index) => [path, files[index]]);
       return callCancellable(request, 'create', buffer, external, options, report, loading.beside(model));
     });
-    sessions.set(info.handle, { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], model: held });
+    /** @type {Session} */
+    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], ahead: null, model: held };
+    if (ahead) known.ahead = new Ahead(beside, info.handle, known);
+    sessions.set(info.handle, known);
     return info;
   },
 
@@ -299,6 +362,7 @@ const methods = {
 
   /** @param {import('./protocol.js').ReleaseArguments} args */
   async release({ session }) {
+    await sessions.get(session)?.ahead?.end();
     tensors?.release(sessions.get(session)?.spares ?? []);
     sessions.delete(session);
     return callPython('release', session);

@@ -114,19 +114,34 @@ function queue(device, commands, writes, reads, numbers) {
 }
 
 /**
- * Queue recordings one behind the other, with copies behind them, in one submit. Uploads come before all of them: no recording
- * may upload to memory that one before it uses, and none of them may wait (`waits`).
+ * @typedef {object} Copy from one buffer to another
+ * @property {GPUBuffer} from
+ * @property {number} [offset] there; default: its beginning
+ * @property {GPUBuffer} to
+ * @property {number} at
+ * @property {number} nbytes
+ */
+
+/**
+ * Queue recordings one behind the other, with copies before each and behind all, in one submit. Uploads come before everything:
+ * no recording may upload to memory that one before it uses, and none of them may wait (`waits`).
  * @param {GPUDevice} device
- * @param {{commands: Command[], writes: Write[], numbers: number[]}[]} recordings
- * @param {{from: GPUBuffer, to: GPUBuffer, at: number, nbytes: number}[]} copies from the beginning of a buffer
+ * @param {{commands: Command[], writes: Write[], numbers: number[], before?: Copy[]}[]} recordings
+ * @param {Copy[]} copies
  * @returns {Promise<GPUError | null>[]} what error scopes catch
  */
 export function enqueue(device, recordings, copies) {
   return guarded(device, () => {
     for (const { writes } of recordings) for (const write of writes) uploadNow(device, write);
     const encoder = device.createCommandEncoder();
-    for (const { commands, numbers } of recordings) if (commands.length) encode(encoder, commands, numbers);
-    for (const { from, to, at, nbytes } of copies) encoder.copyBufferToBuffer(from, 0, to, at, nbytes);
+    const copyAll = (/** @type {Copy[]} */ some) => {
+      for (const { from, offset = 0, to, at, nbytes } of some) encoder.copyBufferToBuffer(from, offset, to, at, nbytes);
+    };
+    for (const { commands, numbers, before = [] } of recordings) {
+      copyAll(before);
+      if (commands.length) encode(encoder, commands, numbers);
+    }
+    copyAll(copies);
     device.queue.submit([encoder.finish()]);
   });
 }

@@ -62,6 +62,8 @@ export interface CreateArguments {
   model: WireSource;
   externalData: { path: string; data: WireSource }[];
   options: object;
+  /** Whether runs may be begun before they are asked for. */
+  ahead?: boolean;
 }
 
 export interface RunArguments {

@@ -405,6 +405,11 @@ export interface Env {
    * `create`; the session option `extra: { pyruntime: { host_work } }` sets it for one session.
    */
   hostWork: number;
+  /**
+   * Whether a session whose runs follow from one another, as in a loop that feeds the likeliest token again, begins the next
+   * ones before they are asked for; their results are used only where exactly that is fed then. Default true; read by `create`.
+   */
+  runAhead: boolean;
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };
   /** Taken from onnxruntime-web; nothing here depends on them. */
   wasm: Record<string, unknown>;

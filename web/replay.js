@@ -297,10 +297,29 @@ export function prepare(replay, feeds, values, tensors, spares) {
  */
 export function run(replay, feeds, values, tensors, spares) {
   const prepared = prepare(replay, feeds, values, tensors, spares);
-  return prepared && finish(prepared, tensors).catch((error) => {
-    for (const { tensor } of prepared.staying) tensors?.dispose(tensor.number);
+  return prepared && finish(prepared, tensors);
+}
+
+/**
+ * Run what is prepared: everything up to the submit at once, where it need not wait.
+ * @param {Prepared} prepared
+ * @param {Tensors | null} tensors
+ * @returns {Promise<Record<string, any>>}
+ */
+export async function finish(prepared, tensors) {
+  const { replay, commands, writes, numbers, staying } = prepared;
+  const reads = readsOf(prepared);
+  try {
+    return results(prepared, reads, await play(replay.device, commands, writes, reads, numbers), tensors);
+  } catch (error) {
+    for (const { tensor } of staying) tensors?.dispose(tensor.number);
     throw error;
-  });
+  }
+}
+
+/** What a run reads back. @param {Prepared} prepared */
+export function readsOf({ replay, numbers }) {
+  return replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
 }
 
 /**
@@ -317,15 +336,15 @@ function hold(tensors, seen, numbers, memory) {
 }
 
 /**
- * Tensors without elements do not stay: they are results on the host.
+ * What a run answers. Tensors without elements do not stay: they are results on the host.
  * @param {Prepared} prepared
+ * @param {{name: string, type: string, dims: number[]}[]} reads
+ * @param {ArrayBuffer[]} read the bytes of each
  * @param {Tensors | null} tensors
  */
-async function finish({ replay, commands, writes, numbers, staying }, tensors) {
-  const reads = replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
-  const results = await play(replay.device, commands, writes, reads, numbers);
+export function results({ staying }, reads, read, tensors) {
   return Object.fromEntries([
-    ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: results[i] }]),
+    ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: read[i] }]),
     ...staying.map(({ name, tensor: { number, type, dims, memory } }) => {
       if (!dims.includes(0)) return [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }];
       tensors?.dispose(number);

@@ -141,7 +141,7 @@ export class InferenceSession {
     let keeping = () => null;
     if (plan || keepPlan) {
       const { open } = await import('./planned.js');
-      const create = { model, externalData: files, options: plain };
+      const create = { model, externalData: files, options: plain, ahead: env.runAhead };
       const opened = await open(plan && toSource(plan), Boolean(keepPlan), create, options, onProgress, signal);
       keeping = opened.keeping;
       if (opened.made) {
@@ -155,7 +155,7 @@ export class InferenceSession {
       owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
     };
     const info = await owner.call(
-      'create', { model, externalData: files, options: plain }, transfer, { onProgress, signal, undo });
+      'create', { model, externalData: files, options: plain, ahead: env.runAhead }, transfer, { onProgress, signal, undo });
     return InferenceSession.#over(owner, info, preferredOutputLocation, keeping);
   }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["PADDINGS", "Window", "as_volume"]
 
@@ -71,6 +71,17 @@ class Window:
         ones = (1,) * self.rank
         dense = all(d == 1 or k == 1 for k, d in zip(self.kernel, self.dilations, strict=True))
         return self.output == ones and self.kernel == self.input and dense and not any(self.begin)
+
+    @property
+    def trimmed(self) -> Window:
+        """The same without taps at the ends that see the input from no output: kernels may be far larger than it."""
+        kernel, begin = list(self.kernel), list(self.begin)
+        for axis, (k, d, b) in enumerate(zip(self.kernel, self.dilations, self.begin, strict=True)):
+            last = (self.output[axis] - 1) * self.strides[axis] - b
+            first = min(max(0, -(last // d)), k - 1)
+            end = min(k, -(-(self.input[axis] + b) // d))
+            kernel[axis], begin[axis] = max(end - first, 1), b - first * d
+        return replace(self, kernel=tuple(kernel), begin=tuple(begin))
 
     @staticmethod
     def over(

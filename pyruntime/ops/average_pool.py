@@ -30,9 +30,9 @@ class _AveragePool(SlidingOp):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
-        seen = padded(x.astype(accumulator(x.dtype), copy=False), window)
+        seen = padded(x.astype(accumulator(x.dtype), copy=False), window.trimmed)
         total = np.zeros((*x.shape[:2], *window.output), seen.dtype)
-        for _, slices in taps(window):
+        for _, slices in taps(window.trimmed):
             total += seen[trailing(*slices)]
         return ((total / np.maximum(self.counts(window), 1)).astype(x.dtype),)
 
@@ -51,6 +51,8 @@ class _AveragePool(SlidingOp):
         refuse_float64(x)
         (y,) = self.infer(x)
         window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        if not self.count_include_pad:
+            window = window.trimmed
         if window.covers_all:
             return global_pool(target, FOLDS["Mean"](x.dtype), x, y)
         return pool(target, "MEAN", window, x, (out(0, y),), count_padding=bool(self.count_include_pad))

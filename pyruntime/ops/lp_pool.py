@@ -28,7 +28,7 @@ class _LpPool(SlidingOp):
         return (x.with_shape(*x.shape[:2], *window.output),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
+        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode)).trimmed
         powers = padded(np.abs(x.astype(accumulator(x.dtype))) ** self.p, window)
         total = np.zeros((*x.shape[:2], *window.output), powers.dtype)
         for _, slices in taps(window):
@@ -38,7 +38,7 @@ class _LpPool(SlidingOp):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode)).trimmed
         if window.covers_all:
             return global_pool(target, norm_fold(self.p, x.dtype), x, y)
         return pool(target, "NORM", window, x, (out(0, y),), p=self.p)

@@ -40,7 +40,7 @@ class _MaxPool(SlidingOp):
         return (y, TensorType(DType.INT64, shape)) if self.wants(1) else (y,)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
+        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode)).trimmed
         seen = padded(x, window, _lowest(x.dtype))
         if self.wants(1):
             return self._with_indices(seen, window)
@@ -74,7 +74,7 @@ class _MaxPool(SlidingOp):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         outputs = self.infer(x)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode)).trimmed
         if window.covers_all and not self.wants(1):
             return global_pool(target, FOLDS["Max"](x.dtype), x, outputs[0])
         operands = tuple(out(i, t) for i, t in enumerate(outputs))

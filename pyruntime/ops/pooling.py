@@ -14,6 +14,9 @@ from pyruntime.ops.sliding import volume
 
 __all__ = ["global_pool", "norm_fold", "pool"]
 
+_UNROLLED = 64
+"""Taps up to which a window's loops have constant bounds."""
+
 LOWEST = {DType.INT8: -128, DType.UINT8: 0}
 
 
@@ -60,6 +63,7 @@ def pool(
         "FLOAT": int(kind == "MAXIMUM" and x.dtype.is_float),
         "INDICES": int(len(outputs) > 1),
         "COUNT_PADDING": int(count_padding),
+        "WIDE": int(window.taps > _UNROLLED),
     }
     taps = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
     types = {"x": x.dtype, "y": x.dtype, "indices": DType.INT64}

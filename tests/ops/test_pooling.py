@@ -86,6 +86,9 @@ LARGER: list[dict[str, Any]] = [
     {"kernel_shape": [7, 3], "strides": [7, 1], "auto_pad": "VALID"},
     {"kernel_shape": [9, 6], "strides": [4, 4], "pads": [0, 1, 1, 0]},
     {"kernel_shape": [3, 2], "strides": [5, 2], "dilations": [4, 3]},
+    {"kernel_shape": [9, 9], "strides": [2, 3], "pads": [4, 4, 3, 5]},
+    {"kernel_shape": [9, 11], "strides": [1, 1], "pads": [8, 9, 8, 9], "dilations": [1, 2]},
+    {"kernel_shape": [1280, 1280], "strides": [1280, 1280]},
 ]
 """Windows larger than a padded input of 5 x 4."""
 

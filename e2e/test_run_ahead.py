@@ -1,0 +1,132 @@
+"""Runs begun before they are asked for: the same results to the bit, whatever the caller feeds, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from e2e.harness.script import Script, watched
+from tests.genai.packed import SHAPES, packed_model, prompt_of
+
+LLAMA = SHAPES["llama"]
+
+LOOP = """
+env.runAhead = ahead;
+const caches = Array.from({ length: shape.layers }, (_, i) => ['key', 'value'].map((kind) => `${i}.${kind}`)).flat();
+const places = Object.fromEntries(caches.map((name) => [`present.${name}`, 'gpu-buffer']));
+const open = () => InferenceSession.create(decode(model), { preferredOutputLocation: places });
+const session = globalThis.kept ??= await open();
+const none = () => Object.fromEntries(caches.map((name) => [
+  `past_key_values.${name}`, new Tensor('float32', new Float32Array(0), [1, shape.groups, 0, shape.size])]));
+const next = (made) => Object.fromEntries(caches.map((name) => [`past_key_values.${name}`, made[`present.${name}`]]));
+const idsOf = (ids) => new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
+const maskOf = (length) => new Tensor('int64', new BigInt64Array(length).fill(1n), [1, length]);
+const bits = ({ data }) => [...new Uint32Array(data.buffer, data.byteOffset + data.byteLength - 4 * shape.words, shape.words)];
+const likeliest = ({ data }) => {
+  const row = data.subarray(data.length - shape.words);
+  return row.indexOf(Math.max(...row));
+};
+const step = async (past, ids, length) => session.run({ ...past, input_ids: idsOf(ids), attention_mask: maskOf(length) });
+async function write(count, pick = (logits) => likeliest(logits)) {
+  let [past, ids, length] = [none(), prompt, 0];
+  const made = { ids: [], logits: [] };
+  for (let at = 0; at < count; at++) {
+    length += ids.length;
+    const results = await step(past, ids, length);
+    for (const cache of Object.values(past)) cache.dispose();
+    past = next(results);
+    ids = [pick(results.logits, at)];
+    made.ids.push(ids[0]);
+    made.logits.push(bits(results.logits));
+  }
+  for (const cache of Object.values(past)) cache.dispose();
+  return made;
+}
+const end = async () => {
+  await session.release();
+  delete globalThis.kept;
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
+    with watched(browser, site_url, Script) as made:
+        yield made
+
+
+def given(ahead: bool, **others: Any) -> dict[str, Any]:
+    shape = {"layers": LLAMA.layers, "groups": LLAMA.groups, "size": LLAMA.size, "words": LLAMA.words}
+    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, **others}
+
+
+def counts(script: Script) -> dict[str, int]:
+    found: dict[str, int] = script.worker.evaluate("() => ({ ...submits, ...created })")
+    return found
+
+
+KEPT = "const { client } = await import('/web/client.js'); return client().call('keptTensors', {});"
+
+PICKS = {
+    "likeliest": "(logits) => likeliest(logits)",
+    "another each sixth": "(logits, at) => (at % 6 === 5 ? (likeliest(logits) + 1) % shape.words : likeliest(logits))",
+    "never": "(logits, at) => (likeliest(logits) + 1 + at) % shape.words",
+}
+
+
+@pytest.mark.parametrize("pick", list(PICKS))
+def test_writing__ahead__gives_the_same_bits(pick: str, script: Script) -> None:
+    """Longer than the room that caches have at first, and a second text behind it."""
+    body = f"{LOOP} const made = [await write(40, {PICKS[pick]}), await write(30, {PICKS[pick]})]; await end(); return made;"
+    wanted = script(body, **given(False))
+    assert script(body, **given(True)) == wanted
+    assert script(KEPT) == 0
+
+
+def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script: Script) -> None:
+    """Where runs are not foreseen they are begun no more; memory, bind groups and pipelines are those of the first texts."""
+    write = f"{LOOP} return (await write(20, {PICKS['likeliest']})).ids.length;"
+    spent = {}
+    for ahead in (False, True):
+        for _ in range(4):
+            before = counts(script)
+            assert script(write, **given(ahead)) == 20
+            after = counts(script)
+        spent[ahead] = {k: after[k] - before[k] for k in after}
+        script(f"{LOOP} await end()", **given(ahead))
+    begun = 1 + 4  # the token behind the first run that others follow, and four of these
+    assert spent[True] == {**spent[False], "all": spent[False]["all"] + begun, "withoutPython": spent[False]["withoutPython"] + begun}
+
+
+def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script) -> None:
+    """A branch off an earlier token, and the caches' rows themselves."""
+    body = f"""{LOOP}
+    let [past, ids, length] = [none(), prompt, 0];
+    const texts = [];
+    for (let at = 0; at < 12; at++) {{
+      length += ids.length;
+      const results = await step(past, ids, length);
+      texts.push({{ past: next(results), length, ids: [likeliest(results.logits)] }});
+      [{{ past, ids }}] = texts.slice(-1);
+    }}
+    const rows = [];
+    for (const at of [11, 5]) rows.push([...new Uint32Array((await texts[at].past['past_key_values.1.key'].getData()).buffer)]);
+    const branch = await step(texts[5].past, [9], texts[5].length + 1);
+    const straight = await step(texts[11].past, texts[11].ids, texts[11].length + 1);
+    const made = [rows, bits(branch.logits), bits(straight.logits)];
+    for (const {{ past: caches }} of texts) for (const cache of Object.values(caches)) cache.dispose();
+    for (const results of [branch, straight]) for (const cache of Object.values(next(results))) cache.dispose();
+    await end();
+    return made;
+    """
+    assert script(body, **given(True)) == script(body, **given(False))
+    assert script(KEPT) == 0
+
+
+def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) -> None:
+    before = script.gpu_bytes()
+    script(f"{LOOP} await write(12); await end();", **given(True))
+    assert script.gpu_bytes() == before
