@@ -70,18 +70,18 @@ function house(replay, feeds, values, tensors) {
 /** The runs of one session. */
 export class Housing {
   #device;
-  /** Memory for the outputs of the next runs. @type {Memory[]} */
-  #spares = [];
 
   /** @param {GPUDevice} device */
   constructor(device) {
     this.#device = device;
     this.tensors = tensorsOf(device);
+    /** Memory for the outputs of the next runs. @type {Memory[]} */
+    this.spares = [];
   }
 
   /** A tensor that is here; undefined for others. @param {any} value of the wire @returns {Fed | undefined} */
-  fed({ place, gpu, dims }) {
-    const remote = place?.port === this.tensors ? this.tensors.get(gpu) : undefined;
+  fed({ place, gpu, dims, remote: own }) {
+    const remote = own ?? (place?.port === this.tensors ? this.tensors.get(gpu) : undefined);
     return remote && String(remote.dims) === String(dims) ? { type: remote.type, dims: remote.dims, remote } : undefined;
   }
 
@@ -118,7 +118,7 @@ export class Housing {
         if (!sizes) throw new Error('it has been released');
         const { housed, copies } = house(replay, lent, sizes, tensors);
         held.push(...copies);
-        queued.running = run(replay, housed, sizes, tensors, this.#spares);
+        queued.running = run(replay, housed, sizes, tensors, this.spares);
       });
       const outputs = /** @type {Record<string, any>} */ (await queued.running);
       await caught(scopes).catch((error) => {
@@ -140,6 +140,6 @@ export class Housing {
   }
 
   release() {
-    this.tensors.release(this.#spares);
+    this.tensors.release(this.spares);
   }
 }

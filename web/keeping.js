@@ -2,7 +2,7 @@
 /** Has what Python has planned for a session kept for the next visit: when the session rests, and before it is released. */
 
 import { version } from './env.js';
-import { find, put } from './kept.js';
+import { find, hashOf, isAnything, put } from './kept.js';
 
 export { find, forget, permission, placeOf } from './kept.js';
 
@@ -42,6 +42,11 @@ export class Keeper {
     } else if (this.#timer === undefined) {
       return;
     }
+    this.ranBeside();
+  }
+
+  /** There have been runs that the session was not asked for. */
+  ranBeside() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#begin(), REST_MS);
   }
@@ -70,4 +75,28 @@ export class Keeper {
     if (this.#timer !== undefined) this.#begin();
     await this.#work;
   }
+}
+
+/** What is kept of no adapter. */
+const NONE = { vendor: '', architecture: '', device: '', description: '' };
+
+/** Whether plans are kept, of whatever model. */
+export function isAnythingKept() {
+  return isAnything();
+}
+
+/**
+ * A small model that Python writes, kept beside plans.
+ * @param {string} name of what it is
+ * @param {() => Promise<Uint8Array<ArrayBuffer> | null>} write
+ * @returns {Promise<Uint8Array<ArrayBuffer> | null>}
+ */
+export async function keptModel(name, write) {
+  const place = await hashOf(`model ${name}`);
+  const found = (await find(place).catch(() => [])).find(({ version: by }) => by === version);
+  const bytes = await found?.read();
+  if (bytes) return new Uint8Array(bytes);
+  const made = await write();
+  if (made) await put(place, { version, adapter: NONE }, made.slice().buffer);
+  return made;
 }

@@ -123,7 +123,8 @@ async function start(file, there, { create, onProgress, signal }) {
   const { inputs, outputs, programs } = read.header;
   const stay = programs.some((one) => one.inputs.length + one.outputs.length);
   const housing = stay ? new (await import('./housing.js')).Housing(there.device) : null;
-  return { owner: new StandaloneClient(program, create, housing), info: { handle: 0, inputs, outputs } };
+  const owner = new StandaloneClient(program, create, housing);
+  return { owner, info: { handle: owner.handle, inputs, outputs } };
 }
 
 /**
@@ -173,7 +174,7 @@ async function fromKept({ find, forget }, place, wanted) {
  * `made`: a session's client over a plan, that of the page or one that is kept; null where there is none that does, which the
  * console says why. `keeping`: what has new plans kept.
  * @param {string | Blob | ArrayBuffer | undefined} plan
- * @param {boolean} keep whether plans are kept, and looked for among those
+ * @param {boolean | 'write'} keep whether plans are kept; true: also looked for among those
  * @param {import('./protocol.js').CreateArguments} create
  * @param {any} options as the page gave them
  * @param {(event: import('./pyruntime.js').ProgressEvent) => void} [onProgress]
@@ -193,5 +194,5 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
     return start(file, there, wanted);
   }, signal);
-  return { made: given || (kept && place && await fromKept(kept, place, wanted)), keeping };
+  return { made: given || (kept && place && keep === true && await fromKept(kept, place, wanted)), keeping };
 }

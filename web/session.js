@@ -142,7 +142,7 @@ export class InferenceSession {
     if (plan || keepPlan) {
       const { open } = await import('./planned.js');
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
-      const opened = await open(plan && toSource(plan), Boolean(keepPlan), create, options, onProgress, signal);
+      const opened = await open(plan && toSource(plan), keepPlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;
       if (opened.made) {
         return InferenceSession.#over(opened.made.owner, opened.made.info, preferredOutputLocation, keeping);
@@ -182,7 +182,15 @@ export class InferenceSession {
    */
   static behind(session) {
     const owner = session.#client;
-    return isShared(owner) ? { owner, handle: session.#handle, memory: session.#memory } : null;
+    const keeper = session.#keeper;
+    if (!isShared(owner) && !('decodes' in owner)) return null;
+    return {
+      owner, handle: session.#handle, memory: session.#memory,
+      /** `keepPlan` of sessions beside it: plans are looked for where this one has come from one. @type {any} */
+      keepPlan: keeper && (isShared(owner) ? 'write' : true),
+      /** It has run without being asked to. */
+      ran: () => keeper?.ranBeside(),
+    };
   }
 
   get inputNames() {

@@ -21,8 +21,18 @@ import { hold, placesOf } from './tensor.js';
  * @typedef {import('./housing.js').Housing} Housing
  */
 
+/** By their handles, which are below 0: those of Python's sessions are above. @type {Map<number, StandaloneClient>} */
+const sessions = new Map();
+let lastHandle = 0;
+
 /** What a session talks to instead of the client. */
 export class StandaloneClient {
+  /** Whether it has texts decoded: what else asks a host about sessions may ask this one. */
+  decodes = true;
+  /** Whether a text has lacked a plan: the next one begins in Python. */
+  #lacks = false;
+  /** Runs that have been asked for. @type {Replay[]} */
+  #replays = [];
   #program;
   #create;
   #housing;
@@ -42,6 +52,9 @@ export class StandaloneClient {
     this.#program = program;
     this.#create = create;
     this.#housing = housing;
+    lastHandle -= 1;
+    this.handle = lastHandle;
+    sessions.set(this.handle, this);
   }
 
   /** Whether GPUBuffers can go to Python, which is where they are. */
@@ -84,10 +97,76 @@ export class StandaloneClient {
     }
     if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
+    if (method === 'decode') return this.#decode(args);
+    if (method.startsWith('decode') && args.decoding < 0) return this.#decoding(method, args, listening);
     const what = method === 'call' ? `${args.function}()` : method;
     const { owner, handle } = await this.#start(`${what} was asked for`);
-    const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] } : { ...args, session: handle };
+    const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] }
+      : method.startsWith('decode') ? args : { ...args, session: handle };
     return owner.call(method, changed, transfer, listening);
+  }
+
+  /** This session as texts need it; null where nothing of it stays on the GPU. @returns {import('./texts.js').Here | null} */
+  get here() {
+    const housing = this.#housing;
+    const known = housing && { outputs: this.#outputs.length, replays: this.#replays, replaying: this.#running, spares: housing.spares };
+    return known && { housing, known, run: (args) => this.#runHere(args) };
+  }
+
+  /** @param {RunArguments} args */
+  async #runHere(args) {
+    const found = this.#found(args);
+    if (!found) {
+      const { NoPlan } = await import('./texts.js');
+      throw new NoPlan('no plan runs these inputs and outputs');
+    }
+    const running = this.#replayed(found.entry, found.given, args);
+    this.#running.add(running);
+    return running.finally(() => this.#running.delete(running));
+  }
+
+  /** Begin a text: here where its caches are and its sampler is, else in Python. @param {import('./protocol.js').DecodeArguments} args */
+  async #decode(args) {
+    const sampler = sessions.get(args.sampler);
+    const own = args.caches.every(({ given }) => !('kind' in given) || this.#housing?.fed(given));
+    if (!this.#lacks && own && this.here && sampler?.here) {
+      const { begin } = await import('./texts.js');
+      const sessionOf = (/** @type {number} */ session) => sessions.get(session)?.here ?? undefined;
+      return begin({ ...args, decoder: this.handle }, this.#program.device, sessionOf);
+    }
+    const given = /** @type {RunArguments} */ (/** @type {unknown} */ (
+      { feeds: Object.fromEntries(args.caches.map((cache) => [cache.input, cache.given])), kept: {} }));
+    const letGo = hold(placesOf(given));
+    try {
+      const why = 'a text has no plan';
+      const { owner, handle } = await this.#start(why);
+      const chooser = sampler ? (await sampler.#start(why)).handle : args.sampler;
+      const { moved } = await import('./moving.js');
+      const { feeds } = await moved(given, owner);
+      const caches = args.caches.map((cache) => ({ ...cache, given: feeds[cache.input] }));
+      return await owner.call('decode', { ...args, decoder: handle, sampler: chooser, caches });
+    } finally {
+      letGo();
+    }
+  }
+
+  /**
+   * What is asked of a text that is decoded here.
+   * @param {string} method
+   * @param {any} args
+   * @param {import('./client.js').Listening} listening
+   */
+  async #decoding(method, args, { signal }) {
+    const { end, steps } = await import('./texts.js');
+    if (method === 'decodeSteps') {
+      return steps(args, signal).catch((error) => {
+        this.#lacks ||= error.name === 'NoPlan';
+        throw error;
+      });
+    }
+    const caches = await end(args);
+    for (const cache of Object.values(caches)) Object.assign(cache, { home: this.#housing?.tensors, buffer: undefined });
+    return caches;
   }
 
   /**
@@ -154,6 +233,7 @@ export class StandaloneClient {
    */
   async #replayed(entry, given, args) {
     const made = this.#program.replay(entry);
+    made.then((replay) => { if (!this.#replays.includes(replay)) this.#replays.push(replay); }, () => {});
     const sizesOf = (/** @type {Replay} */ replay, /** @type {Record<string, Fed>} */ feeds) => this.#sizes(entry, replay, feeds, args);
     if (this.#housing) return this.#housing.run(made, given, sizesOf);
     const replay = await made;
@@ -250,7 +330,9 @@ export class StandaloneClient {
 
   async #release() {
     await Promise.allSettled(this.#running);
+    sessions.delete(this.handle);
     this.#program.release();
+    for (const replay of this.#replays) replay.live = false;
     this.#housing?.release();
     const python = await this.#python?.catch(() => undefined);
     if (python) await python.owner.call('release', { session: python.handle });

@@ -49,13 +49,19 @@ function sliceModel(type) {
 export class Rewinder {
   /** @type {Map<string, Promise<InferenceSession>>} */
   #sessions = new Map();
+  #keepPlan;
+
+  /** @param {any} keepPlan of its sessions */
+  constructor(keepPlan) {
+    this.#keepPlan = keepPlan;
+  }
 
   /** @param {Tensor} cache `[batch, heads, length, size]` @param {number} length @returns {Promise<Tensor>} */
   async cut(cache, length) {
     let made = this.#sessions.get(cache.type);
     if (!made) {
       made = InferenceSession.create(sliceModel(cache.type), {
-        preferredOutputLocation: 'gpu-buffer', extra: { 'pyruntime.host_work': 0 } });
+        preferredOutputLocation: 'gpu-buffer', keepPlan: this.#keepPlan, extra: { 'pyruntime.host_work': 0 } });
       this.#sessions.set(cache.type, made);
     }
     const end = new Tensor('int64', BigInt64Array.of(BigInt(length)), [1]);
