@@ -52,7 +52,7 @@ return { results, ends, said, left, pipelines };
 def visits(browser: Browser, site: Path, site_server: Server, tmp_path: Path) -> Iterator[Visits]:
     mounts = {"/x/": tmp_path, "/e2e/": site_server.mounts["/e2e/"], "/": site}
     with Server(mounts) as server, guarded_page(browser, server.url) as (page, guard):
-        yield Visits(Script(page, guard), server.url, tmp_path)
+        yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 
 

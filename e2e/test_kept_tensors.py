@@ -31,7 +31,7 @@ const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
 def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
     models(tmp_path)
     with Server({"/x/": tmp_path, "/": site}) as server, guarded_page(browser, server.url) as (page, guard):
-        yield Visits(Script(page, guard), server.url, tmp_path)
+        yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 
 

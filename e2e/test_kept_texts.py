@@ -20,7 +20,8 @@ from tools.devkit.shell import ROOT
 
 WRITE = """
 const { TextGenerator } = await import('/web/pyruntime.js');
-const order = [];
+const warned = [];
+console.warn = (text) => warned.push(String(text));
 const generator = await TextGenerator.create(`/x/${folder}/`, { sessionOptions: { keepPlan: true } });
 const texts = [];
 for (const [prompt, options] of prompts) {
@@ -29,7 +30,8 @@ for (const [prompt, options] of prompts) {
   texts.push(ids);
 }
 await generator.release();
-return { texts, said };
+const fetched = performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname);
+return { texts, said, warned, queued: fetched.includes('/web/decoding.js') };
 """
 
 PROMPT = "It is a truth universally acknowledged"
@@ -42,9 +44,10 @@ def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
     for kind, shape in SHAPES.items():
         (tmp_path / kind).mkdir()
         write_packed_folder(tmp_path / kind, shape, SEEDS[kind, "int4"])
-    with Server({"/x/": tmp_path, "/": site}) as server, guarded_page(browser, server.url) as (page, guard):
+    mounts = {"/x/": tmp_path, "/": site}
+    with Server(mounts) as server, guarded_page(browser, server.url) as (page, guard):
         guard.allow("404")  # config.json of genai's folders, and the icon of a page that has none
-        yield Visits(Script(page, guard), server.url, tmp_path)
+        yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")
 
 
@@ -62,5 +65,62 @@ def test_text__second_visit__has_the_same_ids_without_python(folder: str, visits
     assert [len(ids) for ids in first["texts"]] == [280, 20]
     visits.without_pyodide()
     second = texts(visits, folder, *prompts)
-    assert second["said"] == [] and not visits.python
+    assert second["said"] == second["warned"] == [] and not visits.python
+    assert second["queued"], "tokens are chosen on the GPU"
     assert second["texts"] == first["texts"]
+
+
+def test_text__longer_than_any_plan__goes_on_in_python_with_the_same_ids(visits: Visits) -> None:
+    """The ranges of the plans kept end at 1,024 rows where a text was shorter: here one ends at the first chunk's."""
+    short, long_prompt = (PROMPT, {**GREEDY, "maxNewTokens": 12}), " ".join([PROMPT] * 30)
+    texts(visits, "austen", short)
+    alone = [(PROMPT, {**WARM, "maxNewTokens": 30}), (long_prompt, {**GREEDY, "maxNewTokens": 20}), short]
+    wanted = visits(WRITE.replace("keepPlan: true", "keepPlan: false"), folder="austen", prompts=list(map(list, alone)))
+    found = texts(visits, "austen", short, *alone)
+    assert visits.python and found["warned"] == []
+    assert found["said"] and all("goes on with Python" in text for text in found["said"])
+    assert found["texts"][1:] == wanted["texts"]
+    assert found["texts"][0] == wanted["texts"][2]
+    visits.without_pyodide()
+    third = texts(visits, "austen", *alone)
+    assert third["said"] == third["warned"] == [] and not visits.python
+    assert third["texts"] == wanted["texts"]
+
+
+BREAKS = """
+await import('/e2e/watch.js');
+const { TextGenerator } = await import('/web/pyruntime.js');
+const generator = await TextGenerator.create('/x/austen/', { sessionOptions: { keepPlan: true } });
+const write = async (count, options = {}) => {
+  const ids = [];
+  for await (const { id } of generator.generate(prompt, { temperature: 0, endTokens: [], maxNewTokens: 40, ...options })) {
+    ids.push(id);
+    if (ids.length === count) break;
+  }
+  return ids;
+};
+const texts = [await write(40), await write(9)];
+const control = new AbortController();
+const aborted = write(40, { signal: control.signal }).catch(({ name }) => name);
+control.abort();
+texts.push(await aborted);
+texts.push(...await Promise.all([write(40), write(20)]));
+generator.forget();
+texts.push(await write(40));
+await generator.release();
+return { texts, said, left: globalThis.gpuBytes() };
+"""
+
+
+def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(
+    visits: Visits, site_server: Server, tmp_path: Path
+) -> None:
+    visits.server.mounts["/e2e/"] = site_server.mounts["/e2e/"]
+    first = visits(BREAKS, prompt=PROMPT)
+    visits.without_pyodide()
+    second = visits(BREAKS, prompt=PROMPT)
+    assert second["said"] == [] and not visits.python
+    whole = second["texts"][0]
+    assert len(whole) == 40 and second["texts"] == [whole, whole[:9], "AbortError", whole, whole[:20], whole]
+    assert first["texts"] == second["texts"]
+    assert {k: v for k, v in second["left"].items() if k != "staging"} == {}

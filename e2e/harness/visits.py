@@ -8,6 +8,7 @@ from typing import Any
 from playwright.sync_api import Route
 
 from e2e.harness.script import Script
+from tools.devkit.server import Server
 
 __all__ = ["PYTHON", "Visits"]
 
@@ -24,8 +25,13 @@ console.info = (text) => { said.push(String(text)); info(text); };
 class Visits:
     """Visits of one browser profile to one origin: each is a page of its own."""
 
-    def __init__(self, script: Script, url: str, folder: Path) -> None:
-        self.script, self.url, self.folder = script, url, folder
+    def __init__(self, script: Script, server: Server, folder: Path) -> None:
+        self.script, self.server, self.folder = script, server, folder
+
+    @property
+    def url(self) -> str:
+        """Where the site is."""
+        return self.server.url
 
     def __call__(self, body: str, **arguments: Any) -> Any:
         """Run JavaScript in a new page; `said` is what the console is told."""
