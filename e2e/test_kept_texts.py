@@ -87,13 +87,31 @@ def test_text__longer_than_any_plan__goes_on_in_python_with_the_same_ids(visits:
     assert third["texts"] == wanted["texts"]
 
 
+def test_text__that_outgrows_its_plan_on_the_way__goes_on_in_python_with_its_caches(visits: Visits) -> None:
+    """Caches of more than 1,024 rows are another plan's."""
+    short = (PROMPT, {**GREEDY, "maxNewTokens": 12})
+    long_one = (PROMPT, {**GREEDY, "maxNewTokens": 1040})
+    plain = WRITE.replace("keepPlan: true", "keepPlan: false")
+    visits.script.guard.allow("404")
+    wanted = visits(plain, folder="llama", prompts=[list(long_one)])["texts"]
+    texts(visits, "llama", short)
+    found = texts(visits, "llama", long_one)
+    why = "pyruntime: a text has no plan: the session goes on with Python"  # told by the decoder and the sampler
+    assert found["said"] == [why, why] and visits.python
+    assert found["warned"] == [] and found["queued"] and found["texts"] == wanted
+    visits.without_pyodide()
+    third = texts(visits, "llama", long_one)
+    assert third["said"] == third["warned"] == [] and not visits.python and third["texts"] == wanted
+
+
 BREAKS = """
 await import('/e2e/watch.js');
 const { TextGenerator } = await import('/web/pyruntime.js');
 const generator = await TextGenerator.create('/x/austen/', { sessionOptions: { keepPlan: true } });
 const write = async (count, options = {}) => {
   const ids = [];
-  for await (const { id } of generator.generate(prompt, { temperature: 0, endTokens: [], maxNewTokens: 40, ...options })) {
+  const how = { temperature: 0, endTokens: [], maxNewTokens: 40, ...options };
+  for await (const { id } of generator.generate(prompt, how)) {
     ids.push(id);
     if (ids.length === count) break;
   }
