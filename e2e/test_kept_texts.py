@@ -56,6 +56,16 @@ def texts(visits: Visits, folder: str, *prompts: tuple[str, dict[str, Any]]) -> 
     return visits(WRITE, folder=folder, prompts=[list(p) for p in prompts])
 
 
+def test_same_prompt_again__second_visit__begins_with_what_is_kept_of_the_last_text(visits: Visits) -> None:
+    """Caches are cut in their memory."""
+    drawn = [(PROMPT, {**WARM, "seed": seed, "maxNewTokens": 12}) for seed in (7, 8)]
+    apart = [texts(visits, "austen", one)["texts"][0] for one in drawn]
+    visits.without_pyodide()
+    found = texts(visits, "austen", *drawn, *drawn)
+    assert found["texts"] == [*apart, *apart]
+    assert found["said"] == found["warned"] == [] and not visits.python
+
+
 @pytest.mark.parametrize("folder", ["austen", *SHAPES])
 def test_text__second_visit__has_the_same_ids_without_python(folder: str, visits: Visits) -> None:
     """Greedy over the doubling of the caches' room, and drawn."""
@@ -142,3 +152,31 @@ def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(
     assert len(whole) == 40 and second["texts"] == [whole, whole[:9], "AbortError", whole, whole[:20], whole]
     assert first["texts"] == second["texts"]
     assert {k: v for k, v in second["left"].items() if k != "staging"} == {}
+
+
+WIDGET = """
+await import('/web/widget.js');
+const element = document.createElement('pyruntime-model');
+element.generateOptions = { seed: 1, maxNewTokens: 12 };
+Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+const told = new Promise((resolve) => { element.addEventListener('text', ({ detail }) => resolve(detail.text)); });
+document.body.append(element);
+await new Promise((resolve, reject) => {
+  element.addEventListener('load', resolve);
+  element.addEventListener('error', ({ detail }) => reject(detail?.error ?? new Error('the widget failed')));
+});
+const area = element.shadowRoot.querySelector('textarea');
+area.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }));
+const text = await told;
+await new Promise((resolve) => { setTimeout(resolve, 1200); }); // longer than a session rests before its plan is kept
+return { text, said };
+"""
+
+
+def test_widget__second_visit__writes_without_python(visits: Visits) -> None:
+    attributes = {"src": "/x/austen/", "input": "text", "prompt": "She was", "loading": "eager", "keep": ""}
+    first = visits(WIDGET, attributes=attributes)
+    assert visits.python and first["text"]
+    visits.without_pyodide()
+    second = visits(WIDGET, attributes=attributes)
+    assert second == first and not visits.python

@@ -67,7 +67,9 @@ export class Keeper {
     }
     /** @type {import('./protocol.js').KeptPlan | null} */
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
-    if (made) await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
+    if (!made) return;
+    await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
+    await Promise.all([import('./housing.js'), import('./texts.js')]); // what runs it is there offline, too
   }
 
   /** Keep what is not yet, and be done. */

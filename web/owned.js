@@ -139,6 +139,23 @@ export class OwnedTensors extends Tensors {
     return !remote.memory.room && isFree(remote, first) ? remote : this.copy(remote);
   }
 
+  /**
+   * The first rows of a tensor along an axis: in its memory where that has room along it, else a copy.
+   * @param {number} number
+   * @param {number} axis
+   * @param {number} rows
+   */
+  cut(number, axis, rows) {
+    const remote = this.get(number);
+    if (!remote) throw new Error('the tensor is disposed');
+    const { type, memory } = remote;
+    const dims = remote.dims.map((dim, i) => (i === axis ? rows : dim));
+    const isGrowing = memory.room?.axis === axis;
+    const { number: gpu } = isGrowing ? this.made(type, dims, memory)
+      : this.copy({ ...remote, dims, memory: { ...memory, room: { axis, rows: remote.dims[axis] } } });
+    return { kind: 'gpu', type, dims, gpu };
+  }
+
   /** A tensor's data. @param {number} number */
   async download(number) {
     const remote = this.get(number);

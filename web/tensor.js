@@ -143,6 +143,19 @@ export function hold(places) {
   };
 }
 
+/**
+ * The first rows of a tensor along an axis; null where its memory is Python's.
+ * @param {Tensor} tensor
+ * @param {number} axis
+ * @param {number} rows
+ * @returns {Tensor | null}
+ */
+export function firstRows(tensor, axis, rows) {
+  const remote = remotes.get(tensor);
+  if (!remote || !('number' in remote) || !remote.port.movable) return null;
+  return fromWire(remote.port.cut(remote.number, axis, rows), remote.memory);
+}
+
 /** Whether sessions in Python have to move it first. @param {unknown} tensor */
 export function isMovable(tensor) {
   const remote = tensor instanceof Tensor ? remotes.get(tensor) : undefined;
