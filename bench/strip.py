@@ -2,8 +2,8 @@
 
     python bench/strip.py MODEL.onnx... --out FOLDER
 
-writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: initializers of float32 or of 8-bit integers,
-of two or more dimensions, 2,048 or more elements, finite and not all the same. Their mean and their deviation from it are
+writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: initializers of float32 or of 8-bit
+integers, of two or more dimensions, 2,048 or more elements, finite and not all the same. Their mean and deviation are
 kept (of float32 the root mean square), so that activations have the size they had.
 """
 
@@ -53,7 +53,8 @@ def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
             scale = float(np.sqrt(np.square(values, dtype=np.float64).mean()))
             found.append((offset, length, seed, scale))
         else:
-            found.append((offset, length, seed, float(values.std(dtype=np.float64)), kind, float(values.mean(dtype=np.float64))))
+            deviation, mean = float(values.std(dtype=np.float64)), float(values.mean(dtype=np.float64))
+            found.append((offset, length, seed, deviation, kind, mean))
     return sorted(found)
 
 

@@ -79,6 +79,7 @@ def test_caches__grown_and_branched__are_what_onnxruntime_has(name: str, worker:
 
 
 DECODING = """
+env.runAhead = false; // what they take is counted in test_run_ahead.py
 globalThis.session ??= await InferenceSession.create(decode(model), options);
 globalThis.state ??= tensors(empty);
 const results = [];

@@ -1,9 +1,10 @@
 // y[b, h, i] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / group, j] + mask[b, h, i, j]) * v[b, h / group, j]
 //
-// Flash attention: the scores never leave the registers (Dao et al., 2022; online softmax of Milakov and Gimelshein,
+// Flash attention: the scores never leave the workgroup (Dao et al., 2022; online softmax of Milakov and Gimelshein,
 // 2018). A workgroup takes ROWS queries of one head; SPLIT invocations share a query, each walking every SPLIT-th key
 // with a maximum, a sum and an output of its own, which are merged at the end. Keys and then values of KEYS positions
-// pass through the same workgroup memory.
+// pass through the same workgroup memory. TOGETHER keys of an invocation's are unrolled: all of them would be some
+// thousand lines, which a driver compiles for half a second.
 //
 // q, k, v, y and the mask are strided views (batch, head, position, component), so that the reshapes and transposes
 // around attention move nothing. VEC: components are contiguous and all strides whole vec4s. A row whose every key is
@@ -12,15 +13,16 @@
 // LENGTHS: of each batch entry, the number of keys, of which the queries are the last (int64 with LONG); PROMPT: a number
 // that says, where it is that of the queries, that these are the first instead.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y
-//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32
+//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32,TOGETHER=2
 //#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
 //#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64
-//#variants ROWS=1,SPLIT=64,VEC=1 q=float16 k=float16 v=float16 y=float16
+//#variants ROWS=1,SPLIT=64,TOGETHER=1,VEC=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 16u;
 const SPLIT: u32 = 4u;
 const KEYS: u32 = 64u;
+const TOGETHER: u32 = 4u;
 
 const QUADS: u32 = (DIM + 3u) / 4u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
@@ -50,6 +52,8 @@ struct Params {
 }
 
 var<workgroup> tile: array<vec4<f32>, max(KEYS * max(PITCH, PITCH_V), THREADS / 2u * PITCH_V)>;
+// Of each invocation its own.
+var<workgroup> scores: array<f32, MINE * THREADS>;
 var<workgroup> part_top: array<f32, THREADS>;
 var<workgroup> part_sum: array<f32, THREADS>;
 //#if RANGE
@@ -111,25 +115,26 @@ fn main(
       tile[i / QUADS * PITCH + i % QUADS] = quad_k(k_base + j * params.k_strides.z, i % QUADS);
     }
     workgroupBarrier();
-    var score: array<f32, MINE>;
     var highest = top;
-    //#unroll
-    for (var n = 0u; n < MINE; n++) {
-      let j = n * SPLIT + part;
-      var products = vec4<f32>();
+    for (var turn = 0u; turn < MINE; turn += TOGETHER) {
       //#unroll
-      for (var d = 0u; d < QUADS; d++) {
-        products += x[d] * tile[j * PITCH + d];
-      }
-      var s = products.x + products.y + products.z + products.w;
+      for (var n = 0u; n < TOGETHER; n++) {
+        let j = (turn + n) * SPLIT + part;
+        var products = vec4<f32>();
+        //#unroll
+        for (var d = 0u; d < QUADS; d++) {
+          products += x[d] * tile[j * PITCH + d];
+        }
+        var s = products.x + products.y + products.z + products.w;
 //#if CAP
-      s = capped(s, params.cap);
+        s = capped(s, params.cap);
 //#endif
 //#if MASK
-      s += f32(load_mask(mask_base + min(first + j, span.y - 1u) * params.mask_strides.w));
+        s += f32(load_mask(mask_base + min(first + j, span.y - 1u) * params.mask_strides.w));
 //#endif
-      score[n] = s;
-      if (first + j >= seen.x && first + j < seen.y) { highest = max(highest, s); }
+        scores[(turn + n) * THREADS + lane] = s;
+        if (first + j >= seen.x && first + j < seen.y) { highest = max(highest, s); }
+      }
     }
     workgroupBarrier();
     for (var i = lane; i < KEYS * QUADS_V; i += THREADS) {
@@ -144,14 +149,17 @@ fn main(
     for (var d = 0u; d < QUADS_V; d++) {
       y[d] *= shrink;
     }
-    //#unroll
-    for (var n = 0u; n < MINE; n++) {
-      let j = n * SPLIT + part;
-      let weight = select(0.0, exp(score[n] - top), first + j >= seen.x && first + j < seen.y);
-      sum += weight;
+    for (var turn = 0u; turn < MINE; turn += TOGETHER) {
       //#unroll
-      for (var d = 0u; d < QUADS_V; d++) {
-        y[d] += weight * tile[j * PITCH_V + d];
+      for (var n = 0u; n < TOGETHER; n++) {
+        let j = (turn + n) * SPLIT + part;
+        let score = scores[(turn + n) * THREADS + lane];
+        let weight = select(0.0, exp(score - top), first + j >= seen.x && first + j < seen.y);
+        sum += weight;
+        //#unroll
+        for (var d = 0u; d < QUADS_V; d++) {
+          y[d] += weight * tile[j * PITCH_V + d];
+        }
       }
     }
     workgroupBarrier();

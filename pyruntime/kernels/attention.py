@@ -126,6 +126,10 @@ def attend(
     return _tiled(target, form, tensors, tile)
 
 
+_UNROLLED = 256
+"""Components of keys that the text of the flash kernel multiplies one by one."""
+
+
 def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     _, _, M, _, D, E = form.sizes
     rows, split = (1, 64) if upper(M) == 1 else (4, 16) if upper(form.rows) < 512 else (16, 4)
@@ -135,9 +139,13 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Di
 
     def of(rows: int, split: int) -> Kernel:
         keys = 64
-        while keys > split and keys * (max(D, E) + 7) * 4 + 1024 > target.limits.workgroup_bytes:
+        while keys > split and keys * (max(D, E) + 7 + rows) * 4 + 1024 > target.limits.workgroup_bytes:
             keys //= 2
-        return template("attention_flash", types, DIM=D, DIM_V=E, ROWS=rows, SPLIT=split, KEYS=keys, **flags)
+        together = keys // split
+        while together > 1 and together * max(D, E) > _UNROLLED:
+            together //= 2
+        taken = {"ROWS": rows, "SPLIT": split, "KEYS": keys, "TOGETHER": together}
+        return template("attention_flash", types, DIM=D, DIM_V=E, **taken, **flags)
 
     kernel = of(rows, split)
     while kernel.module.workgroup_bytes > target.limits.workgroup_bytes and rows * split > 2:

@@ -17,6 +17,8 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
     {
         "grow_in_place": "caches on the GPU that grow in the memory they are in; without: each is copied to grow",
         "less_memory": "nodes in another order where activations then need less memory; without: in the model's",
+        "node_order": "nodes in the model's order, or one that needs less memory; without: by levels, branches at once",
+        "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "attention_flash": "attention as one kernel; without: products around a softmax",

@@ -24,9 +24,10 @@ from pyruntime.ir import (
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Op
+from pyruntime.plan.levels import by_levels
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
-from pyruntime.plan.order import less_memory
+from pyruntime.plan.order import is_free, less_memory
 from pyruntime.plan.placement import Placed, place
 from pyruntime.plan.plan import (
     Access,
@@ -59,9 +60,12 @@ def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str
         isolated: every value gets memory of its own, which nothing else ever uses: what the sanitizer compares with.
     """
     running, idle = place(graph, target)
-    builder = _Builder(graph, target, set(resident_outputs), isolated)
+    alone = isolated or not target.allows("shared_memory")
+    builder = _Builder(graph, target, set(resident_outputs), alone)
     ordered = schedule(running, [*graph.inputs, *graph.constants])
-    if target.allows("less_memory"):
+    if not target.allows("node_order") and is_free(graph, ordered):
+        ordered = by_levels(ordered)
+    elif target.allows("less_memory"):
         ordered = less_memory(graph, ordered)
     return builder.build(ordered, idle)
 

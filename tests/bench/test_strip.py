@@ -47,7 +47,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 def test_strip__weights_of_every_kind__takes_out_the_large_random_one(tmp_path: Path) -> None:
     path = model(tmp_path)
     (hole,) = holes(memoryview(path.read_bytes()))
-    offset, length, _, scale = hole
+    offset, length, scale = hole[0], hole[1], hole[3]
     assert np.frombuffer(path.read_bytes()[offset : offset + length], np.float32) == pytest.approx(
         read(path)["large"].ravel()
     )

@@ -17,7 +17,13 @@ from tests.kernels.variant_cases import CASES, lowered, target_of
 
 
 def test_cases__every_variant__has_one() -> None:
-    plans = {"open_sizes", "grow_in_place", "less_memory"}  # not kernels: tests/session, tests/plan
+    plans = {
+        "open_sizes",
+        "grow_in_place",
+        "less_memory",
+        "node_order",
+        "shared_memory",
+    }  # not kernels: tests/session, tests/plan
     assert CASES.keys() == VARIANTS.keys() - plans
 
 

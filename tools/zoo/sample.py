@@ -106,7 +106,7 @@ def write(name: str) -> Path:
     found = holes(data, SMALLEST)
     stripped = FOLDER / f"{name.replace('/', '-')}.stripped"
     parts, position = [json.dumps({"size": len(data), "holes": found, "feeds": feeds}).encode() + b"\n"], 0
-    for offset, length, _, _ in found:
+    for offset, length, *_ in found:
         parts.append(bytes(data[position:offset]))
         position = offset + length
     parts.append(bytes(data[position:]))

@@ -14,7 +14,7 @@ import { matches, prepare, readsOf, results } from '../replay.js';
 import { caught, collect, stage, waits } from '../staging.js';
 import { attend } from '../waiting.js';
 import { Chooser } from './chooser.js';
-import { bestOf, foreseen, isEqual, learned, numberIn, tokenOf } from './pattern.js';
+import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
 
 /**
  * @typedef {import('../replay.js').Fed} Fed
@@ -58,11 +58,11 @@ const MOST_FEWEST = 64;
 /** Runs begun ahead at most; one more with each that was foreseen. */
 const DEPTH = 4;
 
-/** Milliseconds: where a run takes longer, waiting for the caller is little of it, and a wrong guess much. */
-const LONGEST_RUN = 40;
+/** Milliseconds that runs begun ahead may take, about: what a wrong guess costs. */
+const AHEAD_MS = 24;
 
-/** Elements of a row of logits at least. */
-const SMALLEST_VOCABULARY = 8;
+/** Milliseconds: where a run takes longer, waiting for the caller is little of it. */
+const LONGEST_RUN = 40;
 
 /** Of one session. */
 export class Ahead {
@@ -120,8 +120,8 @@ export class Ahead {
     }
     this.#steps.shift();
     this.#dispose(step.fed);
-    this.#depth = Math.min(this.#depth + 1, DEPTH);
-    this.#fewest = FEWEST;
+    this.#depth = Math.min(this.#depth + 1, DEPTH, Math.ceil(AHEAD_MS / this.#runMs));
+    this.#fewest = Math.max(FEWEST, this.#fewest / 2);
     if (step.there) later(() => this.#extend());
     else this.#extend();
     return this.#delivered(step, feeds, asked);
@@ -148,7 +148,7 @@ export class Ahead {
     this.#last = { by, asked, feeds, staying, chosen: token };
     this.#extend();
     try {
-      [token.id] = numbersOf(await attend(by.device, arrived, { recording: this }), token);
+      [token.id] = numbersOf(await attend(by.device, arrived), token);
     } catch {
       this.#forget();
     }
@@ -175,7 +175,7 @@ export class Ahead {
     const [[name, value]] = logits;
     this.#runMs = ms;
     this.#before = { feeds, asked: keyOf(asked), staying, best: bestOf(value) };
-    if (this.#streak >= 1) this.#prepareChooser(name, value);
+    if (this.#streak || begins(feeds)) this.#prepareChooser(name, value, typeOfIds(feeds, this.#rules && tokenOf(this.#rules)));
   }
 
   /** No more. */
@@ -220,7 +220,7 @@ export class Ahead {
     const { outputs, prepared, chosen, there } = step;
     const staying = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
     try {
-      const made = there ? await outputs : await attend(prepared.replay.device, outputs, { recording: prepared.replay });
+      const made = there ? await outputs : await attend(prepared.replay.device, outputs); // how long is not as for a run alone
       this.#before = { feeds, asked: keyOf(asked), staying, best: chosen.id };
       return made;
     } catch (error) {
@@ -253,7 +253,7 @@ export class Ahead {
       this.#drop(prepared);
       return false;
     }
-    const nbytes = next[token].type === 'int64' ? 8 : 4;
+    const nbytes = bytesOfId(next[token].type);
     const recording = {
       ...prepared,
       writes: prepared.writes.filter(({ buffer, offset }) => buffer !== upload.buffer || offset !== upload.offset),
@@ -332,11 +332,15 @@ export class Ahead {
     for (const { tensor } of staying) this.#maker.tensors.dispose(tensor.number);
   }
 
-  /** @param {string} name @param {{type: 'float32' | 'float16', dims: number[]}} value */
-  #prepareChooser(name, { type, dims }) {
-    const ids = /** @type {'int64' | 'int32'} */ (this.#rules && this.#before?.feeds[tokenOf(this.#rules)]?.type);
-    const logits = { name, type, dims, ids };
-    if (this.#making || !ids || this.#chooser?.suits(logits)) return;
+  /**
+   * @param {string} name
+   * @param {{type: 'float32' | 'float16', dims: number[]}} value
+   * @param {'int64' | 'int32' | undefined} ids
+   */
+  #prepareChooser(name, { type, dims }, ids) {
+    if (this.#making || !ids) return;
+    const logits = { name, type, dims: [1, 1, dims[2]], ids };
+    if (this.#chooser?.suits(logits)) return;
     const stale = this.#chooser;
     [this.#chooser, this.#logits] = [null, logits];
     const device = this.#known.replays[0]?.device;
@@ -354,16 +358,9 @@ const keyOf = ({ fetches, stay }) => JSON.stringify([fetches, stay]);
 /** @param {Asked} some @param {Asked | undefined} others */
 const isSameAsked = (some, others) => others !== undefined && keyOf(some) === keyOf(others);
 
-/** Whether these are logits of one text, one row. @param {any} value */
-function isLogits(value) {
-  const { type, dims, data } = value ?? {};
-  return (type === 'float32' || type === 'float16') && data instanceof ArrayBuffer && dims.length === 3 && dims[0] === 1
-    && dims[2] >= SMALLEST_VOCABULARY;
-}
-
 /** How a token's id is read. @param {Token} token */
 function idsOf({ ids: { type, memory } }) {
-  return { buffer: memory.buffer, offset: 0, nbytes: type === 'int64' ? 8 : 4 };
+  return { buffer: memory.buffer, offset: 0, nbytes: bytesOfId(type) };
 }
 
 /** @param {ArrayBuffer[]} bytes @param {Token} token */

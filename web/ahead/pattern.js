@@ -27,6 +27,9 @@
 /** @type {Record<string, BigInt64ArrayConstructor | Int32ArrayConstructor>} */
 const INTEGERS = { int64: BigInt64Array, int32: Int32Array };
 
+/** Elements of a row of logits at least. */
+const SMALLEST_VOCABULARY = 8;
+
 /** @param {readonly number[]} dims */
 const countOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
 
@@ -187,3 +190,26 @@ export function bestOf({ type, dims, data }) {
   const row = elements.subarray(elements.length - count);
   return greatest(row instanceof Int16Array ? row.map(ordered) : row);
 }
+
+/** Whether these are logits of one text, one row. @param {any} value */
+export function isLogits(value) {
+  const { type, dims, data } = value ?? {};
+  return (type === 'float32' || type === 'float16') && data instanceof ArrayBuffer && dims.length === 3 && dims[0] === 1
+    && dims[2] >= SMALLEST_VOCABULARY;
+}
+
+/** Whether a run is the first of a text: its caches are empty. @param {Record<string, Fed>} feeds */
+export const begins = (feeds) => Object.values(feeds).some(({ dims }) => dims.includes(0));
+
+/**
+ * The type of the input that is the token, or of what looks like it in the first run of a text.
+ * @param {Record<string, Fed>} feeds
+ * @param {string | null} token
+ */
+export function typeOfIds(feeds, token) {
+  const found = token ? feeds[token] : Object.values(feeds).find(({ type, dims }) => type in INTEGERS && dims.length === 2);
+  return /** @type {'int64' | 'int32' | undefined} */ (found && found.type in INTEGERS ? found.type : undefined);
+}
+
+/** @param {string} type of ids */
+export const bytesOfId = (type) => INTEGERS[type].BYTES_PER_ELEMENT;
