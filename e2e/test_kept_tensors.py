@@ -221,3 +221,51 @@ def test_tensor__disposed_downloaded_fed_to_others__as_in_python(visits: Visits)
             check(result, value)
     assert first["said"] == []
     assert second["said"][0] == "pyruntime: no plan runs these inputs and outputs: the session goes on with Python"
+
+
+def test_python_in_the_page__outputs_that_stay__are_buffers_of_the_page_and_nothing_is_kept(visits: Visits) -> None:
+    body = """
+    env.worker = false;
+    const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+    const { states, pooled } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
+    const isBuffer = states.gpuBuffer instanceof GPUBuffer;
+    const results = [[...await states.getData()], [...await pooled.getData()]];
+    await encoder.release();
+    const { usage } = await import('/web/kept.js');
+    return { results, isBuffer, plans: (await usage()).plans };
+    """
+    want = expected(visits.folder, 1, 5, [3, 7])
+    for _ in range(2):
+        found = visits(HELPERS + body)
+        assert found["isBuffer"] and found["plans"] == 0
+        check(found["results"][0], want["states"])
+        check(found["results"][1], want["pooled"])
+
+
+def test_kept_plan__that_fails_on_the_way__python_goes_on_with_the_tensors(visits: Visits) -> None:
+    """A binding that the device refuses, as of a plan that somebody has changed."""
+    body = """
+    const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const { states } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
+    if (fail) {
+      const { createBindGroup } = GPUDevice.prototype;
+      GPUDevice.prototype.createBindGroup = function broken({ layout, entries }) {
+        GPUDevice.prototype.createBindGroup = createBindGroup;
+        return createBindGroup.call(this, { layout, entries: entries.slice(1) });
+      };
+    }
+    const ids = new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
+    const results = [];
+    for (let i = 0; i < 2; i += 1) results.push([...(await decoder.run({ ids, states })).logits.data]);
+    results.push([...await states.getData()]);
+    await encoder.release();
+    await decoder.release();
+    return { results, said };
+    """
+    visits(HELPERS + body, fail=False)
+    found = visits(HELPERS + body, fail=True)
+    assert len(found["said"]) == 1 and found["said"][0].startswith("pyruntime: the plan failed (")
+    want = expected(visits.folder, 1, 5, [3, 7])
+    for result, value in zip(found["results"], [want["logits"], want["logits"], want["states"]], strict=True):
+        check(result, value)

@@ -122,6 +122,7 @@ export class StandaloneClient {
     }
     const running = this.#replayed(found.entry, found.given, args);
     this.#running.add(running);
+    running.catch(() => { found.entry.seen.live = false; });
     return running.finally(() => this.#running.delete(running));
   }
 

@@ -67,6 +67,7 @@ def kept_plan(
     )
     if before is not None:
         _add_earlier(saved, before, sources)
+    saved.programs.sort(key=lambda p: not p.values)  # those for one value of an input go first
     saved.programs = saved.programs[-PROGRAMS:]
     return write(saved, source, sources[1:])
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.device.null import NullDevice
+from pyruntime.ir import DType, HostTensor, TensorType
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import MemorySource
 from pyruntime.plan.saved import ModelFile, Saved, read, tree_hash, write
 from pyruntime.plan.verify import verify
@@ -133,3 +139,32 @@ def test_other_runs__later__are_added_to_those_of_before() -> None:
 def _names(saved: Saved) -> set[tuple[Any, ...]]:
     """Which runs there are."""
     return {(*p.inputs, "|", *p.outputs, "|", *(k.name for k in p.plan.kept)) for p in saved.programs}
+
+
+def test_ids_of_an_embedding__that_attention_reads__are_no_part_of_the_plan() -> None:
+    """One plan for all ids, and it is kept."""
+    nodes = [
+        helper.make_node("Gather", ["e", "ids"], ["q"]),
+        helper.make_node("Transpose", ["states"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "states"], ["y"]),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 3])
+    states, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, d, 16]) for n, d in (("states", 5), ("y", 3)))
+    table = numpy_helper.from_array(np.ones((40, 16), np.float32), "e")
+    graph = helper.make_graph(nodes, "g", [ids, states], [y], [table])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    program = Program(import_model(read_model(MemorySource(model))).graph, NullDevice())
+    fed = HostTensor(TensorType(DType.FLOAT, (1, 5, 16)), bytes(4 * 80))
+
+    async def run() -> None:
+        for first in (0, 4):
+            numbers = np.array([[first, 7, 2]], np.int64)
+            tokens = HostTensor(TensorType(DType.INT64, (1, 3)), numbers.tobytes())
+            await program.run({"ids": tokens, "states": fed}, ["y"])
+
+    asyncio.run(run())
+    (stage,) = program.roots
+    assert not stage.compiled.guards.read
+    assert len(read(keep(program), SOURCE).programs) == 1
