@@ -69,7 +69,8 @@ def check(program: Program, cached: Cached) -> None:
     saved = read(made, SOURCE)
     assert write(saved, SOURCE) == made
     assert len(saved.programs) == len(program.roots)
-    for stage, saved_one in zip(program.roots, saved.programs, strict=True):
+    roots = sorted(program.roots, key=lambda stage: not stage.compiled.guards.read)
+    for stage, saved_one in zip(roots, saved.programs, strict=True):
         plan = saved_one.plan
         verify(plan)
         assert plan.kept == stage.compiled.plan.kept
