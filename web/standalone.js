@@ -22,7 +22,7 @@ import { hold, placesOf } from './tensor.js';
  */
 
 /** By their handles, which are below 0: those of Python's sessions are above. @type {Map<number, StandaloneClient>} */
-const sessions = new Map();
+export const sessions = new Map();
 let lastHandle = 0;
 
 /** What a session talks to instead of the client. */
@@ -30,7 +30,7 @@ export class StandaloneClient {
   /** Whether it has texts decoded: what else asks a host about sessions may ask this one. */
   decodes = true;
   /** Whether a text has lacked a plan: the next one begins in Python. */
-  #lacks = false;
+  lacks = false;
   /** Runs that have been asked for. @type {Replay[]} */
   #replays = [];
   #program;
@@ -67,8 +67,8 @@ export class StandaloneClient {
     return started() ?? this;
   }
 
-  /** @param {string} why */
-  #start(why) {
+  /** The session in Python. @param {string} why */
+  start(why) {
     if (!this.#python) {
       console.info(`pyruntime: ${why}: the session goes on with Python`);
       this.#python = (async () => {
@@ -97,12 +97,10 @@ export class StandaloneClient {
     }
     if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
-    if (method === 'decode') return this.#decode(args);
-    if (method.startsWith('decode') && args.decoding < 0) return this.#decoding(method, args, listening);
+    if (method.startsWith('decode')) return (await import('./texts.js')).ask(this, method, args, transfer, listening);
     const what = method === 'call' ? `${args.function}()` : method;
-    const { owner, handle } = await this.#start(`${what} was asked for`);
-    const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] }
-      : method.startsWith('decode') ? args : { ...args, session: handle };
+    const { owner, handle } = await this.start(`${what} was asked for`);
+    const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] } : { ...args, session: handle };
     return owner.call(method, changed, transfer, listening);
   }
 
@@ -126,50 +124,6 @@ export class StandaloneClient {
     return running.finally(() => this.#running.delete(running));
   }
 
-  /** Begin a text: here where its caches are and its sampler is, else in Python. @param {import('./protocol.js').DecodeArguments} args */
-  async #decode(args) {
-    const sampler = sessions.get(args.sampler);
-    const own = args.caches.every(({ given }) => !('kind' in given) || this.#housing?.fed(given));
-    if (!this.#lacks && own && this.here && sampler?.here) {
-      const { begin } = await import('./texts.js');
-      const sessionOf = (/** @type {number} */ session) => sessions.get(session)?.here ?? undefined;
-      return begin({ ...args, decoder: this.handle }, this.#program.device, sessionOf);
-    }
-    const given = /** @type {RunArguments} */ (/** @type {unknown} */ (
-      { feeds: Object.fromEntries(args.caches.map((cache) => [cache.input, cache.given])), kept: {} }));
-    const letGo = hold(placesOf(given));
-    try {
-      const why = 'a text has no plan';
-      const { owner, handle } = await this.#start(why);
-      const chooser = sampler ? (await sampler.#start(why)).handle : args.sampler;
-      const { moved } = await import('./moving.js');
-      const { feeds } = await moved(given, owner);
-      const caches = args.caches.map((cache) => ({ ...cache, given: feeds[cache.input] }));
-      return await owner.call('decode', { ...args, decoder: handle, sampler: chooser, caches });
-    } finally {
-      letGo();
-    }
-  }
-
-  /**
-   * What is asked of a text that is decoded here.
-   * @param {string} method
-   * @param {any} args
-   * @param {import('./client.js').Listening} listening
-   */
-  async #decoding(method, args, { signal }) {
-    const { end, steps } = await import('./texts.js');
-    if (method === 'decodeSteps') {
-      return steps(args, signal).catch((error) => {
-        this.#lacks ||= error.name === 'NoPlan';
-        throw error;
-      });
-    }
-    const caches = await end(args);
-    for (const cache of Object.values(caches)) Object.assign(cache, { home: this.#housing?.tensors, buffer: undefined });
-    return caches;
-  }
-
   /**
    * A run in Python; tensors of the page's go there first.
    * @param {string} why
@@ -179,7 +133,7 @@ export class StandaloneClient {
    * @param {Map<number, ArrayBufferView>} [streams] to be sent behind it
    */
   async #forward(why, args, transfer, listening, streams = new Map()) {
-    const { owner, handle } = await this.#start(why);
+    const { owner, handle } = await this.start(why);
     const { moved } = await import('./moving.js');
     const answer = owner.call('run', await moved({ ...args, session: handle }, owner), transfer, listening);
     for (const [stream, view] of streams) owner.send(stream, view);
@@ -316,7 +270,7 @@ export class StandaloneClient {
 
   /** A tensor of Python's. @param {number} number */
   async download(number) {
-    return (await this.#start('a tensor on the GPU was asked for')).owner.download(number);
+    return (await this.start('a tensor on the GPU was asked for')).owner.download(number);
   }
 
   /** @param {number} number */
