@@ -71,10 +71,10 @@ def twice(visits: Visits, cached: Cached, steps: list[Any], empty: Any) -> Any:
     """What the second of two visits finds, without Python, which is what the first one found."""
     (visits.folder / "model.onnx").write_bytes(cached.model)
     first = visit(visits, cached, steps, empty)
-    assert first["said"] == [] and visits.python
+    assert first["said"] == [] and visits.has_python()
     visits.without_pyodide()
     second = visit(visits, cached, steps, empty)
-    assert second["said"] == [] and not visits.python
+    assert second["said"] == [] and not visits.has_python()
     assert second["pipelines"] <= 0, "all of them are asked for before the first run"
     for part in ("results", "ends"):
         for number, (one, other) in enumerate(zip(first[part], second[part], strict=True)):
@@ -139,7 +139,7 @@ def test_tokens__second_visit__one_submit_each_that_makes_nothing_but_at_a_doubl
     first = visits(HELPERS + TOKENS, **given)
     visits.without_pyodide()
     second = visits(HELPERS + TOKENS, **given)
-    assert second["said"] == [] and not visits.python
+    assert second["said"] == [] and not visits.has_python()
     assert first["results"] == second["results"]
     counts = second["counts"]
     for at in range(0, len(marks), 2):

@@ -117,10 +117,10 @@ return { results, said };
 
 def test_encoder_and_decoder__second_visit__runs_without_python_and_gives_the_same_bits(visits: Visits) -> None:
     first = visits(HELPERS + ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
-    assert first["said"] == [] and visits.python
+    assert first["said"] == [] and visits.has_python()
     visits.without_pyodide()
     second = visits(HELPERS + ENCODE_AND_DECODE, lengths=[5, 9, 5, 17])
-    assert second["said"] == [] and not visits.python
+    assert second["said"] == [] and not visits.has_python()
     for at, length in enumerate([5, 9, 5, 17]):
         want = expected(visits.folder, 1, length, [3, 7])
         for found in (first, second):
@@ -158,7 +158,9 @@ def test_explain_and_other_shapes__tensors_made_before__go_on_here_and_in_python
     """
     visits(HELPERS + body, second=False)
     found = visits(HELPERS + body, second=True)
-    assert found["said"] == ["pyruntime: explain() was asked for: the session goes on with Python"] and visits.python
+    assert (
+        found["said"] == ["pyruntime: explain() was asked for: the session goes on with Python"] and visits.has_python()
+    )
     want = expected(visits.folder, 1, 5, [3, 7])
     longer = expected(visits.folder, 1, 5, [1, 2, 3, 4])["logits"]
     other = expected(visits.folder, 1, 5, [4, 4])["logits"]

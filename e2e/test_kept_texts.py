@@ -35,7 +35,8 @@ return { texts, said, warned, queued: fetched.includes('/web/decoding.js') };
 """
 
 PROMPT = "It is a truth universally acknowledged"
-GREEDY, WARM = {"temperature": 0}, {"temperature": 0.9, "topK": 40, "seed": 7}
+GREEDY: dict[str, Any] = {"temperature": 0}
+WARM: dict[str, Any] = {"temperature": 0.9, "topK": 40, "seed": 7}
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_same_prompt_again__second_visit__begins_with_what_is_kept_of_the_last_t
     visits.without_pyodide()
     found = texts(visits, "austen", *drawn, *drawn)
     assert found["texts"] == [*apart, *apart]
-    assert found["said"] == found["warned"] == [] and not visits.python
+    assert found["said"] == found["warned"] == [] and not visits.has_python()
 
 
 @pytest.mark.parametrize("folder", ["austen", *SHAPES])
@@ -71,11 +72,11 @@ def test_text__second_visit__has_the_same_ids_without_python(folder: str, visits
     """Greedy over the doubling of the caches' room, and drawn."""
     prompts = [(PROMPT, {**GREEDY, "maxNewTokens": 280}), (PROMPT, {**WARM, "maxNewTokens": 20})]
     first = texts(visits, folder, *prompts)
-    assert visits.python
+    assert visits.has_python()
     assert [len(ids) for ids in first["texts"]] == [280, 20]
     visits.without_pyodide()
     second = texts(visits, folder, *prompts)
-    assert second["said"] == second["warned"] == [] and not visits.python
+    assert second["said"] == second["warned"] == [] and not visits.has_python()
     assert second["queued"], "tokens are chosen on the GPU"
     assert second["texts"] == first["texts"]
 
@@ -87,13 +88,13 @@ def test_text__longer_than_any_plan__goes_on_in_python_with_the_same_ids(visits:
     alone = [(PROMPT, {**WARM, "maxNewTokens": 30}), (long_prompt, {**GREEDY, "maxNewTokens": 20}), short]
     wanted = visits(WRITE.replace("keepPlan: true", "keepPlan: false"), folder="austen", prompts=list(map(list, alone)))
     found = texts(visits, "austen", short, *alone)
-    assert visits.python and found["warned"] == []
+    assert visits.has_python() and found["warned"] == []
     assert found["said"] and all("goes on with Python" in text for text in found["said"])
     assert found["texts"][1:] == wanted["texts"]
     assert found["texts"][0] == wanted["texts"][2]
     visits.without_pyodide()
     third = texts(visits, "austen", *alone)
-    assert third["said"] == third["warned"] == [] and not visits.python
+    assert third["said"] == third["warned"] == [] and not visits.has_python()
     assert third["texts"] == wanted["texts"]
 
 
@@ -107,11 +108,11 @@ def test_text__that_outgrows_its_plan_on_the_way__goes_on_in_python_with_its_cac
     texts(visits, "llama", short)
     found = texts(visits, "llama", long_one)
     why = "pyruntime: a text has no plan: the session goes on with Python"  # told by the decoder and the sampler
-    assert found["said"] == [why, why] and visits.python
+    assert found["said"] == [why, why] and visits.has_python()
     assert found["warned"] == [] and found["queued"] and found["texts"] == wanted
     visits.without_pyodide()
     third = texts(visits, "llama", long_one)
-    assert third["said"] == third["warned"] == [] and not visits.python and third["texts"] == wanted
+    assert third["said"] == third["warned"] == [] and not visits.has_python() and third["texts"] == wanted
 
 
 BREAKS = """
@@ -147,7 +148,7 @@ def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(
     first = visits(BREAKS, prompt=PROMPT)
     visits.without_pyodide()
     second = visits(BREAKS, prompt=PROMPT)
-    assert second["said"] == [] and not visits.python
+    assert second["said"] == [] and not visits.has_python()
     whole = second["texts"][0]
     assert len(whole) == 40 and second["texts"] == [whole, whole[:9], "AbortError", whole, whole[:20], whole]
     assert first["texts"] == second["texts"]
@@ -176,7 +177,7 @@ return { text, said };
 def test_widget__second_visit__writes_without_python(visits: Visits) -> None:
     attributes = {"src": "/x/austen/", "input": "text", "prompt": "She was", "loading": "eager", "keep": ""}
     first = visits(WIDGET, attributes=attributes)
-    assert visits.python and first["text"]
+    assert visits.has_python() and first["text"]
     visits.without_pyodide()
     second = visits(WIDGET, attributes=attributes)
-    assert second == first and not visits.python
+    assert second == first and not visits.has_python()

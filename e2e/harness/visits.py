@@ -38,8 +38,7 @@ class Visits:
         self.script.page.goto(f"{self.url}e2e/blank.html")
         return self.script(SAID + body, **arguments)
 
-    @property
-    def python(self) -> bool:
+    def has_python(self) -> bool:
         """Whether the last visit has started Python in a worker."""
         return any(w.url.endswith("/worker.js") for w in self.script.page.workers)
 
