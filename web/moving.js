@@ -4,11 +4,11 @@
  * read and uploaded again where Python is: once, and it is Python's from then on.
  */
 
-import { placesOf } from './tensor.js';
+import { placesOf } from './places.js';
 
 /**
  * @typedef {import('./protocol.js').RunArguments} RunArguments
- * @typedef {import('./tensor.js').Place} Place
+ * @typedef {import('./places.js').Place} Place
  */
 
 /**

@@ -4,7 +4,8 @@
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { Tensor, bytesOf, fromWire, hold, isMovable, moveTo, placesOf, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
+import { hold, placesOf } from './places.js';
+import { Tensor, bytesOf, fromWire, isMovable, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */

@@ -10,7 +10,7 @@ import { env } from './env.js';
 import { cut, Incoming } from './pieces.js';
 import { matches, run } from './replay.js';
 import { wasteOf } from './sizes.js';
-import { hold, placesOf } from './tensor.js';
+import { hold, placesOf } from './places.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry

@@ -4,7 +4,7 @@
 import { Decoding } from './decoding.js';
 import { moved } from './moving.js';
 import { sessions } from './standalone.js';
-import { hold, placesOf } from './tensor.js';
+import { hold, placesOf } from './places.js';
 
 /**
  * @typedef {import('./housing.js').Housing} Housing
