@@ -99,12 +99,9 @@ def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script
             after = counts(script)
         spent[ahead] = {k: after[k] - before[k] for k in after}
         script(f"{LOOP} await end()", **given(ahead))
-    begun = 1 + 4  # the token behind the first run that others follow, and four of these
-    assert spent[True] == {
-        **spent[False],
-        "all": spent[False]["all"] + begun,
-        "withoutPython": spent[False]["withoutPython"] + begun,
-    }
+    more = {k: spent[True][k] - spent[False][k] for k in spent[True]}
+    assert more.pop("all") == more.pop("withoutPython") in range(2, 8)  # the first token's, and one to six runs
+    assert more == {"buffers": 0, "groups": 0, "pipelines": 0}
 
 
 def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script) -> None:

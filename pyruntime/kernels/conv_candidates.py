@@ -26,6 +26,8 @@ from pyruntime.kernels.knowledge import (
     CONV_DIRECT_LOADS,
     CONV_GEMM,
     CONV_POINTWISE,
+    SOFTWARE_GEMM,
+    SOFTWARE_POINTWISE,
 )
 from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, ProductProblem, sum_work, tile_work
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
@@ -176,10 +178,13 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
 
 
-def _gemm_work(t: Tiling, p: ConvProblem) -> tuple[Work, ...]:
+def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
     steps = t.steps(p.depth)
     tiles = -(-p.rows // t.tile) * -(-p.columns // t.tile) * p.group * p.phases
-    parts = CONV_POINTWISE if p.pointwise else CONV_GEMM
+    if target.is_software:
+        parts = SOFTWARE_POINTWISE if p.pointwise else SOFTWARE_GEMM
+    else:
+        parts = CONV_POINTWISE if p.pointwise else CONV_GEMM
     first = Work(
         groups=tiles * t.splits,
         threads=t.threads,
@@ -209,7 +214,8 @@ def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
 
     switches = ("conv_gemm", *(("conv_large",) if t.tile == MEDIUM.tile else ()))
     switches += ("conv_split",) if t.splits > 1 else ()
-    return Candidate(f"gemm_{t.name}", ConvWay("gemm", tiling=t), refuses, lambda p, target: _gemm_work(t, p), switches)
+    way = ConvWay("gemm", tiling=t)
+    return Candidate(f"gemm_{t.name}", way, refuses, lambda p, target: _gemm_work(t, p, target), switches)
 
 
 def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:

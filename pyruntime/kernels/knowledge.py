@@ -34,16 +34,21 @@ class GemmParts:
     sum_bytes: float
 
 
-CONV_GEMM = GemmParts(MappingProxyType({32: 0.925, 64: 1.087}), 0.968, 1.0, 0.284, 76.0)
-"""The implicit GEMM that looks its inputs up in windows.
+CONV_GEMM = GemmParts(MappingProxyType({32: 0.372, 64: 0.426}), 0.970, 2.404, 0.729, 7.75)
+"""The implicit GEMM that looks its inputs up in windows, on GPUs.
 
-This and all of `CONV_`: fitted so that an H200 keeps the kernels which rules of thumb chose, for eight in ten
-convolutions of the models that `bench/shapes.py` reads and all but four dispatches of the benchmark's nine models,
-whose speed was measured with those; for processors set by hand, likewise. To be fitted to `dev.py tune` on a GPU.
+This and `CONV_POINTWISE`: fitted to `dev.py tune` on an H200 and an H100, 80 convolutions each of those in
+bench/shapes.txt (bench/README.md).
 """
 
-CONV_POINTWISE = GemmParts(MappingProxyType({32: 0.481, 64: 0.374}), 1.0, 1.025, 1.26, 299.0)
-"""The implicit GEMM of windows of one element."""
+CONV_POINTWISE = GemmParts(MappingProxyType({32: 0.405, 64: 0.476}), 1.153, 2.187, 0.697, 41.5)
+"""The implicit GEMM of windows of one element, on GPUs."""
+
+SOFTWARE_GEMM = GemmParts(MappingProxyType({32: 0.925, 64: 1.087}), 0.968, 1.0, 0.284, 76.0)
+"""`CONV_GEMM` on processors; set by hand, like `SOFTWARE_POINTWISE` and all other `CONV_`."""
+
+SOFTWARE_POINTWISE = GemmParts(MappingProxyType({32: 0.481, 64: 0.374}), 1.0, 1.025, 1.26, 299.0)
+"""`CONV_POINTWISE` on processors."""
 
 CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 """Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""

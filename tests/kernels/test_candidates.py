@@ -115,7 +115,7 @@ CONVS = {
     ("name", "gpu"),
     [
         ("pointwise", "matmul_m1"),
-        ("deep", "gemm_s4_split4"),
+        ("deep", "gemm_s4_split8"),
         ("wide", "gemm_m1"),
         ("depthwise", "depthwise"),
         ("few", "direct_four"),

@@ -145,7 +145,7 @@ CASES = {
     ),
     "conv_depthwise": Case(newest("Conv", group=8), ((1, 8, 12, 12), (8, 1, 3, 3)), "conv_depthwise"),
     "conv_direct": Case(newest("Conv", group=2), ((2, 4, 9, 9), (4, 2, 3, 3)), "conv_direct"),
-    "conv_gemm": Case(newest("Conv"), ((1, 16, 10, 10), (24, 16, 3, 3)), "conv_implicit_gemm"),
+    "conv_gemm": Case(newest("Conv"), ((1, 32, 20, 20), (64, 32, 3, 3)), "conv_implicit_gemm"),
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
     "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),
     "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),

@@ -56,7 +56,7 @@ const FEWEST = 2;
 const MOST_FEWEST = 64;
 
 /** Runs begun ahead at most; one more with each that was foreseen. */
-const DEPTH = 4;
+const DEPTH = 6;
 
 /** Milliseconds that runs begun ahead may take, about: what a wrong guess costs. */
 const AHEAD_MS = 24;
@@ -77,7 +77,9 @@ export class Ahead {
   #streak = 0;
   #fewest = FEWEST;
   #depth = 1;
+  /** Milliseconds that a run takes, about: where runs follow each other, between their arrivals. */
   #runMs = 0;
+  #arrived = 0;
   /** @type {Logits | null} */
   #logits = null;
   /** @type {Chooser | null} */
@@ -261,9 +263,11 @@ export class Ahead {
     };
     const reads = readsOf(prepared);
     const read = [...reads, idsOf(behind.token)];
+    const began = performance.now();
     const step = { feeds: next, fed: chosen, chosen: behind.token, prepared, there: false,
       outputs: this.#send(by.device, [recording, behind.recording], read).then((bytes) => {
         step.there = true;
+        this.#took(performance.now() - Math.max(began, this.#arrived));
         [step.chosen.id] = numbersOf([bytes[reads.length]], step.chosen);
         return results(prepared, reads, bytes, this.#maker.tensors);
       }) };
@@ -272,6 +276,12 @@ export class Ahead {
     const made = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
     this.#last = { by, asked, feeds: next, staying: made, chosen: behind.token };
     return true;
+  }
+
+  /** @param {number} ms of a run behind another */
+  #took(ms) {
+    this.#arrived = performance.now();
+    this.#runMs += (ms - this.#runMs) / 4;
   }
 
   /** The token that a copy of these logits gives, and how it is made. @param {{buffer: GPUBuffer, offset: number, nbytes: number}} place */
