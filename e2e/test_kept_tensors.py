@@ -271,3 +271,36 @@ def test_kept_plan__that_fails_on_the_way__python_goes_on_with_the_tensors(visit
     want = expected(visits.folder, 1, 5, [3, 7])
     for result, value in zip(found["results"], [want["logits"], want["logits"], want["states"]], strict=True):
         check(result, value)
+
+
+def test_device_lost__python_goes_on__and_tensors_that_were_there_are_an_error(visits: Visits) -> None:
+    body = """
+    const devices = [];
+    const { requestDevice } = GPUAdapter.prototype;
+    GPUAdapter.prototype.requestDevice = async function noted(...how) {
+      const device = await requestDevice.apply(this, how);
+      devices.push(device);
+      return device;
+    };
+    const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const x = () => floats(5 * 24, [1, 5, 24]);
+    const ids = new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
+    const { states: lost } = await encoder.run({ x: x() });
+    if (!second) await decoder.run({ ids, states: lost });
+    for (const device of devices) device.destroy();
+    const error = second ? await decoder.run({ ids, states: lost }).then(() => '', ({ message }) => message) : '';
+    const { states } = await encoder.run({ x: x() });
+    const { logits } = await decoder.run({ ids, states });
+    const results = [[...logits.data], [...await states.getData()]];
+    lost.dispose();
+    await encoder.release();
+    await decoder.release();
+    return { results, error, devices: devices.length, said };
+    """
+    visits(HELPERS + body, second=False)
+    found = visits(HELPERS + body, second=True)
+    assert found["devices"] == 1 and found["error"]
+    want = expected(visits.folder, 1, 5, [3, 7])
+    check(found["results"][0], want["logits"])
+    check(found["results"][1], want["states"])

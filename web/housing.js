@@ -111,6 +111,7 @@ export class Housing {
     const held = Object.values(lent).flatMap(({ remote }) => remote ?? []);
     try {
       const replay = await made;
+      if (tensors.lost) throw new Error('the device is lost');
       /** @type {{running: Promise<Record<string, any>> | null}} */
       const queued = { running: null };
       const scopes = guarded(this.#device, () => {

@@ -37,6 +37,8 @@ export function tensorsOf(device) {
 export class OwnedTensors extends Tensors {
   /** Tensors of these sessions can go to Python, where their memory is not. */
   movable = true;
+  /** Whether the device is. */
+  lost = false;
   #last = 0;
 
   /** @param {GPUDevice} device */
@@ -52,6 +54,7 @@ export class OwnedTensors extends Tensors {
     });
     this.device = device;
     this.buffers = buffers;
+    device.lost.then(() => { this.lost = true; });
   }
 
   /** Who has these tensors, as `Memory` of web/tensor.js names it. */
