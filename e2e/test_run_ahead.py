@@ -132,6 +132,14 @@ def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script
     assert script(KEPT) == 0
 
 
+def test_text__that_has_ended__gives_its_caches_back(script: Script) -> None:
+    """A second after its last run, not only with the session."""
+    script(f"{LOOP} await write(12);", **given(True))
+    script.page.wait_for_timeout(1500)
+    assert script(KEPT) == 0
+    script(f"{LOOP} await write(12); await end();", **given(True))
+
+
 def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) -> None:
     before = script.gpu_bytes()
     script(f"{LOOP} await write(12); await end();", **given(True))

@@ -179,8 +179,9 @@ async function run(args, request) {
   const begun = known.ahead.take(given, asked);
   if (begun) {
     try {
-      return await begun;
-    } catch {
+      return await limited(begun, known.replays[0]?.seconds);
+    } catch (error) {
+      if (/** @type {Error} */ (error).name === 'Fail') throw error;
       // It is run once more, and tells what is wrong.
     }
   }

@@ -14,6 +14,7 @@ import { matches, prepare, readsOf, results } from '../replay.js';
 import { caught, collect, stage, waits } from '../staging.js';
 import { attend } from '../waiting.js';
 import { Chooser } from './chooser.js';
+import { later } from './later.js';
 import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
 
 /**
@@ -64,6 +65,9 @@ const AHEAD_MS = 24;
 /** Milliseconds: where a run takes longer, waiting for the caller is little of it. */
 const LONGEST_RUN = 40;
 
+/** Milliseconds without a run after which what was begun is given up: a text has ended, and its caches' memory is wanted. */
+const IDLE_MS = 1_000;
+
 /** Of one session. */
 export class Ahead {
   #maker;
@@ -80,6 +84,10 @@ export class Ahead {
   /** Milliseconds that a run takes, about: where runs follow each other, between their arrivals. */
   #runMs = 0;
   #arrived = 0;
+  /** When a run was asked for last. */
+  #asked = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #idle;
   /** @type {Logits | null} */
   #logits = null;
   /** @type {Chooser | null} */
@@ -183,6 +191,7 @@ export class Ahead {
   /** No more. */
   async end() {
     this.#ended = true;
+    clearTimeout(this.#idle);
     this.#forget();
     await this.#making;
     const chooser = this.#chooser;
@@ -233,6 +242,8 @@ export class Ahead {
 
   /** Queue steps up to the depth. */
   #extend() {
+    this.#asked = performance.now();
+    this.#idle ??= setTimeout(() => this.#rest(), IDLE_MS);
     while (this.#last && this.#steps.length < this.#depth && this.#queue(this.#last)) { /* one more */ }
   }
 
@@ -322,6 +333,13 @@ export class Ahead {
     return arrived;
   }
 
+  /** Give up what nobody asks for. */
+  #rest() {
+    const left = this.#asked + IDLE_MS - performance.now();
+    this.#idle = left > 0 ? setTimeout(() => this.#rest(), left) : undefined;
+    if (left <= 0) this.#forget();
+  }
+
   /** Give back what was begun. */
   #forget() {
     if (this.#last) this.#dispose(this.#last.chosen);
@@ -385,14 +403,3 @@ function isHidden(feeds) {
 
 /** Whether no page shares this thread, and with it the buffers of tensors. */
 const inWorker = () => typeof document === 'undefined';
-
-const channel = new MessageChannel();
-/** @type {(() => void)[]} */
-const waiting = [];
-channel.port1.onmessage = () => waiting.shift()?.();
-
-/** Do this when what is being answered has been sent. @param {() => void} work */
-function later(work) {
-  waiting.push(work);
-  channel.port2.postMessage(null);
-}
