@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.page import open_page
+from e2e.test_page_write import write
 from tools.devkit.server import Handler, Server
 
 KEPT = "the page and Python"
@@ -114,6 +115,30 @@ def test_second_visit__first_answer__is_there_before_python_is_asked_for__offlin
     open_page(page, server.url)
     times = page.evaluate("times")
     assert times["python"] < times["answer"], "without a plan Python makes one"
+
+
+# A worker of Python's that is made and never answers.
+SILENT = """
+    globalThis.workers = 0;
+    globalThis.Worker = class extends Worker {
+        constructor(...rest) { super(...rest); workers += 1; }
+        postMessage() {}
+    };
+"""
+
+
+def test_writing__second_visit__begins_and_ends_while_python_is_not_up(visited: tuple[Page, Guard, Server]) -> None:
+    page, _, server = visited
+    section = page.locator("#write")
+    first = write(section, seed=3)
+    expect(page.locator("#storage-text")).to_contain_text("5 plans,")  # digits, picture, decoder, sampler and its model
+    page.add_init_script(SILENT)
+    page.goto(server.url)
+    expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
+    assert write(section, seed=3) == first
+    page.wait_for_function("workers > 0")  # Python is asked for, behind the page's first answer
+    section.get_by_role("button", name="Another, with the next seed").click()
+    expect(section.locator("#write-status")).to_contain_text("Written: ")
 
 
 def test_clearing__while_python_is_still_starting__nothing_is_kept_afterwards(

@@ -7,6 +7,7 @@ import gzip
 import json
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from e2e.harness.script import Script
 from pyruntime.plan.saved import FORMAT
 from pyruntime.session.ahead import compile_model
 from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model, split_digits
+from tests.session.test_keeping import kept_file
 from tools.devkit.server import Server
 from tools.digits_data import from_counts, load_split
 
@@ -213,13 +215,93 @@ h => h.programs[0].sizes = { ranges: [[0, 'x']], grows: [], guards: [], waste: 1
 """.strip().splitlines()
 
 
-def test_forged_headers__right_hash__are_refused_before_anything_is_allocated(script: Script) -> None:
-    good = compile_model(DIGITS)
+FORGED_CACHES = """
+(h, p) => p.inputs = null
+(h, p) => p.inputs = {}
+(h, p) => p.inputs = [5]
+(h, p) => p.inputs = ['__proto__']
+(h, p) => p.inputs = ['nothing']
+(h, p) => p.inputs.push(p.inputs[0])
+(h, p) => p.inputs = Array(1e5).fill('x')
+(h, p) => p.inputs = []
+(h, p) => p.outputs = null
+(h, p) => p.outputs = ['nothing']
+(h, p) => p.outputs = [p.inputs[0]]
+(h, p) => p.outputs = [p.plan.kept[0].name]
+(h, p) => p.computed = { [p.inputs[0]]: 0 }
+(h, p) => p.plan.external = []
+(h, p) => p.plan.external[0].region[3] = 2 ** 50
+(h, p) => p.plan.external[0].region[2] = 256
+(h, p) => p.plan.external[1].region[1] = p.plan.external[0].region[1]
+(h, p) => p.plan.external[0].dims = [2 ** 40, 2 ** 40]
+(h, p) => p.plan.kept = null
+(h, p) => p.plan.kept = [null]
+(h, p) => p.plan.kept = [{}]
+(h, p) => p.plan.kept.push(p.plan.kept[0])
+(h, p) => p.plan.kept[0].name = 'other'
+(h, p) => p.plan.kept[0].name = '__proto__'
+(h, p) => p.plan.kept[0].name = p.plan.downloads[0].name
+(h, p) => p.plan.kept[0].input = p.plan.kept[1].input
+(h, p) => p.plan.kept[0].input = p.plan.uploads[0].name
+(h, p) => p.plan.kept[0].input = 7
+(h, p) => p.plan.kept[0].type = 'int4'
+(h, p) => p.plan.kept[0].bits = 1
+(h, p) => p.plan.kept[0].dims = [1]
+(h, p) => p.plan.kept[0].dims[2] = 2 ** 60
+(h, p) => p.plan.kept[0].dims[2] = -1
+(h, p) => p.plan.kept[0].scaled = [1e6, -1, -1, -1]
+(h, p) => p.plan.kept[0].scaled = [0]
+(h, p) => p.plan.kept[0].axis = 9
+(h, p) => p.plan.kept[0].axis = 0.5
+(h, p) => p.plan.kept[0].room = 99
+(h, p) => p.plan.kept[0].room = 'x'
+(h, p) => p.plan.kept[0].given = 5
+(h, p) => p.plan.kept[0].given = { dims: [1], scaled: [] }
+(h, p) => p.plan.kept[0].given = { dims: null, scaled: [] }
+(h, p) => p.plan.kept[0].first = {}
+(h, p) => p.plan.kept[0].first = { input: 3, offset: 0, expression: -1 }
+(h, p) => p.plan.kept[0].end = { input: '', offset: 2 ** 60, expression: -1 }
+(h, p) => p.plan.kept[0].end = { input: '', offset: 0, expression: 1e6 }
+(h, p) => p.values = null
+(h, p) => p.values = { nothing: [0, 4] }
+(h, p) => p.values = { [p.inputs[0]]: [0, 4] }
+(h, p) => p.values = { [p.plan.uploads[0].name]: [0, 2 ** 40] }
+(h, p) => p.values = { [p.plan.uploads[0].name]: [2 ** 40, 4] }
+(h, p) => p.values = { [p.plan.uploads[0].name]: [-4, 4] }
+(h, p) => p.values = { [p.plan.uploads[0].name]: null }
+(h, p) => h.outputs = h.outputs.slice(1)
+""".strip().splitlines()
+
+FORGED_ROOMS = """
+(h, p) => p.plan.kept[0].axis = -1
+(h, p) => p.plan.kept[0].given = null
+(h, p) => p.plan.kept[0].scaled = []
+(h, p) => p.plan.kept[0].given.scaled = p.plan.kept[0].given.scaled.map(() => 1e6)
+(h, p) => p.plan.expressions = p.plan.expressions.map(() => [[1, [['//', [[1, [0]]], [[2, []]]]]]])
+(h, p) => p.sizes.values = null
+(h, p) => p.sizes.values = { x: 99 }
+(h, p) => p.sizes.values = { x: -1 }
+(h, p) => p.sizes = null
+""".strip().splitlines()
+
+FORGED_ROWS = """
+(h, p) => p.plan.kept[0].first = null
+(h, p) => p.plan.kept[0].end = null
+(h, p) => p.plan.kept[0].axis = -1
+(h, p) => p.plan.kept[0].first.expression = 1e6
+(h, p) => p.plan.kept[0].first.offset = null
+(h, p) => p.plan.kept[0].first.input = '__proto__'
+""".strip().splitlines()
+
+
+def forged(good: bytes, changes: list[str], script: Script) -> list[tuple[str, str]]:
+    """Changes of the header of a plan, its hash right again, with why the plan is refused."""
     _, _, packed, _, _, _ = struct.unpack_from("<8sIIII32s", good)
     header = json.loads(zlib.decompress(good[56 : 56 + packed]))
     headers = script(
-        f"const changes = [{', '.join(FORGED)}];"
-        "return changes.map((change) => { const h = structuredClone(header); change(h); return JSON.stringify(h); })",
+        f"const changes = [{', '.join(changes)}];"
+        "return changes.map((change) => { const h = structuredClone(header);"
+        "change(h, h.programs.find(({ plan }) => plan.kept.length)); return JSON.stringify(h); })",
         header=header,
     )
     sections = good[56 + packed :]
@@ -231,8 +313,31 @@ def test_forged_headers__right_hash__are_refused_before_anything_is_allocated(sc
             "<8sIIII32s", b"pyrtplan", FORMAT, len(data), len(text.encode()), len(sections), sha256(body).digest()
         )
         plans.append(head + body)
-    reasons = script(REASONS, plans=[base64.b64encode(p).decode() for p in plans])
-    assert [pair for pair in zip(FORGED, reasons, strict=True) if not pair[1].startswith("it ")] == []
+    *reasons, last = script(REASONS, plans=[base64.b64encode(p).decode() for p in (*plans, good)])
+    assert last == "was read"
+    return list(zip(changes, reasons, strict=True))
+
+
+def test_forged_headers__right_hash__are_refused_before_anything_is_allocated(script: Script) -> None:
+    found = forged(compile_model(DIGITS), FORGED, script)
+    assert [pair for pair in found if not pair[1].startswith("it ")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("concat", [*FORGED_CACHES, *FORGED_ROOMS]),
+        ("group_query_scalar", [*FORGED_CACHES, *FORGED_ROOMS]),
+        ("static scatter", [*FORGED_CACHES, *FORGED_ROWS]),
+    ],
+)
+def test_forged_caches__right_hash__are_refused_before_anything_is_allocated(
+    name: str, changes: list[str], script: Script
+) -> None:
+    with ThreadPoolExecutor(1) as thread:  # Playwright's loop runs in this one
+        good = thread.submit(kept_file, name).result()
+    found = forged(good, changes, script)
+    assert [pair for pair in found if not pair[1].startswith("it ")] == []
 
 
 @pytest.mark.parametrize(

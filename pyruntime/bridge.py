@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import js
 from pyodide.ffi import jsnull, to_js
@@ -64,6 +64,7 @@ __all__ = [
     "start_profiling",
     "summary",
     "tune",
+    "upload",
     "use_device",
 ]
 
@@ -89,6 +90,8 @@ _sources: dict[int, ByteSource] = {}
 """The bytes of each session's model."""
 _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
 """`tree_hash` of files that models keep weights in."""
+_filed: dict[int, WeakSet[Executable]] = {}
+"""Of each session, the plans that were in its file when it was last written."""
 _handles = itertools.count(1)
 _replays: dict[Executable, JsObject] = {}
 """What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
@@ -278,7 +281,7 @@ async def sampler(handle: int, options: JsObject) -> JsObject | None:
 
 
 async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsObject) -> dict[str, Any] | None:
-    """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing is.
+    """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing new.
 
     Args:
         model_hash: `tree_hash` of the model.
@@ -286,9 +289,12 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
         hash_of: gives `tree_hash` of a file, as `create` takes it.
     """
     session, source = _session(handle), _sources[handle]
-    files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
-    if session._program is None:
+    planned = WeakSet(stage.executable for stage in session._program.roots) if session._program else None
+    if not planned or planned == _filed.get(handle):
         return None
+    _filed[handle] = planned
+    files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
+    assert session._program is not None
     inputs, outputs = (list(map(_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
     info = asdict(session._program.device.info)
@@ -311,6 +317,7 @@ async def release(handle: int) -> None:
     """Free everything of the session, on the GPU too."""
     session = _sessions.pop(handle, None)
     _sources.pop(handle, None)
+    _filed.pop(handle, None)
     if session is not None:
         session.release()
 
@@ -351,6 +358,12 @@ async def end_profiling(handle: int) -> list[dict[str, Any]]:
 async def download(number: int) -> dict[str, Any] | None:
     """A tensor that is on the GPU, as one on the host."""
     return wire.to_wire("", await wire.held(number).download())
+
+
+async def upload(tensor: JsObject) -> dict[str, Any]:
+    """A tensor of JavaScript's that stays on the GPU from now on. Raises where there is none."""
+    value = await wire.from_wire("", tensor, None)
+    return wire.kept_to_wire(await DeviceTensor.upload(value, await device()))
 
 
 def forget(number: int) -> None:
@@ -407,6 +420,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         start_profiling,
         end_profiling,
         download,
+        upload,
         use_device,
         gpu_device,
         set_log_level,

@@ -142,7 +142,8 @@ export class Decoding {
         await this.#step(step, draws[step], batch); // the browser sends what is queued when microtasks run
       }
     } catch (error) {
-      this.#failure = error;
+      if (/** @type {Error} */ (error).name === 'NoPlan') this.#ended = /** @type {Error} */ (error);
+      else this.#failure = error;
       batch.piece?.staging.destroy();
       await Promise.allSettled(batch.runs);
       throw error;

@@ -389,6 +389,12 @@ const methods = {
     return callPython('download', tensors.forPython(tensor));
   },
 
+  /** A tensor of the page's, on the GPU from now on. @param {import('./protocol.js').UploadArguments} args */
+  async upload({ tensor }) {
+    const { buffer: _, ...made } = tensors.receive(await callPython('upload', tensor), null);
+    return made;
+  },
+
   /** Give tensors' memory back. @param {{tensors: number[]}} args */
   async dispose({ tensors: disposed }) {
     for (const tensor of disposed) tensors?.dispose(tensor);

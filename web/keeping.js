@@ -2,7 +2,9 @@
 /** Has what Python has planned for a session kept for the next visit: when the session rests, and before it is released. */
 
 import { version } from './env.js';
-import { find, put } from './kept.js';
+import { find, hashOf, isAnything, put } from './kept.js';
+
+export { find, forget, permission, placeOf } from './kept.js';
 
 /** Milliseconds without a run, after which what has been planned is kept. */
 const REST_MS = 400;
@@ -40,6 +42,11 @@ export class Keeper {
     } else if (this.#timer === undefined) {
       return;
     }
+    this.ranBeside();
+  }
+
+  /** There have been runs that the session was not asked for. */
+  ranBeside() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#begin(), REST_MS);
   }
@@ -60,7 +67,9 @@ export class Keeper {
     }
     /** @type {import('./protocol.js').KeptPlan | null} */
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
-    if (made) await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
+    if (!made) return;
+    await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
+    await Promise.all([import('./housing.js'), import('./texts.js')]); // what runs it is there offline, too
   }
 
   /** Keep what is not yet, and be done. */
@@ -68,4 +77,28 @@ export class Keeper {
     if (this.#timer !== undefined) this.#begin();
     await this.#work;
   }
+}
+
+/** What is kept of no adapter. */
+const NONE = { vendor: '', architecture: '', device: '', description: '' };
+
+/** Whether plans are kept, of whatever model. */
+export function isAnythingKept() {
+  return isAnything();
+}
+
+/**
+ * A small model that Python writes, kept beside plans.
+ * @param {string} name of what it is
+ * @param {() => Promise<Uint8Array<ArrayBuffer> | null>} write
+ * @returns {Promise<Uint8Array<ArrayBuffer> | null>}
+ */
+export async function keptModel(name, write) {
+  const place = await hashOf(`model ${name}`);
+  const found = (await find(place).catch(() => [])).find(({ version: by }) => by === version);
+  const bytes = await found?.read();
+  if (bytes) return new Uint8Array(bytes);
+  const made = await write();
+  if (made) await put(place, { version, adapter: NONE }, made.slice().buffer);
+  return made;
 }

@@ -39,7 +39,7 @@ export function permission() {
 const address = (path) => new URL(`/.pyruntime-plans/${path}`, globalThis.location.href).href;
 
 /** @param {string} text */
-const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))).slice(0, 32);
+export const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)))).slice(0, 32);
 
 /** @type {Promise<unknown>} */
 let turn = Promise.resolve();
@@ -56,9 +56,14 @@ async function open() {
   return 'caches' in globalThis ? caches.open(CACHE).catch(() => null) : null;
 }
 
-/** What is kept, if anything is: looking for it makes no cache. */
+/** Whether anything is kept: looking for it makes no cache. */
+export async function isAnything() {
+  return 'caches' in globalThis && await caches.has(CACHE).catch(() => false);
+}
+
+/** What is kept, if anything is. */
 async function existing() {
-  return 'caches' in globalThis && await caches.has(CACHE).catch(() => false) ? open() : null;
+  return await isAnything() ? open() : null;
 }
 
 /**

@@ -4,6 +4,11 @@
  * number, place and name is checked here, before anything is allocated.
  */
 
+import { check, checkExpression, checkOpen, checkScaled, refuse, Refused } from './checking.js';
+import { checkStaying } from './staying.js';
+
+export { Refused };
+
 /** @typedef {[space: number, index: number, offset: number, nbytes: number]} Region */
 /**
  * @typedef {object} Transfer
@@ -31,6 +36,7 @@
  * @property {Omit<Transfer, 'bits' | 'region' | 'most'>[]} unread
  * @property {Transfer[]} downloads
  * @property {Transfer[]} external
+ * @property {import('./staying.js').SavedKept[]} kept
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
  * @property {SavedCommand[]} commands
  * @property {import('./sizes.js').Expression[]} expressions
@@ -40,8 +46,11 @@
  *
  * @typedef {object} Program
  * @property {SavedPlan} plan
- * @property {Pick<import('./sizes.js').Sizes, 'ranges' | 'grows' | 'guards' | 'waste'> | null} sizes
+ * @property {Pick<import('./sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
  * @property {Record<string, number>} computed
+ * @property {string[]} inputs tensors on the GPU that runs bring
+ * @property {string[]} outputs that stay there, in memory of their own
+ * @property {Record<string, [offset: number, nbytes: number]>} values of inputs that it is for, and no other
  *
  * @typedef {{path: string, nbytes: number, hash: string}} ExternalFile
  * @typedef {[file: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
@@ -61,61 +70,9 @@
  * @property {SavedConstant[]} constants
  */
 
-/** A plan that is not used, and why. */
-export class Refused extends Error {}
-
-const FORMAT = 3;
+const FORMAT = 4;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
-const MOST_ITEMS = 1 << 20;
-const DEPTH = 24;
-
-/** @type {(text: string) => never} */
-function refuse(text) {
-  throw new Refused(text);
-}
-
-/** Checks of one file: what does not hold ends them. */
-const check = {
-  /** @param {unknown} value @param {number} most @param {string} what @param {number} [least] */
-  integer(value, most, what, least = 0) {
-    if (!Number.isSafeInteger(value) || Number(value) < least || Number(value) > most) refuse(`it is damaged: ${what}`);
-  },
-  /** @param {unknown} value @param {string} what @param {(item: any, index: number) => void} each @param {number} [most] */
-  list(value, what, each, most = MOST_ITEMS) {
-    if (!Array.isArray(value) || value.length > most) refuse(`it is damaged: ${what}`);
-    for (const [index, item] of /** @type {any[]} */ (value).entries()) each(item, index);
-  },
-  /** @param {unknown} value @param {string} what */
-  text(value, what) {
-    if (typeof value !== 'string' || value === '__proto__') refuse(`it is damaged: ${what}`);
-  },
-  /** @param {unknown} value @param {string} what */
-  object(value, what) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(`it is damaged: ${what}`);
-  },
-};
-
-/** @param {any} expression @param {number} sizes @param {number} depth */
-function checkExpression(expression, sizes, depth = 0) {
-  if (depth > DEPTH) refuse('it is damaged: an expression is too deep');
-  check.list(expression, 'an expression', (product) => {
-    check.list(product, 'a product', () => {}, 2);
-    check.integer(product[0], Number.MAX_SAFE_INTEGER, 'a factor', -Number.MAX_SAFE_INTEGER);
-    check.list(product[1], 'factors', (atom) => {
-      if (typeof atom === 'number') return check.integer(atom, sizes - 1, 'the number of a size');
-      if (!Array.isArray(atom) || atom.length !== 3 || !['//', '%'].includes(atom[0])) refuse('it is damaged: an operation');
-      checkExpression(atom[1], sizes, depth + 1);
-      checkExpression(atom[2], sizes, depth + 1);
-    }, 64);
-  }, 4096);
-}
-
-/** @param {any} given @param {any} plan @param {number} rank */
-function checkScaled(given, plan, rank) {
-  check.list(given, 'scaled', (n) => check.integer(n, plan.expressions.length - 1, 'an expression', -1), rank);
-  if (given.length && given.length !== rank) refuse('it is damaged: scaled');
-}
 
 /** The bytes of what a region lies in. @param {any} header @param {any} plan @param {any} region */
 function bytesAround(header, plan, [space, index]) {
@@ -228,13 +185,10 @@ function checkSizes(header, { plan, sizes, computed }) {
     if (!Array.isArray(guard) || !['<', '=='].includes(guard[1]) || typeof guard[2] !== 'boolean') refuse('it is damaged: a guard');
     checkExpression(guard[0], sizes.ranges.length);
   });
+  check.object(sizes.values, 'sizes');
+  for (const number of Object.values(sizes.values)) check.integer(number, sizes.ranges.length - 1, 'the number of a size');
   if (typeof sizes.waste !== 'number') refuse('it is damaged: sizes');
-  for (const { dims, scaled } of [...plan.uploads, ...plan.unread]) {
-    for (const number of dims.length ? scaled : []) {
-      const [term] = number < 0 ? [[1, [0]]] : plan.expressions[number];
-      if (typeof term?.[1]?.[0] !== 'number') refuse('it is damaged: the size of an input');
-    }
-  }
+  for (const { scaled } of [...plan.uploads, ...plan.unread]) checkOpen(plan, scaled);
 }
 
 /** Whether it is a relative path that does not leave its folder. @param {string} path */
@@ -280,16 +234,16 @@ function checkHeader(header, sections, limits) {
   check.list(header.computed, 'computed constants', (plan) => {
     checkPlan(header, plan, 0, sections, limits);
     const { external, uploads, downloads, numbers } = plan;
-    if (external.length !== 1 || uploads.length + plan.unread.length + downloads.length + numbers.length) refuse('it is damaged: a computed constant');
+    const others = [uploads, plan.unread, downloads, numbers, plan.kept];
+    if (external.length !== 1 || others.some((some) => some?.length !== 0)) refuse('it is damaged: a computed constant');
   }, 1 << 16);
   if (!header.programs?.length) refuse('it has no program');
   check.list(header.programs, 'programs', (program) => {
     check.object(program, 'a program');
     checkPlan(header, program.plan, program.sizes?.ranges?.length ?? 0, sections, limits);
     checkSizes(header, program);
+    checkStaying(header, program, sections);
     checkReport(program.plan);
-    const given = program.plan.downloads.map((/** @type {any} */ t) => t.name).sort().join('\n');
-    if (given !== header.outputs.map((/** @type {any} */ t) => t.name).sort().join('\n')) refuse('it is damaged: its outputs');
   }, 64);
 }
 

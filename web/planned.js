@@ -1,17 +1,13 @@
 // @ts-check
 /**
- * Sessions over compiled models, without Python: what client.js is to others. What a plan does not have, another
- * signature or `explain()`, Python is started for, and does from then on.
+ * Opens sessions over compiled models, without Python: plans of the page's, and those that are kept.
  */
 
-import { client, started } from './client.js';
+import { started } from './client.js';
 import { chosenDevice, env, version } from './env.js';
-import { Keeper } from './keeping.js';
-import { find, forget, permission, placeOf } from './kept.js';
-import { cut, Incoming } from './pieces.js';
 import { readPlan, Refused } from './plan.js';
-import { matches, run } from './replay.js';
 import { Program } from './program.js';
+import { StandaloneClient } from './standalone.js';
 
 const LIMITS = /** @type {const} */ ([
   'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize', 'maxUniformBufferBindingSize',
@@ -63,8 +59,10 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   const providers = executionProviders?.map((/** @type {any} */ p) => p?.name ?? p);
   if (executionProviders?.some((/** @type {any} */ p) => p?.device) || chosenDevice()) return 'a GPUDevice is given';
   if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
-  if (preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer')) return 'outputs stay on the GPU';
-  if (same) return enableProfiling || /pyruntime(?!\.host_work)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
+  const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
+  if (stay && !same) return 'outputs stay on the GPU';
+  if (stay && (started()?.sharesBuffers ?? env.worker === false)) return 'outputs stay in buffers of the page';
+  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
   const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');
@@ -80,175 +78,6 @@ async function planBytes(source, signal) {
   });
   if (!response.ok) throw new Refused(`it cannot be fetched: HTTP status ${response.status}`);
   return response.arrayBuffer();
-}
-
-/** What a session talks to instead of the client. */
-class PlannedClient {
-  #program;
-  #create;
-  /** @type {Promise<{owner: ReturnType<typeof client>, handle: number}> | undefined} */
-  #python;
-  /** @type {Map<number, (view: ArrayBufferView) => void>} */
-  #streams = new Map();
-  /** @type {Set<Promise<unknown>>} */
-  #running = new Set();
-
-  /** @param {Program} program @param {import('./protocol.js').CreateArguments} create what Python is asked for */
-  constructor(program, create) {
-    this.#program = program;
-    this.#create = create;
-  }
-
-  /** Whether GPUBuffers can go to Python, which is where they are. */
-  get sharesBuffers() {
-    return started()?.sharesBuffers ?? env.worker === false;
-  }
-
-  /** Who holds the tensors that stay on the GPU. @returns {object} */
-  get holder() {
-    return started() ?? this;
-  }
-
-  /** @param {string} why */
-  #start(why) {
-    if (!this.#python) {
-      console.info(`pyruntime: ${why}: the session goes on with Python`);
-      this.#python = (async () => {
-        const owner = client();
-        await owner.ready;
-        const { handle } = await owner.call('create', this.#create);
-        return { owner, handle };
-      })();
-      this.#python.catch(() => { this.#python = undefined; });
-    }
-    return this.#python;
-  }
-
-  /**
-   * @param {string} method
-   * @param {any} args
-   * @param {Transferable[]} [transfer]
-   * @param {import('./client.js').Listening} [listening]
-   */
-  async call(method, args, transfer = [], listening = {}) {
-    listening.signal?.throwIfAborted();
-    if (method === 'release') return this.#release();
-    if (method === 'run') return this.#run(args, transfer, listening);
-    if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
-    if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
-    const what = method === 'call' ? `${args.function}()` : method;
-    return this.#forward(`${what} was asked for`, method, args, transfer, listening);
-  }
-
-  /**
-   * @param {string} why
-   * @param {string} method
-   * @param {any} args
-   * @param {Transferable[]} transfer
-   * @param {import('./client.js').Listening} listening
-   * @param {Map<number, ArrayBufferView>} [streams] to be sent behind it
-   */
-  async #forward(why, method, args, transfer, listening, streams = new Map()) {
-    const { owner, handle } = await this.#start(why);
-    const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] } : { ...args, session: handle };
-    const answer = owner.call(method, changed, transfer, listening);
-    for (const [stream, view] of streams) owner.send(stream, view);
-    return answer;
-  }
-
-  /**
-   * @param {any} args
-   * @param {Transferable[]} transfer
-   * @param {import('./client.js').Listening} listening
-   */
-  async #run(args, transfer, listening) {
-    const { feeds, fetches, kept, options } = args;
-    const found = Object.keys(kept).length || Object.keys(options).length ? null : this.#replay(feeds, fetches);
-    if (!found) {
-      /** @type {Map<number, ArrayBufferView>} */
-      const streams = new Map();
-      for (const value of /** @type {any[]} */ (Object.values(feeds))) {
-        const stream = value?.data?.stream;
-        if (stream) this.#streams.set(stream, (view) => streams.set(stream, copied(view)));
-      }
-      return this.#forward('no plan runs these inputs and outputs', 'run', args, transfer, listening, streams);
-    }
-    const given = this.#received(feeds);
-    const running = this.#program.replay(found.entry).then((replay) => (
-      /** @type {Promise<Record<string, any>>} */ (run(replay, given, found.sizes, null, []))));
-    this.#running.add(running);
-    try {
-      const outputs = await running;
-      listening.signal?.throwIfAborted();
-      return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
-    } catch (error) {
-      if (listening.signal?.aborted) throw error;
-      found.entry.seen.live = false;
-      for (const value of Object.values(given)) {
-        if (value.data instanceof Incoming) value.data = await value.data.whole();
-      }
-      const why = `the plan failed (${/** @type {Error} */ (error).message})`;
-      return this.#forward(why, 'run', { ...args, feeds: given }, transfer, listening);
-    } finally {
-      this.#running.delete(running);
-    }
-  }
-
-  /** The feeds with what will arrive in the place of each stream's name. @param {Record<string, any>} feeds */
-  #received(feeds) {
-    return Object.fromEntries(Object.entries(feeds).map(([name, value]) => {
-      const { stream, nbytes } = value.data;
-      if (!stream) return [name, { ...value }];
-      const data = new Incoming(nbytes);
-      this.#streams.set(stream, (view) => { for (const piece of cut(view)) data.push(piece); });
-      return [name, { ...value, data }];
-    }));
-  }
-
-  /** @param {Record<string, any>} feeds @param {string[] | null} fetches */
-  #replay(feeds, fetches) {
-    const names = this.#program.plan.header.outputs.map(({ name }) => name);
-    if (Object.values(feeds).some((value) => !value || 'kind' in value || Array.isArray(value.data))) return null;
-    if (fetches?.some((name) => !names.includes(name))) return null;
-    for (const entry of this.#program.entries) {
-      const sizes = matches(/** @type {import('./replay.js').Replay} */ (entry.seen), feeds, null, names.length, []);
-      if (sizes) return { entry, sizes };
-    }
-    return null;
-  }
-
-  /** @param {number} stream @param {ArrayBufferView} view */
-  send(stream, view) {
-    this.#streams.get(stream)?.(view);
-    this.#streams.delete(stream);
-  }
-
-  /** @param {number} number */
-  async download(number) {
-    return (await this.#start('a tensor on the GPU was asked for')).owner.download(number);
-  }
-
-  /** @param {number} number */
-  settle(number) {
-    return started()?.settle(number);
-  }
-
-  /** @param {number} number */
-  dispose(number) {
-    this.#python?.then(({ owner }) => owner.dispose(number), () => {});
-  }
-
-  async #release() {
-    await Promise.allSettled(this.#running);
-    this.#program.release();
-    const python = await this.#python?.catch(() => undefined);
-    if (python) await python.owner.call('release', { session: python.handle });
-  }
-}
-
-/** @param {ArrayBufferView} view */
-function copied({ buffer, byteOffset, byteLength }) {
-  return new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
 /**
@@ -291,8 +120,11 @@ async function start(file, there, { create, onProgress, signal }) {
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
-  const { inputs, outputs } = read.header;
-  return { owner: new PlannedClient(program, create), info: { handle: 0, inputs, outputs } };
+  const { inputs, outputs, programs } = read.header;
+  const stay = programs.some((one) => one.inputs.length + one.outputs.length);
+  const housing = stay ? new (await import('./housing.js')).Housing(there.device) : null;
+  const owner = new StandaloneClient(program, create, housing);
+  return { owner, info: { handle: owner.handle, inputs, outputs } };
 }
 
 /**
@@ -316,10 +148,11 @@ async function unlessRefused(work, signal, refused) {
 
 /**
  * A session over what an earlier one has left in `place`; null where there is nothing that does.
+ * @param {import('./keeping.js')} keeping
  * @param {string} place
  * @param {Wanted} wanted
  */
-async function fromKept(place, wanted) {
+async function fromKept({ find, forget }, place, wanted) {
   const found = await find(place).catch(() => []);
   if (!found.length) return null;
   /** @type {import('./kept.js').Kept | undefined} */
@@ -341,7 +174,7 @@ async function fromKept(place, wanted) {
  * `made`: a session's client over a plan, that of the page or one that is kept; null where there is none that does, which the
  * console says why. `keeping`: what has new plans kept.
  * @param {string | Blob | ArrayBuffer | undefined} plan
- * @param {boolean} keep whether plans are kept, and looked for among those
+ * @param {boolean | 'write'} keep whether plans are kept; true: also looked for among those
  * @param {import('./protocol.js').CreateArguments} create
  * @param {any} options as the page gave them
  * @param {(event: import('./pyruntime.js').ProgressEvent) => void} [onProgress]
@@ -350,16 +183,16 @@ async function fromKept(place, wanted) {
 export async function open(plan, keep, create, options, onProgress = () => {}, signal) {
   const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
   const wanted = { create, onProgress, signal };
-  const keeps = keep && !wantsPython(rest, true);
-  const may = permission();
-  const place = keeps ? await placeOf(create.model, create.options, create.externalData) : null;
+  const kept = keep && !wantsPython(rest, true) ? await import('./keeping.js') : null;
+  const may = kept?.permission();
+  const place = await kept?.placeOf(create.model, create.options, create.externalData);
   const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
-    place ? new Keeper(owner, handle, place, may) : null);
+    kept && place && may ? new kept.Keeper(owner, handle, place, may) : null);
   const given = plan && await unlessRefused(async () => {
     const reason = wantsPython(rest, false);
     if (reason) throw new Refused(reason);
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
     return start(file, there, wanted);
   }, signal);
-  return { made: given || (place && await fromKept(place, wanted)), keeping };
+  return { made: given || (kept && place && keep === true && await fromKept(kept, place, wanted)), keeping };
 }

@@ -10,14 +10,33 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('./replay.js').Replay} Replay */
-/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
-/** What a program is for, as `matches` of replay.js looks at it. @param {import('./plan.js').Program} program @returns {Entry['seen']} */
-function seenOf({ plan, sizes }) {
-  const { uploads, unread, downloads, expressions, patches } = plan;
+/**
+ * What a program is for, as `matches` of replay.js looks at it.
+ * @param {import('./plan.js').Program} program
+ * @param {Uint8Array} sections
+ * @returns {Entry['seen']}
+ */
+function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
+  const { uploads, unread, downloads, kept, expressions, patches } = plan;
   const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
-  const seen = { uploads, unread, downloads, inputs: [], outputs: [], kept: [], sizes: known, live: true };
+  const fixed = Object.entries(values).map(([name, [at, nbytes]]) => ({ name, bytes: sections.slice(at, at + nbytes) }));
+  const [given, left] = [slotsOf(plan, inputs), slotsOf(plan, outputs)];
+  const seen = { uploads, unread, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
   return /** @type {any} */ (seen); // without memory
+}
+
+/**
+ * Tensors that runs bring or leave, as callers see them: of those with room the rows that count.
+ * @param {SavedPlan} plan
+ * @param {string[]} names
+ */
+function slotsOf({ external, kept }, names) {
+  return external.filter(({ name }) => names.includes(name)).map(({ name, type, bits, dims, scaled, region: [, slot, , most] }) => {
+    const given = kept.find((one) => one.input === name && one.given)?.given;
+    return { name, type, bits, dims, scaled, ...given, slot, most };
+  });
 }
 
 export class Program {
@@ -41,7 +60,7 @@ export class Program {
     this.device = device;
     this.plan = plan;
     this.adapter = adapter;
-    for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program), made: null });
+    for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program, plan.sections), made: null });
   }
 
   /**
@@ -56,6 +75,7 @@ export class Program {
       const plans = [...header.computed, last.program.plan];
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.catch(() => {}); // awaited when the weights are there
+      this.#compileOthers();
       this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
       await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal);
       await compiled;
@@ -66,6 +86,13 @@ export class Program {
       this.release();
       throw error;
     }
+  }
+
+  /** Have the pipelines of a decoder's other runs made, too: a prompt and a token come one behind the other. */
+  #compileOthers() {
+    const stay = this.entries.filter(({ program: { inputs, outputs } }) => inputs.length + outputs.length);
+    if (stay.length < 2) return;
+    this.#guarded(() => Promise.all(stay.flatMap(({ program }) => this.#compile(program.plan)))).catch(() => {}); // told when they run
   }
 
   /** What runs an entry's feeds: memory and pipelines, made when it is first asked for. @param {Entry} entry */
@@ -150,14 +177,17 @@ export class Program {
    * A plan's memory, and its commands with it.
    * @param {SavedPlan} plan
    * @param {Record<string, GPUBuffer>} there tensors that it does not make
+   * @param {string[]} brought tensors whose memory runs bring
    */
-  async #bind(plan, there) {
+  async #bind(plan, there, brought = []) {
     const pipelines = await Promise.all(this.#compile(plan));
     return this.#guarded(() => {
       const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes));
       /** @type {GPUBuffer[]} */
       const external = [];
-      for (const { name, region } of plan.external) external[region[1]] = there[name] ?? this.#buffer(region[3]);
+      for (const { name, region } of plan.external) {
+        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3]);
+      }
       const [at, nbytes] = plan.params;
       const raw = this.plan.sections.slice(at, at + nbytes);
       const params = nbytes ? this.#buffer(nbytes) : null;
@@ -172,9 +202,14 @@ export class Program {
         const resources = command.regions.map(place);
         if (params && command.params) resources.push({ buffer: params, offset: command.params[0], size: command.params[1] });
         const { group: layout } = this.#layout(command.regions.length, Boolean(command.params));
+        const { grid, scaled } = command;
+        if (resources.some(({ buffer }) => !buffer)) {
+          const slots = resources.map((resource, binding) => (
+            { slot: resource.buffer ? -1 : command.regions[binding][1], ...resource }));
+          return { pipeline: pipelines[i], layout, entries: slots, grid, scaled };
+        }
         const entries = resources.map((resource, binding) => ({ binding, resource }));
-        const group = this.device.createBindGroup({ layout, entries });
-        return { pipeline: pipelines[i], group, grid: command.grid, scaled: command.scaled };
+        return { pipeline: pipelines[i], group: this.device.createBindGroup({ layout, entries }), grid, scaled };
       });
       return { commands, place, params, raw, external, arenas };
     });
@@ -183,20 +218,22 @@ export class Program {
   /** Make a computed constant. @param {SavedPlan} plan */
   async #compute(plan) {
     const { commands, params, arenas, external } = await this.#bind(plan, {});
-    await play(this.device, commands, [], [], []);
+    await play(this.device, /** @type {import('./player.js').Command[]} */ (commands), [], [], []);
     for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
     this.#computed.push(external[plan.external[0].region[1]]);
   }
 
   /** @param {import('./plan.js').Program} program @returns {Promise<import('./replay.js').Replay>} */
-  async #replay({ plan, sizes, computed }) {
+  async #replay(program) {
+    const { plan, sizes, computed, inputs, outputs } = program;
     const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#computed[number]]));
-    const { commands, place, params, raw } = await this.#bind(plan, there);
+    const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs]);
     const placed = (/** @type {import('./plan.js').Transfer} */ { name, type, dims, scaled, bits, region }) => {
       const { buffer, offset } = place(region);
-      return { name, type, dims, scaled, bits, buffer, offset };
+      return { name, type, dims, scaled, bits, buffer, offset, most: region[3] };
     };
     const { expressions, patches } = plan;
+    const { inputs: given, outputs: left, kept, values } = seenOf(program, this.plan.sections);
     return {
       device: this.device,
       commands,
@@ -208,9 +245,10 @@ export class Program {
         return { elements, expressions: made, bytes: bits / 8, buffer, offset };
       }),
       sizes: sizes && { ...sizes, expressions, patches, params: raw, buffer: patches.length ? params : null },
-      inputs: [],
-      outputs: [],
-      kept: [],
+      inputs: given,
+      outputs: left,
+      kept,
+      values,
       live: true,
     };
   }

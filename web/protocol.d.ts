@@ -33,6 +33,10 @@ export interface WireRemote {
   dims: number[];
   gpu?: number;
   buffer?: GPUBuffer;
+  /** In this thread alone: where a tensor is that can go to Python. */
+  place?: import('./places.js').Place;
+  /** In this thread alone: who has it, where that is not the session's host. */
+  home?: import('./tensor.js').Memory;
 }
 
 /** What is fed: a tensor, a sequence, a map, an empty optional. */
@@ -157,6 +161,11 @@ export interface CancelArguments {
 /** A tensor that stays on the GPU, by its number. */
 export interface TensorArguments {
   tensor: number;
+}
+
+/** A tensor that is to stay on the GPU. */
+export interface UploadArguments {
+  tensor: WireTensor;
 }
 
 /** A function of `pyruntime.bridge`, by name. */

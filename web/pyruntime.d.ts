@@ -157,7 +157,8 @@ export interface SessionOptions {
   plan?: ModelSource;
   /**
    * Keep what is planned on the visitor's computer (Cache Storage of the page's origin, at most 64 plans of 64 MB together), so
-   * that the next session over the model begins without Python, at the next visit too. Not for outputs that stay on the GPU, and for profiles.
+   * that the next session over the model begins without Python, at the next visit too. Not for
+   * outputs that stay on the GPU where Python is in the page's thread, and for profiles.
    */
   keepPlan?: boolean;
   /**

@@ -3,7 +3,7 @@
 
 import { play } from './player.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
-import { isFree, isLongest, takeSpare, visible } from './tensors.js';
+import { isFree, isLongest, visible } from './tensors.js';
 
 /**
  * @typedef {import('./tensors.js').Memory} Memory
@@ -17,6 +17,7 @@ import { isFree, isLongest, takeSpare, visible } from './tensors.js';
  * @property {number[]} dims as seen when it was planned
  * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
  * @property {number} bits of an element
+ * @property {number} [most] bytes that it can have, where nobody has made sure of them
  *
  * @typedef {Seen & {buffer: GPUBuffer, offset: number}} Place memory of the plan's own
  * @typedef {Seen & {slot: number}} Slot memory that each run brings
@@ -47,6 +48,7 @@ import { isFree, isLongest, takeSpare, visible } from './tensors.js';
  * @property {Kept[]} kept
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
+ * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
  * @property {boolean} live false once its memory is freed
  * @property {number} [seconds] that a run may take: the session's limit `run_seconds`
  * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
@@ -68,15 +70,26 @@ const namesOf = (seen) => seen.map(({ name }) => name);
 const isSame = (some, others) => some.length === others.length && some.every((name) => others.includes(name));
 
 /**
+ * @typedef {object} Fitting
+ * @property {(replay: Replay, feeds: Record<string, Fed>) => boolean} fits
+ * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} addRooms adds the rows that memory has to the sizes
+ * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} mayWrite
+ */
+
+/** Nothing is brought into other memory first. @type {Fitting} */
+const asItIs = { fits: fitsMemory, addRooms, mayWrite };
+
+/**
  * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {string[] | null} fetches null: all
  * @param {number} outputs how many the model has
  * @param {string[]} stay outputs that stay on the GPU
+ * @param {Fitting} fitting what the memory of inputs has to be like
  * @returns {number[] | null}
  */
-export function matches(replay, feeds, fetches, outputs, stay) {
+export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs) {
   const { live, uploads, unread, downloads, inputs, sizes } = replay;
   const given = [...uploads, ...unread, ...inputs];
   const staying = namesOf([...replay.outputs, ...replay.kept]);
@@ -85,15 +98,29 @@ export function matches(replay, feeds, fetches, outputs, stay) {
     && given.every(({ name, type }) => feeds[name]?.type === type)
     && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
-  if (!same || !fitsMemory(replay, feeds)) return null;
+  if (!same || !hasValues(replay, feeds) || !fitting.fits(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
   if (sizes) {
     return bind(sizes, given, dims, (values) => (
-      addNumbers(sizes, feeds, values) && addRooms(replay, feeds, values) && mayWrite(replay, feeds, values)));
+      addNumbers(sizes, feeds, values) && fitting.addRooms(replay, feeds, values) && fitting.mayWrite(replay, feeds, values)));
   }
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
-  return equal && mayWrite(replay, feeds, []) ? [] : null;
+  return equal && fitting.mayWrite(replay, feeds, []) ? [] : null;
+}
+
+/**
+ * Whether inputs have the values that the plan is for.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ */
+function hasValues({ values = [] }, feeds) {
+  return values.every(({ name, bytes }) => {
+    const { data } = feeds[name];
+    if (!(data instanceof ArrayBuffer) || data.byteLength !== bytes.length) return false;
+    const given = new Uint8Array(data);
+    return bytes.every((byte, i) => byte === given[i]);
+  });
 }
 
 /**
@@ -103,7 +130,7 @@ export function matches(replay, feeds, fetches, outputs, stay) {
  * @param {Record<string, Fed>} feeds
  * @param {number[]} values of the open sizes
  */
-function rowsOf({ input, offset, expression }, { sizes }, feeds, values) {
+export function rowsOf({ input, offset, expression }, { sizes }, feeds, values) {
   const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes ?? { expressions: [] });
   const base = expression < 0 ? offset : evaluate(expressions[expression], values);
   return input ? integersOf(feeds[input])?.map((element) => element + base) ?? null : [base];
@@ -154,10 +181,16 @@ function addRooms({ kept, sizes }, feeds, values) {
   });
 }
 
-/** @param {Seen} seen @param {number[]} numbers */
-function sized({ dims, scaled, bits }, numbers) {
+/**
+ * Dimensions and bytes of a tensor in a run for which the expressions have these values.
+ * @param {Seen} seen
+ * @param {number[]} numbers
+ */
+export function sized({ name, dims, scaled, bits, most = Infinity }, numbers) {
   const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
-  return { dims: made, nbytes: Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8) };
+  const nbytes = Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8);
+  if (!(nbytes >= 0 && nbytes <= most)) throw new Error(`the plan is damaged: '${name}' would be [${made}]`);
+  return { dims: made, nbytes };
 }
 
 /**
@@ -165,16 +198,17 @@ function sized({ dims, scaled, bits }, numbers) {
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {number[]} numbers
+ * @param {Tensors | null} tensors
  * @param {Memory[]} spares
  * @returns {Map<number, Memory> | null} by slot
  */
-function memoryOf({ inputs, outputs }, feeds, numbers, spares) {
+function memoryOf({ inputs, outputs }, feeds, numbers, tensors, spares) {
   /** @type {Map<number, Memory>} */
   const found = new Map();
   for (const { name, slot } of inputs) found.set(slot, /** @type {Remote} */ (feeds[name].remote).memory);
   const taken = [];
   for (const output of outputs) {
-    const memory = takeSpare(spares, sized(output, numbers).nbytes);
+    const memory = /** @type {Tensors} */ (tensors).memoryFor(sized(output, numbers).nbytes, spares);
     if (!memory) {
       spares.push(...taken);
       return null;
@@ -239,7 +273,7 @@ function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) 
 export function prepare(replay, feeds, values, tensors, spares) {
   const { sizes } = replay;
   const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
-  const memory = memoryOf(replay, feeds, numbers, spares);
+  const memory = memoryOf(replay, feeds, numbers, tensors, spares);
   if (!memory) return null;
   const staying = [
     ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
@@ -296,7 +330,9 @@ export function readsOf({ replay, numbers }) {
  * @param {Memory} memory
  */
 function hold(tensors, seen, numbers, memory) {
-  return /** @type {Tensors} */ (tensors).made(seen.type, sized(seen, numbers).dims, memory);
+  const { dims, nbytes } = sized(seen, numbers);
+  if (nbytes > memory.buffer.size) throw new Error(`the plan is damaged: '${seen.name}' would be [${dims}]`);
+  return /** @type {Tensors} */ (tensors).made(seen.type, dims, memory);
 }
 
 /**

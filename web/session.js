@@ -4,7 +4,8 @@
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { Tensor, bytesOf, fromWire, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
+import { hold, placesOf } from './places.js';
+import { Tensor, bytesOf, fromWire, isMovable, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -142,11 +143,10 @@ export class InferenceSession {
     if (plan || keepPlan) {
       const { open } = await import('./planned.js');
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
-      const opened = await open(plan && toSource(plan), Boolean(keepPlan), create, options, onProgress, signal);
+      const opened = await open(plan && toSource(plan), keepPlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;
       if (opened.made) {
-        const { owner, info } = opened.made;
-        return new InferenceSession(/** @type {any} */ (owner), info, new Set(), keeping(owner, info.handle));
+        return InferenceSession.#over(opened.made.owner, opened.made.info, preferredOutputLocation, keeping);
       }
     }
     const owner = client();
@@ -157,11 +157,22 @@ export class InferenceSession {
     };
     const info = await owner.call(
       'create', { model, externalData: files, options: plain, ahead: env.runAhead }, transfer, { onProgress, signal, undo });
+    return InferenceSession.#over(owner, info, preferredOutputLocation, keeping);
+  }
+
+  /**
+   * A session that its host has made; it is released where the options are wrong.
+   * @param {any} owner
+   * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
+   * @param {any} preferred `preferredOutputLocation`
+   * @param {(owner: any, handle: number) => import('./keeping.js').Keeper | null} keeping
+   */
+  static #over(owner, info, preferred, keeping) {
     try {
-      const outputs = info.outputs.map((/** @type {ValueMetadata} */ { name }) => name);
-      return new InferenceSession(owner, info, outputsOnGpu(preferredOutputLocation, outputs), keeping(owner, info.handle));
+      const onGpu = outputsOnGpu(preferred, info.outputs.map(({ name }) => name));
+      return new InferenceSession(owner, info, onGpu, keeping(owner, info.handle));
     } catch (error) {
-      undo(info);
+      owner.call('release', { session: info.handle }).catch(() => {});
       throw error;
     }
   }
@@ -172,7 +183,15 @@ export class InferenceSession {
    */
   static behind(session) {
     const owner = session.#client;
-    return isShared(owner) ? { owner, handle: session.#handle, memory: session.#memory } : null;
+    const keeper = session.#keeper;
+    if (!isShared(owner) && !('decodes' in owner)) return null;
+    return {
+      owner, handle: session.#handle, memory: session.#memory,
+      /** `keepPlan` of sessions beside it: plans are looked for where this one has come from one. @type {any} */
+      keepPlan: keeper && (isShared(owner) ? 'write' : true),
+      /** It has run without being asked to. */
+      ran: () => keeper?.ranBeside(),
+    };
   }
 
   get inputNames() {
@@ -202,14 +221,17 @@ export class InferenceSession {
     /** @type {Record<string, import('./protocol.js').WireValue>} */
     const wire = {};
     const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
+    const moves = [given, targets].some((some) => Object.values(some).flat().some(isMovable));
     for (const [name, value] of Object.entries(given)) {
-      wire[name] = (!sharesBuffers && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
+      wire[name] = (!sharesBuffers && !moves && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
     const { signal, ...plain } = options ?? {};
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
-    const answer = this.#client.call('run', request, transfer, { signal });
+    const answer = moves && isShared(this.#client)
+      ? this.#runMoved(request, transfer, signal)
+      : this.#client.call('run', request, transfer, { signal });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
       if (stream) this.#client.send(stream, viewOf(given[name]));
@@ -222,6 +244,22 @@ export class InferenceSession {
       results[name] = deliver(name, value, targets[name], this.#memory);
     }
     return results;
+  }
+
+  /**
+   * A run with tensors that Python does not have yet.
+   * @param {import('./protocol.js').RunArguments} request
+   * @param {Transferable[]} transfer
+   * @param {AbortSignal} [signal]
+   */
+  async #runMoved(request, transfer, signal) {
+    const letGo = hold(placesOf(request));
+    try {
+      const { moved } = await import('./moving.js');
+      return await this.#client.call('run', await moved(request, this.#client), transfer, { signal });
+    } finally {
+      letGo();
+    }
   }
 
   /**

@@ -118,14 +118,16 @@ export function addNumbers({ values: inputs }, feeds, values) {
   });
 }
 
+/** How many times larger than these sizes the kernels of a plan may take them to be. @param {Sizes} sizes @param {number[]} values */
+export function wasteOf({ ranges, grows }, values) {
+  return ranges.reduce((times, [, high], i) => (grows[i] ? times : times * Math.max(1, high / Math.max(values[i], SMALL))), 1);
+}
+
 /** @param {Sizes} sizes @param {number[]} values */
-function suits({ ranges, grows, guards, waste }, values) {
-  let times = 1;
-  for (const [i, [low, high]] of ranges.entries()) {
-    if (!(values[i] >= low && values[i] <= high)) return false;
-    if (!grows[i]) times *= Math.max(1, high / Math.max(values[i], SMALL));
-  }
-  return times <= waste && guards.every(([expression, comparison, answer]) => {
+function suits(sizes, values) {
+  const { ranges, guards, waste } = sizes;
+  if (!ranges.every(([low, high], i) => values[i] >= low && values[i] <= high)) return false;
+  return wasteOf(sizes, values) <= waste && guards.every(([expression, comparison, answer]) => {
     const difference = evaluate(expression, values);
     return (comparison === '<' ? difference < 0 : difference === 0) === answer;
   });

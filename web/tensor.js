@@ -113,11 +113,29 @@ function convert(type, data) {
   throw new TypeError(`a ${type} tensor needs ${ArrayType.name}, got ${data?.constructor?.name ?? typeof data}`);
 }
 
-/** Where this tensor's memory is, for sessions: Python's number of it, or a GPUBuffer of the page's.
- * @typedef {{port: object, number: number} | {buffer: GPUBuffer}} Remote
- * @type {WeakMap<Tensor, Remote>}
- */
+/** @typedef {import('./places.js').Place} Place */
+
+/** Where this tensor's memory is, for sessions, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
 const remotes = new WeakMap();
+
+/**
+ * The first rows of a tensor along an axis; null where its memory is Python's.
+ * @param {Tensor} tensor
+ * @param {number} axis
+ * @param {number} rows
+ * @returns {Tensor | null}
+ */
+export function firstRows(tensor, axis, rows) {
+  const remote = remotes.get(tensor);
+  if (!remote || !('number' in remote) || !remote.port.movable) return null;
+  return fromWire(remote.port.cut(remote.number, axis, rows), remote.memory);
+}
+
+/** Whether sessions in Python have to move it first. @param {unknown} tensor */
+export function isMovable(tensor) {
+  const remote = tensor instanceof Tensor ? remotes.get(tensor) : undefined;
+  return Boolean(remote && 'number' in remote && remote.port.movable);
+}
 
 const IN_WORKER = 'the tensor is on the GPU of the worker, whose buffers no other thread can have: use getData(), feed it '
   + "to a session, or have Python in this thread (import web/page.js instead of web/pyruntime.js, or set env.worker = false "
@@ -385,6 +403,7 @@ export function remoteToWire(name, tensor, port, sharesBuffers) {
   const dims = dimsOf(name, tensor);
   if (!remote) throw new Error(`'${name}': the tensor is disposed`);
   if ('number' in remote) {
+    if (remote.port.movable) return { kind: 'gpu', type, dims, gpu: remote.number, place: remote };
     if (remote.port !== port) throw new Error(`'${name}': the tensor was made by a worker that has ended`);
     return { kind: 'gpu', type, dims, gpu: remote.number };
   }
@@ -431,17 +450,23 @@ export function fromWire(wire, memory) {
 const forgotten = new FinalizationRegistry((dispose) => dispose());
 
 /** @param {import('./protocol.js').WireRemote & {gpu: number}} wire @param {Memory} memory */
-function remoteTensor({ type, dims, gpu, buffer }, memory) {
+function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
   const token = {};
-  const release = () => memory.dispose(gpu);
-  const download = async () => /** @type {any} */ (fromWire(await memory.download(gpu), memory)).data;
+  const there = home ?? memory;
+  /** @type {Place} */
+  const place = { memory: there, port: there.port, number: gpu, gone: false, users: 0 };
+  const release = () => {
+    place.gone = true;
+    if (!place.users) place.memory.dispose(place.number);
+  };
+  const download = async () => /** @type {any} */ (fromWire(await place.memory.download(place.number), place.memory)).data;
   const dispose = () => {
     forgotten.unregister(token);
     release();
   };
-  const settle = () => memory.settle(gpu);
+  const settle = () => place.memory.settle(place.number);
   const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose, settle });
-  remotes.set(tensor, { port: memory.port, number: gpu });
+  remotes.set(tensor, place);
   forgotten.register(tensor, release, token);
   return tensor;
 }

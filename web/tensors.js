@@ -127,6 +127,30 @@ export class Tensors {
     return remote.python;
   }
 
+  /**
+   * Memory without tensors, known by a number of its own that keeps it: `python.dispose` gives it back.
+   * @param {number} id
+   * @param {GPUBuffer} buffer
+   * @param {Memory['room']} room
+   * @param {Spares | null} spares
+   * @returns {Memory}
+   */
+  owned(id, buffer, room, spares) {
+    /** @type {Memory} */
+    const memory = { id, buffer, room, tensors: new Set(), holders: [id], spares: room ? null : spares };
+    this.#memories.set(id, memory);
+    return memory;
+  }
+
+  /**
+   * Memory for an output of so many bytes; null: Python has to make it.
+   * @param {number} nbytes
+   * @param {Spares} spares
+   */
+  memoryFor(nbytes, spares) {
+    return takeSpare(spares, nbytes);
+  }
+
   /** Forget a tensor. @param {number} number */
   dispose(number) {
     const remote = this.#remotes.get(number);

@@ -202,7 +202,7 @@ export class PyruntimeModel extends Base {
 
   /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
   async #createGenerator(url, options) {
-    const sessionOptions = /** @type {any} */ (this.options);
+    const sessionOptions = /** @type {any} */ ({ keepPlan: this.hasAttribute('keep'), ...this.options });
     const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype: this.getAttribute('dtype') ?? undefined });
     if (options.signal.aborted) {
       await generator.release();

@@ -196,16 +196,15 @@ def _slice(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) ->
 
 
 def _gathered(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
-    """One place of an axis, or places that are equally far apart; None where they are not, or not all known."""
-    try:
-        places = graph.tensor(node.inputs[1])
-        indices = places.ints()
-    except ValueNeeded:
+    """One place of an axis, or places that are equally far apart; None where they are not, or are those of a run."""
+    places = graph.tensor(node.inputs[1])
+    if places.rank > 1 or node.inputs[1] not in graph.static:
         return None
+    indices = places.ints()
     inner = trace(graph, node.inputs[0], makers)
     axis = node.op.axis % len(inner.shape)  # type: ignore[attr-defined]
     size = inner.shape[axis]
-    if places.rank > 1 or not indices or not isinstance(size, int):
+    if not indices or not isinstance(size, int):
         return None
     if not all(-size <= i < size for i in indices):
         return None

@@ -34,12 +34,12 @@ from pyruntime.plan.plan import (
     Patch,
     Plan,
 )
-from pyruntime.plan.saved_plan import Sections, dtype_of, read_segment, read_transfer, read_unread
+from pyruntime.plan.saved_plan import Sections, dtype_of, read_kept, read_segment, read_transfer, read_unread
 
 __all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 3
+FORMAT = 4
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20
@@ -74,11 +74,16 @@ class SavedProgram:
     Attributes:
         sizes: what it leaves open, as web/sizes.js has it but for expressions, patches and params; None: nothing.
         computed: external tensors of the plan that are computed once: name, and number in `Saved.computed`.
+        inputs: external tensors that runs bring on the GPU. outputs: those that stay there, in memory of their own.
+        values: raw_data of inputs on the host that the plan is for, and no other, by name.
     """
 
     plan: Plan
     sizes: dict[str, _Json] | None = None
     computed: dict[str, int] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -139,6 +144,9 @@ def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSour
             "plan": sections.plan(p.plan, temporary=False),
             "sizes": p.sizes,
             "computed": {name: renumbered[number] for name, number in p.computed.items()},
+            "inputs": p.inputs,
+            "outputs": p.outputs,
+            "values": {name: sections.bytes(raw) for name, raw in p.values.items()},
         }
         for p in saved.programs
     ]
@@ -241,13 +249,20 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
             data["sizes"],
             data["expressions"],
             [Patch(*p) for p in data["patches"]],
-            unread=list(map(read_unread, data["unread"])),
+            list(map(read_kept, data["kept"])),
+            list(map(read_unread, data["unread"])),
         )
         if len(made.params) != nbytes:
             raise ValueError("its parameters are not within it")
         return made
 
-    programs = [SavedProgram(plan(p["plan"]), p["sizes"], p["computed"]) for p in header["programs"]]
+    def program(data: Mapping[str, _Json]) -> SavedProgram:
+        values = {name: sections[at : at + nbytes] for name, (at, nbytes) in data["values"].items()}
+        return SavedProgram(
+            plan(data["plan"]), data["sizes"], data["computed"], data["inputs"], data["outputs"], values
+        )
+
+    programs = list(map(program, header["programs"]))
     return Saved(
         header["package"],
         ModelFile(model["nbytes"], model["hash"]),

@@ -14,15 +14,17 @@ from pyruntime.plan.plan import (
     Command,
     GpuSegment,
     HostStep,
+    Kept,
     Numbers,
     Plan,
     Region,
+    RunRows,
     Space,
     Transfer,
     Unread,
 )
 
-__all__ = ["Sections", "dtype_of", "js_name", "read_segment", "read_transfer", "read_unread"]
+__all__ = ["Sections", "dtype_of", "js_name", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
 _EXACT = 1 << 53
 _SHARED = 4 << 20
@@ -30,6 +32,7 @@ _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
 _JS_NAMES = {"float": "float32", "double": "float64"}
 _ONNX_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _Json: TypeAlias = Any
+Raw: TypeAlias = bytes | memoryview
 
 
 class Sections:
@@ -49,7 +52,7 @@ class Sections:
         self._places: list[_Json] = []
         self._kept: list[bool] = []
 
-    def _put(self, raw: bytes | memoryview) -> int:
+    def _put(self, raw: Raw) -> int:
         """Where these bytes are; equal ones are there once."""
         key = len(raw), hashlib.sha256(raw).digest()
         if key not in self._put_at:
@@ -57,6 +60,10 @@ class Sections:
             self._put_at[key] = len(self.data)
             self.data += raw
         return self._put_at[key]
+
+    def bytes(self, raw: bytes) -> list[int]:
+        """Where these bytes are, and how many."""
+        return [self._put(raw), len(raw)]
 
     def _constant(self, constant: Constant, temporary: bool) -> int:
         """Its number; `temporary`: what is wanted of it is there once the computed constants are."""
@@ -116,10 +123,11 @@ class Sections:
                 for c in plan.constants
             ],
             "arenas": list(plan.arenas),
-            "params": [self._put(plan.params), len(plan.params)],
+            "params": self.bytes(plan.params),
             "uploads": list(map(_transfer, segment.uploads)),
             "downloads": list(map(_transfer, segment.downloads)),
             "external": list(map(_transfer, plan.external)),
+            "kept": list(map(_kept, plan.kept)),
             "unread": [
                 {
                     "name": u.name,
@@ -175,6 +183,26 @@ def _transfer(t: Transfer) -> dict[str, _Json]:
     }
 
 
+def _kept(k: Kept) -> dict[str, _Json]:
+    return {
+        "name": k.name,
+        "type": js_name(k.type.dtype),
+        "bits": k.type.dtype.bits,
+        "dims": list(map(int, k.type.shape)),
+        "scaled": list(k.scaled),
+        "input": k.input,
+        "axis": k.axis,
+        "room": k.room,
+        "given": {"dims": list(map(int, k.given.shape)), "scaled": list(k.given_scaled)} if k.given else None,
+        "first": _rows(k.first),
+        "end": _rows(k.end),
+    }
+
+
+def _rows(rows: RunRows | None) -> dict[str, _Json] | None:
+    return {"input": rows.input, "offset": rows.offset, "expression": rows.expression} if rows else None
+
+
 def _command(c: Command) -> dict[str, _Json]:
     return {
         "shader": c.shader,
@@ -209,6 +237,27 @@ def read_transfer(data: Mapping[str, _Json]) -> Transfer:
 def read_unread(data: Mapping[str, _Json]) -> Unread:
     """An input that no step reads."""
     return Unread(data["name"], TensorType(dtype_of(data["type"]), tuple(data["dims"])), tuple(data["scaled"]))
+
+
+def read_kept(data: Mapping[str, _Json]) -> Kept:
+    """An output in the memory of an input."""
+    dtype, given = dtype_of(data["type"]), data["given"]
+    return Kept(
+        data["name"],
+        TensorType(dtype, tuple(data["dims"])),
+        data["input"],
+        tuple(data["scaled"]),
+        data["axis"],
+        data["room"],
+        TensorType(dtype, tuple(given["dims"])) if given else None,
+        tuple(given["scaled"]) if given else (),
+        _read_rows(data["first"]),
+        _read_rows(data["end"]),
+    )
+
+
+def _read_rows(data: Mapping[str, _Json] | None) -> RunRows | None:
+    return RunRows(data["input"], data["offset"], data["expression"]) if data else None
 
 
 def _read_command(data: Mapping[str, _Json]) -> Command:

@@ -12,9 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import EPFail, InvalidArgument, OrtError
-from pyruntime.ir import DeclaredTensor, Graph, TensorType, ValueInfo
+from pyruntime.ir import DeclaredTensor, Graph, TensorType, ValueInfo, ValueType
+from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.external import ExternalDirectory, extents
 from pyruntime.onnx.importer import import_model
@@ -93,10 +96,20 @@ def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> S
     opened = sizes and {
         "ranges": [list(map(int, r)) for r in sizes.ranges],
         "grows": list(sizes.grows),
+        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
         "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
         "waste": WASTE,
     }
-    return SavedProgram(stage.compiled.plan, opened or None, names)
+    given = dict(stage.signature[0])
+    bound = [t.name for t in stage.compiled.plan.external if t.name in stage.compiled.bound]
+    brought, stay = [n for n in bound if n in given], [n for n in bound if n not in given]
+    read = {name: _raw(value, given[name]) for name, value in stage.compiled.guards.read.items()}
+    return SavedProgram(stage.compiled.plan, opened or None, names, brought, stay, read)
+
+
+def _raw(value: Any, kind: ValueType) -> bytes:
+    assert isinstance(kind, TensorType)
+    return encode(np.asarray(value), kind.dtype).tobytes()
 
 
 def read_target(text: str) -> Target:

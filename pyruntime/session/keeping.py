@@ -6,9 +6,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import RawSource
-from pyruntime.plan.plan import GpuSegment, Plan
+from pyruntime.plan.plan import GpuSegment, Plan, Transfer, Unread
 from pyruntime.plan.saved import ExternalFile, ModelFile, Saved, SavedProgram, read, write
 from pyruntime.session.ahead import package_version, saved_program
 from pyruntime.session.program import Program
@@ -21,6 +23,10 @@ PROGRAMS = 8
 
 INSIDE = 8 << 20
 """Bytes of constants that are not in the model's files, above which nothing is kept."""
+
+
+READ = 1 << 10
+"""Bytes of an input that a plan is for, above which it is not kept."""
 
 
 def kept_plan(
@@ -42,9 +48,8 @@ def kept_plan(
     """
     files = files or {}
     sources = [source, *files.values()]
-    names = {v["name"] for v in outputs}
     computed: dict[Hashable, tuple[int, Plan]] = {}
-    made = [saved_program(s, computed) for s in program.roots if _is_whole(s, names)]
+    made = [saved_program(s, computed) for s in program.roots if _is_whole(s)]
     made = [p for p in made if _bytes_inside(p, sources) <= INSIDE]
     if not made:
         return None
@@ -62,6 +67,7 @@ def kept_plan(
     )
     if before is not None:
         _add_earlier(saved, before, sources)
+    saved.programs.sort(key=lambda p: not p.values)  # those for one value of an input go first
     saved.programs = saved.programs[-PROGRAMS:]
     return write(saved, source, sources[1:])
 
@@ -83,13 +89,23 @@ def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> N
     saved.programs[:0] = others
 
 
-def _is_whole(stage: Stage, outputs: set[str]) -> bool:
-    """Whether a stage is a run of its own: one GPU segment, no values looked at, all outputs read back."""
-    (_, wanted, on_device), compiled = stage.signature, stage.compiled
+def _is_whole(stage: Stage) -> bool:
+    """Whether a stage is a run of its own: one GPU segment that makes all outputs wanted."""
+    (given, wanted, on_device), compiled = stage.signature, stage.compiled
     plan = compiled.plan
-    one = len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment) and not plan.host_values
-    whole = stage.boundary is None and not compiled.guards.read and not on_device and set(wanted) == outputs
-    return one and whole and not plan.kept and not (compiled.sizes and compiled.sizes.values)
+    segment = plan.steps[0] if len(plan.steps) == 1 else None
+    if not isinstance(segment, GpuSegment) or plan.host_values or stage.boundary is not None:
+        return False
+    fed = {name for name, _ in given}
+    if not all(map(_is_small, compiled.guards.read.values())):
+        return False
+    stay = {t.name for t in plan.external if t.name in compiled.bound} | {k.name for k in plan.kept}
+    made = {t.name for t in segment.downloads} | stay - fed
+    return made == set(wanted) and on_device <= stay and not fed & set(wanted)
+
+
+def _is_small(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= READ
 
 
 def _bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
@@ -102,4 +118,9 @@ def _inputs(program: SavedProgram) -> Hashable:
     segment = program.plan.steps[0]
     assert isinstance(segment, GpuSegment)
     ranges = tuple(map(tuple, program.sizes["ranges"])) if program.sizes else ()
-    return tuple((t.name, t.type.dtype, t.type.shape, t.scaled) for t in segment.uploads), ranges
+    plan, external = program.plan, {t.name: t for t in program.plan.external}
+    fed: list[Transfer | Unread] = [*segment.uploads, *plan.unread, *(external[n] for n in program.inputs)]
+    stay = *program.outputs, *(k.name for k in plan.kept)
+    types = tuple((t.name, t.type.dtype, t.type.shape, t.scaled) for t in fed)
+    read = tuple(sorted(program.values.items()))
+    return types, ranges, tuple(program.inputs), tuple(sorted(stay)), tuple(t.name for t in segment.downloads), read

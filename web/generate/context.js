@@ -92,11 +92,20 @@ export class ContextTokens {
     } catch (error) {
       this.#wanted.ended.throwIfAborted();
       if (!inner.queued) throw error;
+      if (/** @type {Error} */ (error).name === 'NoPlan') return this.#elsewhere(inner);
       console.warn(`pyruntime chooses the tokens of this text on the host from here on: ${/** @type {Error} */ (error).message}`);
     }
     await inner.end(false);
     this.#turn.dispose();
     this.#onHost = true;
+    const other = await this.#open();
+    this.#inner = other;
+    return other.next();
+  }
+
+  /** The next token, where the text goes on with what it has. @param {Tokens} inner that ends @returns {Promise<Token>} */
+  async #elsewhere(inner) {
+    await inner.end(true);
     const other = await this.#open();
     this.#inner = other;
     return other.next();

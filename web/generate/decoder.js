@@ -3,7 +3,6 @@
 
 import { InferenceSession } from '../session.js';
 import { Tensor, fromWire, toWire } from '../tensor.js';
-import { Rewinder } from './rewind.js';
 import { Samplers } from './samplers.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
@@ -67,7 +66,7 @@ export class Turn {
 }
 
 export class Decoder {
-  #rewinder = new Rewinder();
+  #rewinder;
 
   /** @param {InferenceSession} session @param {Names} names @param {Cache[]} caches */
   constructor(session, names, caches) {
@@ -76,6 +75,8 @@ export class Decoder {
     this.caches = caches;
     this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
     this.samplers = new Samplers();
+    this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.behind(session)?.keepPlan));
+    this.#rewinder.catch(() => {}); // who needs it hears it
     const known = [names.ids, names.mask, names.positions, 'use_cache_branch', ...KEPT_LOGITS];
     const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
     if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
@@ -159,7 +160,7 @@ export class Decoder {
   loop(turn, first) {
     const { owner, handle } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
     const { ids, mask, positions, logits } = this.names;
-    const wire = (/** @type {string} */ name, /** @type {Tensor} */ tensor) => toWire(name, tensor, owner, owner.sharesBuffers);
+    const wire = (/** @type {string} */ name, /** @type {Tensor} */ tensor) => toWire(name, tensor, owner.holder, owner.sharesBuffers);
     const feeds = this.#feeds(turn, [first]);
     const made = (/** @type {string} */ name) => (this.inputs.has(name) ? { name, type: this.inputs.get(name)?.type } : null);
     return {
@@ -202,7 +203,7 @@ export class Decoder {
       return;
     }
     for (const [name, cache] of turn.caches) {
-      turn.caches.set(name, await this.#rewinder.cut(cache, same));
+      turn.caches.set(name, await (await this.#rewinder).cut(cache, same));
       cache.dispose();
     }
     turn.ids.length = same;
@@ -261,7 +262,8 @@ export class Decoder {
   }
 
   async release() {
-    await Promise.all([this.#rewinder.release(), this.samplers.release(), this.session.release()]);
+    const rewinder = await this.#rewinder.catch(() => null);
+    await Promise.all([rewinder?.release(), this.samplers.release(), this.session.release()]);
   }
 }
 

@@ -59,7 +59,8 @@ export class TextGenerator {
       if (event.part) file(pathIn(folder, event.part.url), event.part.loaded, event.part.total);
       else if (!signal?.aborted) onProgress?.(event);
     };
-    client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
+    const mayHavePlan = sessionOptions?.keepPlan && await (await import('../keeping.js')).isAnythingKept();
+    if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
     const repository = await readRepository(folder, dtype, signal);
     // What fails ends the other.
     const control = new AbortController();

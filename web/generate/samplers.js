@@ -122,6 +122,8 @@ export class Samplers {
 async function create(decoder, options) {
   const behind = InferenceSession.behind(decoder);
   if (!behind) return null;
-  const model = await behind.owner.call('call', { function: 'sampler', arguments: [behind.handle, options] });
-  return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 } });
+  const { owner, handle, keepPlan } = behind;
+  const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
+  const model = keepPlan ? await (await import('../keeping.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
+  return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, keepPlan });
 }

@@ -259,5 +259,7 @@ export class QueuedTokens {
     const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole && kept ? kept : null });
     const caches = await ending.catch(() => ({}));
     this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept));
+    this.#behind.ran();
+    InferenceSession.behind(this.#sampler)?.ran();
   }
 }

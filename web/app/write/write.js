@@ -5,6 +5,7 @@ import { byId, h } from '../../dom.js';
 import { TextGenerator } from '../../pyruntime.js';
 import { explain } from '../errors.js';
 import { formatBytes } from '../format.js';
+import { isKeeping } from '../model/store.js';
 import { Chat } from './chat.js';
 import { Pace } from './pace.js';
 import { WrittenText } from './text.js';
@@ -110,7 +111,8 @@ export class Write {
     };
     this.#say('Loading the model');
     try {
-      const generator = await TextGenerator.create(this.#source?.folder ?? OWN, { onProgress, signal: control.signal });
+      const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
+        onProgress, signal: control.signal, sessionOptions: { keepPlan: isKeeping() } });
       this.#say('The model is loaded');
       this.#source?.done();
       return generator;
