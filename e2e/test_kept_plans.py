@@ -33,7 +33,7 @@ for (const dims of shapes) {
   const outputs = await session.run({ [session.inputNames[0]]: new Tensor('float32', data, dims) });
   results.push([...outputs[session.outputNames[0]].data]);
 }
-const { usage } = await import('/web/kept.js');
+const { usage } = await import('/web/plans/kept.js');
 """
 
 
@@ -248,7 +248,7 @@ def test_model_that_needs_python__nothing_is_kept__and_it_works(visits: Visits, 
         const session = await InferenceSession.create('/x/nonzero.onnx', { keepPlan: true });
         const { y } = await session.run({ x: new Tensor('float32', new Float32Array([1, 0, 2]), [3]) });
         await session.release();
-        const { usage } = await import('/web/kept.js');
+        const { usage } = await import('/web/plans/kept.js');
         return { y: [...y.data].map(Number), usage: await usage() };
         """
     )
@@ -278,7 +278,7 @@ def test_storage__full__forgets_what_was_not_used_for_longest(visits: Visits) ->
     visits.script.page.goto(f"{visits.url}e2e/blank.html")
     found = visits.script(
         """
-        const { clear, find, put, usage } = await import('/web/kept.js');
+        const { clear, find, put, usage } = await import('/web/plans/kept.js');
         const adapter = { vendor: 'v', architecture: '', device: '', description: '' };
         const made = { version: '1', adapter };
         for (let i = 0; i < 64; i += 1) await put(`model${i}`, made, new ArrayBuffer(100));

@@ -233,7 +233,7 @@ def test_python_in_the_page__outputs_that_stay__are_buffers_of_the_page_and_noth
     const isBuffer = states.gpuBuffer instanceof GPUBuffer;
     const results = [[...await states.getData()], [...await pooled.getData()]];
     await encoder.release();
-    const { usage } = await import('/web/kept.js');
+    const { usage } = await import('/web/plans/kept.js');
     return { results, isBuffer, plans: (await usage()).plans };
     """
     want = expected(visits.folder, 1, 5, [3, 7])

@@ -1,4 +1,4 @@
-"""Sessions over models compiled ahead of time: web/plan.js without Python, and with it where a plan does not do."""
+"""Sessions over models compiled ahead of time: web/plans/plan.js without Python, and with it where a plan does not do."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_other_signature__python_goes_on__and_says_so(script: Script) -> None:
 
 
 REASONS = """
-const { readPlan, Refused } = await import('/web/plan.js');
+const { readPlan, Refused } = await import('/web/plans/plan.js');
 const adapter = await navigator.gpu.requestAdapter();
 const device = await adapter.requestDevice();
 const reasons = [];
@@ -410,7 +410,7 @@ def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script
     assert not started_python(script.page)
     assert [n for n in found if "pyodide" in n or n.endswith((".whl", "worker.js", "host.js"))] == []
     fetched = sorted({n for n in found if n.startswith("/web/")})
-    assert "/web/plan.js" in fetched
+    assert "/web/plans/plan.js" in fetched
     sizes = {n: len(gzip.compress((site / n[1:]).read_bytes())) for n in fetched}
     assert sum(sizes.values()) + len(plan) < 100_000, sizes
 

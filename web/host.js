@@ -7,7 +7,7 @@ import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
-import { treeHash } from './treehash.js';
+import { treeHash } from './plans/treehash.js';
 import { Tensors } from './tensors.js';
 import { limited } from './waiting.js';
 

@@ -34,7 +34,7 @@ export interface WireRemote {
   gpu?: number;
   buffer?: GPUBuffer;
   /** In this thread alone: where a tensor is that can go to Python. */
-  place?: import('./places.js').Place;
+  place?: import('./plans/places.js').Place;
   /** In this thread alone: who has it, where that is not the session's host. */
   home?: import('./tensor.js').Memory;
 }

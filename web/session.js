@@ -4,7 +4,7 @@
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { hold, placesOf } from './places.js';
+import { hold, placesOf } from './plans/places.js';
 import { Tensor, bytesOf, fromWire, isMovable, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
@@ -88,7 +88,7 @@ export class InferenceSession {
   /** Outputs that stay on the GPU. @type {Set<string>} */
   #onGpu;
   #memory;
-  /** @type {import('./keeping.js').Keeper | null} */
+  /** @type {import('./plans/keeping.js').Keeper | null} */
   #keeper;
 
   /**
@@ -96,7 +96,7 @@ export class InferenceSession {
    * @param {ReturnType<typeof client>} owner
    * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
    * @param {Set<string>} onGpu
-   * @param {import('./keeping.js').Keeper | null} keeper
+   * @param {import('./plans/keeping.js').Keeper | null} keeper
    */
   constructor(owner, { handle, inputs, outputs }, onGpu, keeper) {
     this.#client = owner;
@@ -138,10 +138,10 @@ export class InferenceSession {
     const model = toSource(source);
     const files = externalData.map(toFile);
     const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
-    /** @type {(owner: any, handle: number) => import('./keeping.js').Keeper | null} */
+    /** @type {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} */
     let keeping = () => null;
     if (plan || keepPlan) {
-      const { open } = await import('./planned.js');
+      const { open } = await import('./plans/planned.js');
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
       const opened = await open(plan && toSource(plan), keepPlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;
@@ -165,7 +165,7 @@ export class InferenceSession {
    * @param {any} owner
    * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
    * @param {any} preferred `preferredOutputLocation`
-   * @param {(owner: any, handle: number) => import('./keeping.js').Keeper | null} keeping
+   * @param {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} keeping
    */
   static #over(owner, info, preferred, keeping) {
     try {
@@ -255,7 +255,7 @@ export class InferenceSession {
   async #runMoved(request, transfer, signal) {
     const letGo = hold(placesOf(request));
     try {
-      const { moved } = await import('./moving.js');
+      const { moved } = await import('./plans/moving.js');
       return await this.#client.call('run', await moved(request, this.#client), transfer, { signal });
     } finally {
       letGo();

@@ -113,7 +113,7 @@ function convert(type, data) {
   throw new TypeError(`a ${type} tensor needs ${ArrayType.name}, got ${data?.constructor?.name ?? typeof data}`);
 }
 
-/** @typedef {import('./places.js').Place} Place */
+/** @typedef {import('./plans/places.js').Place} Place */
 
 /** Where this tensor's memory is, for sessions, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
 const remotes = new WeakMap();

@@ -1,4 +1,4 @@
-"""Compiled programs as files, which web/plan.js runs without Python.
+"""Compiled programs as files, which web/plans/plan.js runs without Python.
 
 A file is, little endian:
 

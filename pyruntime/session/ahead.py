@@ -43,7 +43,7 @@ def compile_model(
     target: Target | None = None,
     inside: bool = False,
 ) -> bytes:
-    """The plan of a model file, as web/plan.js runs it; the same file, shapes and target give the same bytes.
+    """The plan of a model file, as web/plans/plan.js runs it; the same file, shapes and target give the same bytes.
 
     Args:
         shapes: of inputs. One that has several leaves the dimensions open in which these differ; symbolic dimensions of

@@ -3,7 +3,7 @@
 
 import { client } from '../client.js';
 import { byId } from '../dom.js';
-import * as plans from '../kept.js';
+import * as plans from '../plans/kept.js';
 import { formatBytes } from './format.js';
 import * as models from './model/store.js';
 

@@ -59,7 +59,7 @@ export class TextGenerator {
       if (event.part) file(pathIn(folder, event.part.url), event.part.loaded, event.part.total);
       else if (!signal?.aborted) onProgress?.(event);
     };
-    const mayHavePlan = sessionOptions?.keepPlan && await (await import('../keeping.js')).isAnythingKept();
+    const mayHavePlan = sessionOptions?.keepPlan && await (await import('../plans/keeping.js')).isAnythingKept();
     if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
     const repository = await readRepository(folder, dtype, signal);
     // What fails ends the other.

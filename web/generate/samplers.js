@@ -124,6 +124,6 @@ async function create(decoder, options) {
   if (!behind) return null;
   const { owner, handle, keepPlan } = behind;
   const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
-  const model = keepPlan ? await (await import('../keeping.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
+  const model = keepPlan ? await (await import('../plans/keeping.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
   return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, keepPlan });
 }

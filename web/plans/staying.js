@@ -14,8 +14,8 @@ import { check, checkOpen, checkScaled, refuse } from './checking.js';
  * @property {number} axis
  * @property {number} room
  * @property {{dims: number[], scaled: number[]} | null} given
- * @property {import('./replay.js').Rows | null} first
- * @property {import('./replay.js').Rows | null} end
+ * @property {import('../replay.js').Rows | null} first
+ * @property {import('../replay.js').Rows | null} end
  */
 
 /** Different texts. @param {unknown} value @param {string} what */

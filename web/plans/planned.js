@@ -3,8 +3,8 @@
  * Opens sessions over compiled models, without Python: plans of the page's, and those that are kept.
  */
 
-import { started } from './client.js';
-import { chosenDevice, env, version } from './env.js';
+import { started } from '../client.js';
+import { chosenDevice, env, version } from '../env.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { StandaloneClient } from './standalone.js';
@@ -17,7 +17,7 @@ const LIMITS = /** @type {const} */ ([
 /** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
 const PAUSES = [50, 100, 200, 200, 400];
 
-/** @typedef {{device: GPUDevice, vendor: string, adapter: import('./pyruntime.js').AdapterInfo}} Opened */
+/** @typedef {{device: GPUDevice, vendor: string, adapter: import('../pyruntime.js').AdapterInfo}} Opened */
 
 /** The device of all compiled models. @type {Promise<Opened> | undefined} */
 let opened;
@@ -82,15 +82,15 @@ async function planBytes(source, signal) {
 
 /**
  * @typedef {object} Wanted
- * @property {import('./protocol.js').CreateArguments} create
- * @property {(event: import('./pyruntime.js').ProgressEvent) => void} onProgress
+ * @property {import('../protocol.js').CreateArguments} create
+ * @property {(event: import('../pyruntime.js').ProgressEvent) => void} onProgress
  * @property {AbortSignal} [signal]
  */
 
 /**
  * Where a file is that the model keeps weights in: what was given, else beside the model.
  * @param {string} path
- * @param {import('./protocol.js').CreateArguments} create
+ * @param {import('../protocol.js').CreateArguments} create
  */
 function sourceOf(path, { model, externalData }) {
   const given = externalData.find((file) => file.path === path);
@@ -175,9 +175,9 @@ async function fromKept({ find, forget }, place, wanted) {
  * console says why. `keeping`: what has new plans kept.
  * @param {string | Blob | ArrayBuffer | undefined} plan
  * @param {boolean | 'write'} keep whether plans are kept; true: also looked for among those
- * @param {import('./protocol.js').CreateArguments} create
+ * @param {import('../protocol.js').CreateArguments} create
  * @param {any} options as the page gave them
- * @param {(event: import('./pyruntime.js').ProgressEvent) => void} [onProgress]
+ * @param {(event: import('../pyruntime.js').ProgressEvent) => void} [onProgress]
  * @param {AbortSignal} [signal]
  */
 export async function open(plan, keep, create, options, onProgress = () => {}, signal) {

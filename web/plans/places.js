@@ -3,7 +3,7 @@
 
 /**
  * @typedef {object} Place of a tensor on the GPU; it may become another one
- * @property {import('./tensor.js').Memory} memory
+ * @property {import('../tensor.js').Memory} memory
  * @property {any} port who had it when it was made
  * @property {number} number by which that knows it
  * @property {boolean} gone whether it is disposed
@@ -11,7 +11,7 @@
  * @property {Promise<unknown>} [moving]
  */
 
-/** Tensors of a run that may have to be moved. @param {import('./protocol.js').RunArguments} args @returns {Place[]} */
+/** Tensors of a run that may have to be moved. @param {import('../protocol.js').RunArguments} args @returns {Place[]} */
 export function placesOf({ feeds, kept }) {
   const found = (/** @type {any} */ value) => (value?.kind === 'sequence' ? value.values.flatMap(found) : value?.place ?? []);
   return [feeds, kept].flatMap((values) => Object.values(values).flatMap(found));

@@ -1,7 +1,7 @@
 // @ts-check
 /** Has what Python has planned for a session kept for the next visit: when the session rests, and before it is released. */
 
-import { version } from './env.js';
+import { version } from '../env.js';
 import { find, hashOf, isAnything, put } from './kept.js';
 
 export { find, forget, permission, placeOf } from './kept.js';
@@ -65,7 +65,7 @@ export class Keeper {
       const plan = by === version ? await read() : null;
       if (plan) before.push({ adapter, plan });
     }
-    /** @type {import('./protocol.js').KeptPlan | null} */
+    /** @type {import('../protocol.js').KeptPlan | null} */
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
     if (!made) return;
     await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);

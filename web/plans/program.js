@@ -1,15 +1,15 @@
 // @ts-check
 /** A compiled model on a device: allocated, uploaded, compiled, its computed constants made; runs that player.js replays. */
 
-import { play } from './player.js';
-import { caught, guarded } from './staging.js';
+import { play } from '../player.js';
+import { caught, guarded } from '../staging.js';
 import { uploadConstants } from './weights.js';
 
 /** @typedef {import('./plan.js').Saved} Saved */
 /** @typedef {import('./plan.js').SavedPlan} SavedPlan */
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
-/** @typedef {import('./replay.js').Replay} Replay */
+/** @typedef {import('../replay.js').Replay} Replay */
 /** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
 /**
@@ -55,7 +55,7 @@ export class Program {
   /** Milliseconds, by what took them. @type {Record<string, number>} */
   timings = {};
 
-  /** @param {GPUDevice} device @param {Opened} plan @param {import('./pyruntime.js').AdapterInfo} adapter */
+  /** @param {GPUDevice} device @param {Opened} plan @param {import('../pyruntime.js').AdapterInfo} adapter */
   constructor(device, plan, adapter) {
     this.device = device;
     this.plan = plan;
@@ -101,7 +101,7 @@ export class Program {
     return entry.made;
   }
 
-  /** What `summary` of a session tells, of the program used last. @returns {import('./pyruntime.js').Summary} */
+  /** What `summary` of a session tells, of the program used last. @returns {import('../pyruntime.js').Summary} */
   summary() {
     const { nodes, memory: [peak, bound, without, weights], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
     return {
@@ -218,12 +218,12 @@ export class Program {
   /** Make a computed constant. @param {SavedPlan} plan */
   async #compute(plan) {
     const { commands, params, arenas, external } = await this.#bind(plan, {});
-    await play(this.device, /** @type {import('./player.js').Command[]} */ (commands), [], [], []);
+    await play(this.device, /** @type {import('../player.js').Command[]} */ (commands), [], [], []);
     for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
     this.#computed.push(external[plan.external[0].region[1]]);
   }
 
-  /** @param {import('./plan.js').Program} program @returns {Promise<import('./replay.js').Replay>} */
+  /** @param {import('./plan.js').Program} program @returns {Promise<import('../replay.js').Replay>} */
   async #replay(program) {
     const { plan, sizes, computed, inputs, outputs } = program;
     const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#computed[number]]));

@@ -16,7 +16,7 @@ export async function ofHashes(hashes) {
 
 /**
  * Of a whole file.
- * @param {import('./loading/loading.js').Held} file
+ * @param {import('../loading/loading.js').Held} file
  */
 export async function treeHash(file) {
   const size = /** @type {number} */ ('byteLength' in file ? file.byteLength : file.size);
@@ -29,7 +29,7 @@ export async function treeHash(file) {
 }
 
 /**
- * @param {import('./loading/loading.js').Held} file
+ * @param {import('../loading/loading.js').Held} file
  * @param {number} at
  * @param {number} length
  * @returns {Promise<BufferSource>}

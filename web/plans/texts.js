@@ -1,19 +1,19 @@
 // @ts-check
 /** Texts of decoders over compiled models, whose tokens are chosen on the GPU without Python (web/decoding.js). */
 
-import { Decoding } from './decoding.js';
+import { Decoding } from '../decoding.js';
 import { moved } from './moving.js';
 import { sessions } from './standalone.js';
 import { hold, placesOf } from './places.js';
 
 /**
  * @typedef {import('./housing.js').Housing} Housing
- * @typedef {import('./protocol.js').RunArguments} RunArguments
+ * @typedef {import('../protocol.js').RunArguments} RunArguments
  * @typedef {import('./standalone.js').StandaloneClient} StandaloneClient
  *
  * @typedef {object} Here a session
  * @property {Housing} housing
- * @property {NonNullable<ReturnType<import('./decoding.js').Host['known']>>} known
+ * @property {NonNullable<ReturnType<import('../decoding.js').Host['known']>>} known
  * @property {(args: RunArguments) => Promise<Record<string, any>>} run what it has a plan for; rejects with NoPlan else
  */
 
@@ -35,7 +35,7 @@ const sessionOf = (session) => sessions.get(session)?.here ?? undefined;
  * @param {string} method
  * @param {any} args
  * @param {Transferable[]} transfer
- * @param {import('./client.js').Listening} listening
+ * @param {import('../client.js').Listening} listening
  */
 export async function ask(client, method, args, transfer, listening) {
   if (method === 'decode') {
@@ -54,7 +54,7 @@ export async function ask(client, method, args, transfer, listening) {
 /**
  * Begin a text in Python, with caches that are here.
  * @param {StandaloneClient} client
- * @param {import('./protocol.js').DecodeArguments} args
+ * @param {import('../protocol.js').DecodeArguments} args
  */
 async function beginInPython(client, args) {
   const given = /** @type {RunArguments} */ (/** @type {unknown} */ (
@@ -75,7 +75,7 @@ async function beginInPython(client, args) {
 
 /**
  * Begin a text here; its number, below 0.
- * @param {import('./protocol.js').DecodeArguments} args
+ * @param {import('../protocol.js').DecodeArguments} args
  * @param {Housing} housing of the decoder
  */
 function begin(args, { tensors }) {
@@ -103,7 +103,7 @@ function housed(value, tensors) {
   return { ...value, remote: { number: 0, type, dims, memory, python: 0 } };
 }
 
-/** @param {import('./protocol.js').DecodeStepsArguments} args @param {AbortSignal} [signal] */
+/** @param {import('../protocol.js').DecodeStepsArguments} args @param {AbortSignal} [signal] */
 async function steps(args, signal = new AbortController().signal) {
   const loop = loops.get(args.decoding);
   if (!loop) throw new Error('decoding has ended');
@@ -112,7 +112,7 @@ async function steps(args, signal = new AbortController().signal) {
 
 /**
  * End a text: its caches, by the names of inputs.
- * @param {import('./protocol.js').DecodeEndArguments} args
+ * @param {import('../protocol.js').DecodeEndArguments} args
  * @param {Housing} housing
  */
 async function end({ decoding, kept }, { tensors }) {

@@ -39,14 +39,14 @@ export { Refused };
  * @property {import('./staying.js').SavedKept[]} kept
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
  * @property {SavedCommand[]} commands
- * @property {import('./sizes.js').Expression[]} expressions
+ * @property {import('../sizes.js').Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
  * @property {[name: string, op_type: string, domain: string, placement: 'gpu' | 'host' | 'none', reason: string, kernels: string[]][]} nodes
  * @property {[peak: number, lowerBound: number, withoutReuse: number, weights: number, steps: number]} memory
  *
  * @typedef {object} Program
  * @property {SavedPlan} plan
- * @property {Pick<import('./sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
+ * @property {Pick<import('../sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
  * @property {Record<string, number>} computed
  * @property {string[]} inputs tensors on the GPU that runs bring
  * @property {string[]} outputs that stay there, in memory of their own
@@ -61,8 +61,8 @@ export { Refused };
  * @property {ExternalFile[]} files that the model keeps weights in
  * @property {{limits: Record<string, number>, features: string[], vendor: string}} target
  * @property {Record<string, unknown>} options
- * @property {import('./pyruntime.js').ValueMetadata[]} inputs
- * @property {import('./pyruntime.js').ValueMetadata[]} outputs
+ * @property {import('../pyruntime.js').ValueMetadata[]} inputs
+ * @property {import('../pyruntime.js').ValueMetadata[]} outputs
  * @property {Program[]} programs
  * @property {SavedPlan[]} computed
  * @property {string[]} shaders

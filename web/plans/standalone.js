@@ -5,19 +5,19 @@
  * they are fed tensors on Python's GPU.
  */
 
-import { client, started } from './client.js';
-import { env } from './env.js';
-import { cut, Incoming } from './pieces.js';
-import { matches, run } from './replay.js';
-import { wasteOf } from './sizes.js';
+import { client, started } from '../client.js';
+import { env } from '../env.js';
+import { cut, Incoming } from '../pieces.js';
+import { matches, run } from '../replay.js';
+import { wasteOf } from '../sizes.js';
 import { hold, placesOf } from './places.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
  * @typedef {import('./program.js').Program} Program
- * @typedef {import('./protocol.js').RunArguments} RunArguments
- * @typedef {import('./replay.js').Fed} Fed
- * @typedef {import('./replay.js').Replay} Replay
+ * @typedef {import('../protocol.js').RunArguments} RunArguments
+ * @typedef {import('../replay.js').Fed} Fed
+ * @typedef {import('../replay.js').Replay} Replay
  * @typedef {import('./housing.js').Housing} Housing
  */
 
@@ -45,7 +45,7 @@ export class StandaloneClient {
 
   /**
    * @param {Program} program
-   * @param {import('./protocol.js').CreateArguments} create what Python is asked for
+   * @param {import('../protocol.js').CreateArguments} create what Python is asked for
    * @param {Housing | null} housing where plans leave tensors on the GPU
    */
   constructor(program, create, housing) {
@@ -86,7 +86,7 @@ export class StandaloneClient {
    * @param {string} method
    * @param {any} args
    * @param {Transferable[]} [transfer]
-   * @param {import('./client.js').Listening} [listening]
+   * @param {import('../client.js').Listening} [listening]
    */
   async call(method, args, transfer = [], listening = {}) {
     listening.signal?.throwIfAborted();
@@ -129,7 +129,7 @@ export class StandaloneClient {
    * @param {string} why
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
-   * @param {import('./client.js').Listening} listening
+   * @param {import('../client.js').Listening} listening
    * @param {Map<number, ArrayBufferView>} [streams] to be sent behind it
    */
   async #forward(why, args, transfer, listening, streams = new Map()) {
@@ -143,7 +143,7 @@ export class StandaloneClient {
   /**
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
-   * @param {import('./client.js').Listening} listening
+   * @param {import('../client.js').Listening} listening
    */
   async #run(args, transfer, listening) {
     const { feeds, fetches } = args;

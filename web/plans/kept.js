@@ -19,7 +19,7 @@ const MOST_BYTES = 64 << 20;
 /** Bytes of either end of a model that has no address, by which its plans are found. */
 const END = 1 << 16;
 
-/** @typedef {import('./pyruntime.js').AdapterInfo} AdapterInfo */
+/** @typedef {import('../pyruntime.js').AdapterInfo} AdapterInfo */
 /** @typedef {{version: string, adapter: AdapterInfo}} Made what a plan was made by and for */
 /** @typedef {Made & {read: () => Promise<ArrayBuffer | null>}} Kept */
 

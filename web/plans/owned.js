@@ -1,13 +1,13 @@
 // @ts-check
 /** Tensors on the GPU whose memory is JavaScript's own: those of sessions over compiled models. */
 
-import { play } from './player.js';
-import { caught, guarded } from './staging.js';
-import { Tensors, isFree, isLongest, takeSpare } from './tensors.js';
+import { play } from '../player.js';
+import { caught, guarded } from '../staging.js';
+import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
 
 /**
- * @typedef {import('./tensors.js').Memory} Memory
- * @typedef {import('./tensors.js').Remote} Remote
+ * @typedef {import('../tensors.js').Memory} Memory
+ * @typedef {import('../tensors.js').Remote} Remote
  */
 
 /** Bits of an element, as a type's name has them. @param {string} type */

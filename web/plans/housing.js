@@ -5,15 +5,15 @@
  */
 
 import { tensorsOf } from './owned.js';
-import { matches, rowsOf, run } from './replay.js';
-import { evaluate } from './sizes.js';
-import { caught, guarded } from './staging.js';
+import { matches, rowsOf, run } from '../replay.js';
+import { evaluate } from '../sizes.js';
+import { caught, guarded } from '../staging.js';
 
 /**
- * @typedef {import('./replay.js').Fed} Fed
- * @typedef {import('./replay.js').Replay} Replay
- * @typedef {import('./tensors.js').Memory} Memory
- * @typedef {import('./tensors.js').Remote} Remote
+ * @typedef {import('../replay.js').Fed} Fed
+ * @typedef {import('../replay.js').Replay} Replay
+ * @typedef {import('../tensors.js').Memory} Memory
+ * @typedef {import('../tensors.js').Remote} Remote
  * @typedef {import('./owned.js').OwnedTensors} OwnedTensors
  */
 
@@ -23,13 +23,13 @@ const LEAST = 256;
 /** Rows there is room for in new memory for so many: doubling, so that copies are few. @param {number} rows */
 const capacity = (rows) => Math.max(LEAST, 2 ** Math.ceil(Math.log2(rows)));
 
-/** Memory that does not fit is left: what does is made. @type {import('./replay.js').Fitting} */
+/** Memory that does not fit is left: what does is made. @type {import('../replay.js').Fitting} */
 const brought = {
   fits: () => true,
   mayWrite: () => true,
   addRooms({ kept, sizes }, feeds, values) {
     for (const { input, axis, scaled, room } of kept.filter((one) => one.room >= 0)) {
-      const { expressions, ranges } = /** @type {import('./sizes.js').Sizes} */ (sizes);
+      const { expressions, ranges } = /** @type {import('../sizes.js').Sizes} */ (sizes);
       const needed = evaluate(expressions[scaled[axis]], values);
       const there = feeds[input].remote?.memory.room?.rows ?? 0;
       values[room] = Math.max(values[room] ?? 0, needed <= there && there <= ranges[room][1] ? there : capacity(needed));
