@@ -412,7 +412,8 @@ def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script
     fetched = sorted({n for n in found if n.startswith("/web/")})
     assert "/web/plans/plan.js" in fetched
     sizes = {n: len(gzip.compress((site / n[1:]).read_bytes())) for n in fetched}
-    assert sum(sizes.values()) + len(plan) < 100_000, sizes
+    assert "/web/generate/generator.js" not in fetched
+    assert sum(sizes.values()) + len(plan) < 90_000, sizes
 
 
 def test_widget__plan__answers_without_python(script: Script, site: Path) -> None:

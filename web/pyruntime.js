@@ -9,7 +9,7 @@
 
 import { client } from './client.js';
 import { env } from './env.js';
-import { TextGenerator } from './generate/generator.js';
+import { TextGenerator } from './generate/on_demand.js';
 import { InferenceSession } from './session.js';
 import { Tensor } from './tensor.js';
 

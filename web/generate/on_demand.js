@@ -1,0 +1,24 @@
+// @ts-check
+/** TextGenerator, whose modules are fetched when the first one is created: most pages write no text. */
+
+/** @typedef {typeof import('./generator.js').TextGenerator} Loaded */
+
+/** @type {Loaded | undefined} */
+let loaded;
+
+export class TextGenerator {
+  /**
+   * As `TextGenerator.create` of generator.js.
+   * @param {Parameters<Loaded['create']>} given
+   * @returns {Promise<import('./generator.js').TextGenerator>}
+   */
+  static async create(...given) {
+    loaded = (await import('./generator.js')).TextGenerator;
+    return loaded.create(...given);
+  }
+
+  /** Generators are those of generator.js. @param {unknown} value */
+  static [Symbol.hasInstance](value) {
+    return loaded !== undefined && value instanceof loaded;
+  }
+}
