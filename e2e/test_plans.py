@@ -1,4 +1,4 @@
-"""Sessions over models compiled ahead of time: web/plans/plan.js without Python, and with it where a plan does not do."""
+"""Sessions over models compiled ahead of time: web/plans/ without Python, and with it where a plan does not do."""
 
 from __future__ import annotations
 
