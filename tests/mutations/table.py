@@ -233,9 +233,16 @@ DEVICE_MUTATIONS = (
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
     Mutation(
+        "the comparison of what is fed with what was foreseen",
+        "web/ahead/ahead.js",
+        "name === token ? numberIn(feeds[name]) === fed.id && String",
+        "name === token ? String",
+        ("e2e/test_run_ahead.py::test_writing__ahead__gives_the_same_bits[another each sixth]",),
+    ),
+    Mutation(
         "Python's attempt after a replay that failed",
         "web/host.js",
-        "replayed.by.live = false; // Python finds out why, and mends what can be mended",
+        "replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended",
         "throw new Error('the replay failed');",
         (
             PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",
