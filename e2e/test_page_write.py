@@ -156,6 +156,7 @@ def test_conversation__longer_than_the_context__goes_on(section: Locator, site_s
     page = section.page
     site_server.mounts["/e2e/short/"] = write_folder(tmp_path, talking_folder(context=48))
     page.evaluate("location.hash = 'repo=e2e/short'")
+    expect(section.locator("#write-model")).to_contain_text("short")  # not the model of the test before
     expect(section.locator("#write-status")).to_have_text("The model is loaded")
     for turn in (1, 2):
         section.get_by_label("Your message").fill("Who is Emma?")

@@ -397,7 +397,10 @@ const methods = {
 
   /** Give tensors' memory back. @param {{tensors: number[]}} args */
   async dispose({ tensors: disposed }) {
-    for (const tensor of disposed) tensors?.dispose(tensor);
+    for (const tensor of disposed) {
+      for (const { ahead } of sessions.values()) ahead?.disposed(tensor);
+      tensors?.dispose(tensor);
+    }
   },
 
   /** How many tensors on the GPU JavaScript holds. */

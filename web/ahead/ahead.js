@@ -188,6 +188,12 @@ export class Ahead {
     if (this.#streak || begins(feeds)) this.#prepareChooser(name, value, typeOfIds(feeds, this.#rules && tokenOf(this.#rules)));
   }
 
+  /** A tensor is disposed: what was foreseen to be fed it will not be asked for. @param {number} number */
+  disposed(number) {
+    const [step] = this.#steps;
+    if (step && Object.values(step.feeds).some(({ remote }) => remote?.number === number)) this.#forget();
+  }
+
   /** No more. */
   async end() {
     this.#ended = true;
