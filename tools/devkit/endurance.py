@@ -56,6 +56,8 @@ def soak(*, minutes: int) -> int:
     rows.append(Row("defences taken away, tests fail", "each", time.monotonic() - began, status))
     rows.append(_pytest("residuals of own inputs (browser)", factor, ["e2e/conformance/test_forms.py"], browser))
     rows.append(_pytest("texts of 200 tokens (browser)", factor, ["e2e/test_writing_memory.py"], browser))
+    kept = ["e2e/test_kept_caches.py", "e2e/test_kept_texts.py"]
+    rows.append(_pytest("caches and long texts of kept plans (browser)", factor, kept, browser))
     files = ["e2e/test_reliability.py", "e2e/test_reliability_page.py"]
     for name, select in {
         "lost devices (browser)": "loss",
