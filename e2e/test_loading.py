@@ -511,7 +511,7 @@ def test_text_generator__large_weights__are_fetched_once_by_who_uploads_them(
         })"""
     )
     if external:
-        assert served[large].sent == [1 << 20]
+        assert max(served[large].sent) <= 1 << 20  # as far as the gate, or on the way there
         served[large].opened.set()
     ids, events, fetched = script(
         """const generator = await made;

@@ -311,7 +311,10 @@ const methods = {
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
       held = buffer;
       const external = externalData.map(({ path }, index) => [path, files[index]]);
-      return callCancellable(request, 'create', buffer, external, options, report, loading.beside(model));
+      const beside = loading.beside(model);
+      return loading.rightly(
+        () => callCancellable(request, 'create', buffer, external, options, report, beside),
+        (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
     /** @type {Session} */
     const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], ahead: null, model: held };

@@ -31,6 +31,8 @@ class Served:
         breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
         asked: the Range header ('' where there is none) of each request. sent: bytes of it that went out.
+        parts: those of requests for a part with an end, which neither break nor wait, and are in no other list.
+        other: what these get instead of `data`.
     """
 
     data: bytes
@@ -45,6 +47,8 @@ class Served:
     opened: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+    other: bytes | None = None
 
 
 class _Handler(Handler):
@@ -68,14 +72,27 @@ class _Handler(Handler):
         self.send_header("Content-Length", str(len(file.data)))
         self.end_headers()
 
+    def _part(self, file: Served, wanted: str) -> None:
+        file.parts.append(wanted)
+        begin, end = map(int, wanted.removeprefix("bytes=").split("-"))
+        body = (file.data if file.other is None else file.other)[begin : end + 1]
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{begin + len(body) - 1}/{len(file.data)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def _deliver(self, file: Served) -> None:
+        range_ = self.headers.get("Range", "")
+        if file.ranges and not file.compressed and re.fullmatch(r"bytes=\d+-\d+", range_):
+            self._part(file, range_)
+            return
         number = len(file.asked)
         file.asked.append(self.headers.get("Range", ""))
         file.sent.append(0)
         body = gzip.compress(file.data, 1) if file.compressed else file.data
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", file.asked[-1]) if file.ranges and not file.compressed else None
-        begin = int(wanted[1]) if wanted else 0
-        end = min(len(body), int(wanted[2]) + 1) if wanted and wanted[2] else len(body)
+        wanted = re.fullmatch(r"bytes=(\d+)-", file.asked[-1]) if file.ranges and not file.compressed else None
+        begin, end = int(wanted[1]) if wanted else 0, len(body)
         if wanted and begin >= len(body):
             self.send_response(416)
             self.send_header("Content-Length", "0")

@@ -121,7 +121,7 @@ class InferenceSession(BoundRuns, Insight):
             cancelled()
             with Phase("parse", progress, self._timings):
                 limits = self._limits.reader
-                record = read_model(source, limits)
+                record = await when_there(lambda: _read(source, limits))
                 files = self._files = await external_files(record, self._options.external_files, beside)
                 self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
@@ -135,7 +135,7 @@ class InferenceSession(BoundRuns, Insight):
                     with Phase("shaders", progress, self._timings):
                         live = self._live
                         await when_there(lambda: live.use(self._prepare))
-                await arrived(files.values())
+                await arrived([source, *files.values()])
                 cancelled()
             except BaseException:
                 self.release()
@@ -384,6 +384,10 @@ class InferenceSession(BoundRuns, Insight):
         self._released = True
         if self._live is not None:
             self._live.release()
+
+
+async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
+    return read_model(source, limits)
 
 
 async def _imported(

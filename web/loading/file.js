@@ -38,6 +38,8 @@ export class ModelFile {
   isComplete = false;
   /** What ended it early. @type {{error: unknown} | null} */
   failure = null;
+  /** Whether what was read ahead of the stream was of another file. */
+  wasMisread = false;
   #parts = new Parts();
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
@@ -48,6 +50,8 @@ export class ModelFile {
   #scanner;
   /** @type {import('./stream.js').Buffers | null} */
   #buffers;
+  /** @type {import('./ahead.js').ReadingAhead | null} */
+  #ahead;
   /** @type {Waiting[]} */
   #waiting = [];
   #reader = new BlobReader(new Blob());
@@ -60,12 +64,14 @@ export class ModelFile {
    * @param {number | undefined} size as far as it is known before the end
    * @param {boolean} isModel whether it is to be scanned
    * @param {import('./stream.js').Buffers | null} [buffers] which chunks are in; they are given back
+   * @param {import('./ahead.js').ReadingAhead | null} [ahead] reads what is scanned before it comes
    */
-  constructor(url, size, isModel, buffers = null) {
+  constructor(url, size, isModel, buffers = null, ahead = null) {
     this.url = url;
     this.size = size;
     this.#scanner = isModel ? new Scanner() : null;
     this.#buffers = buffers;
+    this.#ahead = ahead;
   }
 
   /**
@@ -81,7 +87,7 @@ export class ModelFile {
         if (this.#pendingBytes >= BLOCK) await this.#flush();
       }
       await this.#flush();
-      this.#scanner?.end();
+      this.#compare();
       await this.#handedOver;
       this.size = this.arrived;
       this.isComplete = true;
@@ -91,12 +97,21 @@ export class ModelFile {
     this.#wake();
   }
 
+  /** All has come: what was read ahead is not needed any more, and may have been wrong. */
+  #compare() {
+    this.#scanner?.end();
+    const found = this.#ahead?.found;
+    this.wasMisread = Boolean(found && this.#scanner && !this.#scanner.agrees(found));
+    this.#ahead?.stop();
+  }
+
   /** @param {Uint8Array<ArrayBuffer>} chunk */
   #add(chunk) {
     this.#recent.push({ at: this.arrived, bytes: chunk });
     this.#pending.push(chunk);
     this.#pendingBytes += chunk.length;
     this.#scanner?.push(chunk);
+    if (this.#scanner) this.#ahead?.follow(this.#scanner);
     this.arrived += chunk.length;
     this.#wake();
   }
@@ -141,6 +156,16 @@ export class ModelFile {
     return new Promise((resolve, reject) => { this.#waiting.push({ end, resolve, reject }); });
   }
 
+  /** Whether somebody reads what has not come with the stream. */
+  get isReadAhead() {
+    return !this.isComplete && Boolean(this.#ahead?.found);
+  }
+
+  /** Fulfilled when everything has come that a reader of the graph looks at. */
+  async readable() {
+    await Promise.race([this.complete(), ...(this.#ahead ? [this.#ahead.done] : [])]);
+  }
+
   /** Fulfilled when everything has come. */
   complete() {
     return this.there(Infinity);
@@ -153,6 +178,8 @@ export class ModelFile {
    * @returns {Promise<Uint8Array>}
    */
   async part(at, length) {
+    const kept = this.#here(at, length);
+    if (kept) return kept;
     await this.there(at + length);
     const here = this.#here(at, length);
     if (here) return here;
@@ -171,9 +198,9 @@ export class ModelFile {
    * @returns {Uint8Array | null}
    */
   partNow(at, length) {
-    if (at + length > this.arrived) return null;
     const here = this.#here(at, length);
     if (here) return here;
+    if (at + length > this.arrived) return null;
     const [fromBlob, after] = this.#split(at, length);
     const bytes = new Uint8Array(length);
     bytes.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + fromBlob))));
@@ -183,7 +210,7 @@ export class ModelFile {
 
   /** The kept bytes around `at`, as far as they go; null where it is not among them. @param {number} at @returns {Segment | null} */
   kept(at) {
-    const segments = this.#scanner?.segments ?? [];
+    const segments = (this.#ahead?.found ?? this.#scanner)?.segments ?? [];
     return segments[indexOf(segments, at)] ?? null;
   }
 
@@ -215,6 +242,7 @@ export class ModelFile {
   #ofRecent(first, start, length) {
     const bytes = new Uint8Array(length);
     for (let index = first, to = 0; to < length; index++, start = 0) {
+      if (index === this.#recent.length) return null; // not there yet
       const part = this.#recent[index].bytes.subarray(start, start + length - to);
       bytes.set(part, to);
       to += part.length;

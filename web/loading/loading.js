@@ -4,6 +4,7 @@
  * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are ArrayBuffers.
  */
 
+import { ReadingAhead } from './ahead.js';
 import { ModelFile } from './file.js';
 import { Buffers, openStream } from './stream.js';
 
@@ -37,7 +38,7 @@ export class Loading {
   }
 
   /**
-   * The model file, all of it: what says which inputs a graph has comes last.
+   * The model file, as far as a reader of its graph looks at it: large tensors may still arrive.
    * @param {string | Blob | ArrayBuffer} source
    * @returns {Promise<Held>}
    */
@@ -45,7 +46,8 @@ export class Loading {
     if (typeof source !== 'string') return inPlace(source);
     const file = await this.#open(source, true);
     if (file instanceof ArrayBuffer) return file;
-    await file.complete();
+    await file.readable();
+    if (!file.isComplete) return file;
     file.settle();
     return file.arrived < BIG ? file.whole() : file;
   }
@@ -73,6 +75,24 @@ export class Loading {
     };
   }
 
+  /**
+   * What `make` makes of the files: once more where it began with what was read ahead of a stream that has brought other bytes.
+   * @template T
+   * @param {() => Promise<T>} make
+   * @param {(made: T) => Promise<unknown>} undo
+   * @returns {Promise<T>}
+   */
+  async rightly(make, undo) {
+    const outcome = await make().then((made) => ({ made }), (/** @type {unknown} */ error) => ({ error }));
+    for (const file of this.#files) if (file.isReadAhead) await file.complete();
+    if (this.#files.some(({ wasMisread }) => wasMisread)) {
+      if ('made' in outcome) await undo(outcome.made);
+      return make();
+    }
+    if ('error' in outcome) throw outcome.error;
+    return outcome.made;
+  }
+
   /** Rejected with what ended one of the files early; fulfilled where nothing has. */
   async failed() {
     for (const { failure } of [...this.#files, { failure: this.#failure }]) if (failure) throw failure.error;
@@ -94,7 +114,7 @@ export class Loading {
    * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
    */
   async #open(url, isModel) {
-    const { size, chunks } = await openStream(url, this.#signal);
+    const { size, response, chunks } = await openStream(url, this.#signal);
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
     if (!readsBlobs || (size ?? BIG) < BIG) {
       return joined(chunks(), (loaded) => onProgress(loaded, size)).catch((error) => {
@@ -103,7 +123,8 @@ export class Loading {
       });
     }
     const buffers = new Buffers();
-    const file = new ModelFile(url, size, isModel, buffers);
+    const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, size, this.#signal) : null;
+    const file = new ModelFile(url, size, isModel, buffers, ahead);
     this.#files.push(file);
     file.take(chunks(buffers), onProgress);
     if (size === undefined) await file.complete();

@@ -80,6 +80,52 @@ export class Scanner {
     this.#at += chunk.length;
   }
 
+  /** The place of the next byte. */
+  get at() {
+    return this.#at;
+  }
+
+  /** How many of the next bytes are not looked at; 0 where what comes cannot be read either. */
+  get passing() {
+    return this.#broken || this.#keep ? 0 : this.#pass;
+  }
+
+  get isBroken() {
+    return this.#broken;
+  }
+
+  /** Go on behind the bytes that are not looked at. */
+  skip() {
+    this.#close(new Uint8Array(), 0);
+    this.#at += this.#pass;
+    this.#pass = 0;
+    this.#begin = this.#at;
+  }
+
+  /** Another one that has come as far, and goes on by itself. */
+  fork() {
+    const other = new Scanner();
+    other.segments = [...this.segments];
+    other.nbytes = this.nbytes;
+    other.#at = this.#at;
+    other.#keep = this.#keep;
+    other.#pass = this.#pass;
+    other.#rest = this.#rest;
+    other.#within = [...this.#within];
+    other.#parts = [...this.#parts];
+    other.#begin = this.#begin;
+    other.#broken = this.#broken;
+    return other;
+  }
+
+  /** Whether it has kept the same bytes. @param {Scanner} other */
+  agrees({ segments }) {
+    return segments.length === this.segments.length && segments.every(({ at, bytes }, i) => {
+      const own = this.segments[i];
+      return own.at === at && own.bytes.length === bytes.length && own.bytes.every((byte, k) => byte === bytes[k]);
+    });
+  }
+
   /** The file is at its end. */
   end() {
     this.#close(new Uint8Array(), 0);

@@ -1,0 +1,170 @@
+"""A model file that is planned before its weights have come: what lies behind them is read ahead by range requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from playwright.sync_api import Browser
+
+from e2e.conftest import HERE
+from e2e.harness.browser import guarded_page
+from e2e.harness.delivery import Delivery, Served
+from e2e.harness.script import Script
+from e2e.test_loading import NBYTES, ROW, RUN, SIZE, expected, loaded, model, weight
+
+LAYERS = 5
+MANY = 700
+
+BEGIN = """() => new Promise((resolve, reject) => {
+    globalThis.events = [];
+    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+        InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
+            if (status !== 'progress') events.push(`${phase} ${status}`);
+            if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
+        } })));
+    made.then(() => { events.push('ready'); resolve(); }, reject);
+})"""
+
+FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
+
+
+@pytest.fixture(scope="module")
+def delivery(site: Path) -> Iterator[Delivery]:
+    with Delivery({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
+    with guarded_page(browser, delivery.url) as (page, guard):
+        page.goto(delivery.url + "e2e/blank.html")
+        yield Script(page, guard)
+
+
+@pytest.fixture
+def served(delivery: Delivery) -> Iterator[dict[str, Served]]:
+    delivery.served.clear()
+    yield delivery.served
+    for file in delivery.served.values():
+        file.opened.set()
+    delivery.served.clear()
+
+
+def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
+    """Of 47 MB four come before the graph's inputs, which are the last bytes of the file."""
+    file = served["/m/model.onnx"] = Served(model(LAYERS), gate=4 << 20)
+    script.page.evaluate(BEGIN)
+    events = script.page.evaluate("events")
+    assert "shaders begin" in events and "shaders end" not in events and "ready" not in events
+    assert file.sent == [4 << 20]
+    file.opened.set()
+    np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
+    assert file.asked == [""] and len(file.parts) == LAYERS
+    assert sum(int(b) - int(a) + 1 for a, b in (p.removeprefix("bytes=").split("-") for p in file.parts)) < 1 << 19
+
+
+@pytest.mark.parametrize("how", [{"ranges": False}, {"compressed": True}, {"chunked": True}])
+def test_create__server_without_ranges_or_size__loads_as_it_comes(
+    script: Script, served: dict[str, Served], how: dict[str, bool]
+) -> None:
+    file = served["/m/model.onnx"] = Served(model(LAYERS), **how)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(LAYERS))
+    assert file.parts == [] and len(file.asked) <= 2
+
+
+@pytest.mark.parametrize("wrong", ["graph", "noise", "short"])
+def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
+    script: Script, served: dict[str, Served], wrong: str
+) -> None:
+    data = model(LAYERS)
+    made = onnx.load_from_string(data)
+    made.graph.node[0].input[1], made.graph.node[1].input[1] = "w1", "w0"
+    del made.graph.output[:]
+    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, SIZE]))
+    made.graph.node[LAYERS - 1].output[0] = "z"
+    other = {
+        "graph": made.SerializeToString(),
+        "noise": np.random.default_rng(0).bytes(len(data)),
+        "short": data[:-100],
+    }[wrong]
+    file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other)
+    script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
+    script.page.wait_for_timeout(1500)
+    file.opened.set()
+    np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
+
+
+def test_create__aborted_while_it_reads_ahead__ends_and_asks_no_more(script: Script, served: dict[str, Served]) -> None:
+    file = served["/m/model.onnx"] = Served(model(LAYERS), gate=4 << 20)
+    failed = script(
+        """const controller = new AbortController();
+        return failure(() => InferenceSession.create('/m/model.onnx', {
+            signal: controller.signal,
+            onProgress: ({ phase, status }) => phase === 'shaders' && status === 'begin' && controller.abort() }));"""
+    )
+    assert failed["name"] == "AbortError"
+    file.opened.set()
+    served["/m/one.onnx"] = Served(model(4))
+    np.testing.assert_array_equal(loaded(script, "/m/one.onnx"), expected(4))
+    assert len(file.parts) == LAYERS
+
+
+def test_create__many_tensors_between_large_ones__few_requests(script: Script, served: dict[str, Served]) -> None:
+    """Small tensors behind each large one come together with it; the end of the file is reached in time."""
+    made = onnx.load_from_string(model(LAYERS))
+    weights = list(made.graph.initializer)
+    del made.graph.initializer[:]
+    rng = np.random.default_rng(0)
+    for i in range(MANY):
+        if i % (MANY // LAYERS) == 0:
+            made.graph.initializer.append(weights[i // (MANY // LAYERS)])
+        made.graph.initializer.append(numpy_helper.from_array(rng.standard_normal(500).astype(np.float32), f"s{i}"))
+        if i < 3:  # some are used
+            name = f"a{i}"
+            made.graph.node.append(helper.make_node("ReduceSum", [f"s{i}"], [name], keepdims=0))
+            made.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, []))
+    file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
+    script.page.evaluate(BEGIN)
+    file.opened.set()
+    np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
+    assert LAYERS <= len(file.parts) <= 6 * LAYERS
+
+
+def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, served: dict[str, Served]) -> None:
+    """What is gathered is known when it is planned: 8 MB of numbers behind other 38 MB."""
+    made = onnx.load_from_string(model(4))
+    count = 1 << 20
+    table = numpy_helper.from_array(np.arange(count, dtype=np.int64), "table")
+    made.graph.initializer.append(table)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([SIZE], np.int64), "where"))
+    made.graph.node.append(helper.make_node("Gather", ["table", "where"], ["wide"]))
+    one = numpy_helper.from_array(np.array([1], np.int64), "one")
+    made.graph.initializer.append(one)
+    made.graph.node.append(helper.make_node("Concat", ["one", "wide"], ["shape"], axis=0))
+    made.graph.node.append(helper.make_node("Reshape", ["y", "shape"], ["z"]))
+    made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["a", "b"]))
+    file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
+    script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
+    script.page.wait_for_timeout(500)
+    file.opened.set()
+    z = script(
+        "const s = await made; const r = await s.run({ x: new Tensor(Float32Array.from(x), [1, x.length]) }); "
+        "await s.release(); return [[...r.z.data], r.z.dims];",
+        x=ROW,
+    )
+    np.testing.assert_array_equal(np.float32(z[0]), expected(4))
+    assert z[1] == [1, SIZE]
+
+
+def test_create__weights_inside_and_beside__come_side_by_side(script: Script, served: dict[str, Served]) -> None:
+    file = served["/m/model.onnx"] = Served(model(LAYERS + 1, {LAYERS: ("model.onnx.data", 0)}), gate=4 << 20)
+    served["/m/model.onnx.data"] = Served(weight(LAYERS))
+    script.page.evaluate(BEGIN)
+    assert "ready" not in script.page.evaluate("events") and served["/m/model.onnx.data"].sent == [NBYTES]
+    file.opened.set()
+    np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS + 1))
