@@ -151,6 +151,10 @@ class Device(Protocol):
         """Copy whole words, from the first to the second of each pair, after everything submitted so far."""
         ...
 
+    def ask(self, source: str) -> None:
+        """Begin to make the pipeline of a WGSL source that `compile` may want, which tells what is wrong with it."""
+        ...
+
     async def compile(self, sources: Sequence[str]) -> None:
         """Have a pipeline for each WGSL source; those there are kept, the others made at the same time.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from pyruntime.ops.interpreter import current, execute, located
 from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer, Unread
 
 __all__ = [
+    "Compute",
     "Executable",
     "HostValue",
     "Observer",
@@ -34,6 +35,9 @@ HostValue: TypeAlias = HostTensor | ValueType
 
 _RECORDED = 8
 """Sets of bound buffers whose recordings are kept."""
+
+Compute: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
+"""Makes tensors on the GPU: their buffers by name."""
 
 Observer: TypeAlias = Callable[[Plan, int, float, Measured | None, Sequence[int]], None]
 """Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), for GPU
@@ -115,8 +119,11 @@ class Executable:
         self.on_release: list[Callable[[], None]] = []
         self.on_move: list[Callable[[], None]] = []
 
-    async def prepare(self) -> None:
+    async def prepare(self, compute: Compute | None = None) -> None:
         """Compile, upload, allocate; record where no run brings buffers of its own.
+
+        Args:
+            compute: makes further resident tensors.
 
         Raises:
             OutOfMemory, EngineError: nothing this executable allocated is kept.
@@ -131,7 +138,7 @@ class Executable:
             )
         try:
             # Both are waited for also when one fails: what the other allocates meanwhile has to be freed.
-            together = device.compile(plan.shaders), self._load()
+            together = device.compile(plan.shaders), self._load(), self._compute(compute)
             for outcome in await asyncio.gather(*together, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
@@ -152,6 +159,10 @@ class Executable:
     async def _load(self) -> None:
         await self._weights.load(self.plan.constants)
         self._loaded = True
+
+    async def _compute(self, compute: Compute | None) -> None:
+        if compute is not None:
+            self.resident.update(await compute())
 
     def _record(self, bound: Mapping[str, int]) -> Recorded:
         """The recordings for these buffers: made once, the oldest forgotten."""

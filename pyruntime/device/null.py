@@ -52,10 +52,13 @@ class NullDevice:
             self._inside(target)
             self.calls.append(("copy", (source, target)))
 
+    def ask(self, source: str) -> None:
+        self.ledger.pipelines += source not in self._compiled
+        self._compiled.add(source)
+
     async def compile(self, sources: Sequence[str]) -> None:
-        fresh = set(sources) - self._compiled
-        self._compiled |= fresh
-        self.ledger.pipelines += len(fresh)
+        for source in sources:
+            self.ask(source)
 
     def record(self, commands: Sequence[Bound]) -> int:
         for command in commands:

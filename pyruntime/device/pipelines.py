@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from pyruntime.device.base import Ledger
 from pyruntime.device.javascript import JsException, JsObject, js_object
@@ -40,35 +41,63 @@ class Pipelines:
         """The GPUComputePipeline of a source that has been compiled."""
         return self._made[source].result()
 
+    def ask(self, source: str) -> bool:
+        """Begin to make the pipeline of a source; False where it has been begun. What fails is told by `compile`."""
+        if source in self._made:
+            return False
+        try:
+            begun = self._begin(source)
+        except JsException:
+            return False
+        self._keep(source, self._finish(source, *begun))
+        return True
+
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""
-        waiting = []
-        for source in dict.fromkeys(sources):
-            if source not in self._made:
-                self._made[source] = asyncio.ensure_future(self._compile(source))
-            waiting.append(self._made[source])
+        waiting = [
+            self._made.get(source) or self._keep(source, self._compile(source)) for source in dict.fromkeys(sources)
+        ]
         # Shielded: sessions share pipelines, and one that is cancelled must not take them from another.
-        results = await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True)
-        for source, result in zip(dict.fromkeys(sources), results, strict=True):
+        for result in await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True):
             if isinstance(result, BaseException):
-                self._made.pop(source, None)
                 raise result
 
+    def _keep(self, source: str, making: Coroutine[Any, Any, JsObject]) -> asyncio.Future[JsObject]:
+        """The pipeline of a source from now on; forgotten where it fails."""
+        made = self._made[source] = asyncio.ensure_future(making)
+
+        def done(_: object) -> None:
+            if (made.cancelled() or made.exception()) and self._made.get(source) is made:
+                del self._made[source]
+
+        made.add_done_callback(done)
+        return made
+
     async def _compile(self, source: str) -> JsObject:
-        spaces = [resource.space for resource in Module(source).resources]
-        module = None
         try:
-            _, layout = self.layout(spaces.count("storage"), "uniform" in spaces)
-            self._device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
-            try:
-                module = self._device.createShaderModule(js_object({"code": source}))
-            finally:
-                self._scope()
-            descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
-            pipeline = await self._device.createComputePipelineAsync(descriptor)
+            begun = self._begin(source)
+        except JsException as error:
+            raise await self._failed("the pipeline could not be made", error) from None
+        return await self._finish(source, *begun)
+
+    def _begin(self, source: str) -> tuple[JsObject, JsObject]:
+        """The shader's module, and the promise of its pipeline."""
+        spaces = [resource.space for resource in Module(source).resources]
+        _, layout = self.layout(spaces.count("storage"), "uniform" in spaces)
+        self._device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
+        try:
+            module = self._device.createShaderModule(js_object({"code": source}))
+        finally:
+            self._scope()
+        descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
+        return module, self._device.createComputePipelineAsync(descriptor)
+
+    async def _finish(self, source: str, module: JsObject, promise: JsObject) -> JsObject:
+        try:
+            pipeline = await promise
         except JsException as error:
             failure = await self._failed("the pipeline could not be made", error)
-            if isinstance(failure, DeviceLost) or module is None:
+            if isinstance(failure, DeviceLost):
                 raise failure from None
             info = await module.getCompilationInfo()
             raise EngineError(_compile_message(source, info, error)) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -273,6 +274,12 @@ class WebGpuDevice:
         self._check()
         complaint = f"{what}: the GPUBuffer cannot be written"
         await copy_foreign(self.device, buffer, self._buffers[number], buffer, nbytes, complaint)
+
+    def ask(self, source: str) -> None:
+        """See `Device.ask`. Python may go on for long: a submit sends what has been asked for to the GPU process."""
+        if self.lost is None and self._pipelines.ask(source):
+            with suppress(JsException):
+                self.device.queue.submit(to_js([]))
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
-from pyruntime.device.executable import Executable, HostValue, Observer, Recorded, Replay, Sized, arrived
+from pyruntime.device.executable import Compute, Executable, HostValue, Observer, Recorded, Replay, Sized, arrived
 from pyruntime.device.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.plan.plan import Command, GpuSegment, Plan
@@ -40,13 +40,18 @@ class SanitizedExecutable(Executable):
         self._alone = Executable(alone, device, weights, resident)
         self._begun: set[str] = set()
 
-    async def prepare(self) -> None:
-        await super().prepare()
+    async def prepare(self, compute: Compute | None = None) -> None:
+        await super().prepare(compute)
         try:
             await self._alone.prepare()
         except BaseException:
             self.release()
             raise
+
+    async def _compute(self, compute: Compute | None) -> None:
+        made = await compute() if compute is not None else {}
+        self.resident.update(made)
+        self._alone.resident.update(made)
 
     def replay(self, fed: Container[str] = ()) -> Replay | None:
         return None

@@ -112,6 +112,10 @@ class Weights:
         fresh = {c.key: c.nbytes for c in constants}
         return sum(round_up(nbytes) for key, nbytes in fresh.items() if key not in self._held)
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a constant is on the device."""
+        return key in self._held
+
     def slice(self, constant: Constant) -> Slice:
         """Where a loaded constant is."""
         return self._held[constant.key].place

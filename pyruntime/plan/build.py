@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyruntime.errors import InvalidGraph
@@ -24,6 +24,7 @@ from pyruntime.ir import (
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Op
+from pyruntime.plan.foreseen import Foreseen
 from pyruntime.plan.levels import by_levels
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
@@ -51,15 +52,29 @@ from pyruntime.plan.verify import checked, verify
 __all__ = ["build_plan"]
 
 
-def build_plan(graph: TypedGraph, target: Target, resident_outputs: Iterable[str] = (), isolated: bool = False) -> Plan:
+def build_plan(
+    graph: TypedGraph,
+    target: Target,
+    resident_outputs: Iterable[str] = (),
+    isolated: bool = False,
+    ask: Callable[[str], object] | None = None,
+) -> Plan:
     """Plan one stage.
 
     Args:
         graph: typed, after passes; `graph.resident` names the inputs that are on the GPU already.
         resident_outputs: outputs to leave on the GPU, in external tensors.
         isolated: every value gets memory of its own, which nothing else ever uses: what the sanitizer compares with.
+        ask: gets the text of each shader that the plan will probably have, as soon as it is known.
     """
-    running, idle = place(graph, target)
+    foreseen = Foreseen(graph, resident_outputs) if ask else None
+
+    def tell(placed: Placed) -> None:
+        if foreseen is not None and ask is not None:
+            for source in foreseen.sources(placed):
+                ask(source)
+
+    running, idle = place(graph, target, tell)
     alone = isolated or not target.allows("shared_memory")
     builder = _Builder(graph, target, set(resident_outputs), alone)
     ordered = schedule(running, [*graph.inputs, *graph.constants])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyruntime.kernels import Dispatch
 from pyruntime.plan.memory import Storage, round_up
 
-__all__ = ["Lifetimes", "Step"]
+__all__ = ["Lifetimes", "Step", "same_place"]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Lifetimes:
                 if not dies or self._nbytes[source] != self._nbytes[result]:
                     continue
                 there = [i for i, v in enumerate(step.values) if self.root(v) == source]
-                if all((i, written) in step.dispatch.inplace and _same_place(step.dispatch, i, written) for i in there):
+                if all((i, written) in step.dispatch.inplace and same_place(step.dispatch, i, written) for i in there):
                     self._merge(source, result)
                     count += 1
                     break
@@ -95,7 +95,7 @@ class Lifetimes:
         return made
 
 
-def _same_place(dispatch: Dispatch, read: int, written: int) -> bool:
+def same_place(dispatch: Dispatch, read: int, written: int) -> bool:
     """True where element i of both is at the same bytes, and the kernel can have them as one array."""
     widths = [dispatch.operands[i].type.nbytes for i in (read, written)]
     return widths[0] == widths[1] and dispatch.kernel.can_share(read, written)

@@ -6,7 +6,7 @@ nothing that computes the shape remains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
@@ -17,7 +17,7 @@ from pyruntime.kernels.candidates import Noted, noting
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op, Unsupported
 
-__all__ = ["Placed", "place"]
+__all__ = ["Placed", "fold", "place"]
 
 
 @dataclass(slots=True)
@@ -43,8 +43,13 @@ class Placed:
     choices: tuple[Noted, ...] = ()
 
 
-def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]]:
+def place(
+    graph: TypedGraph, target: Target, tell: Callable[[Placed], None] = lambda _: None
+) -> tuple[list[Placed], list[Placed]]:
     """Place every node of `graph`.
+
+    Args:
+        tell: called with each node that runs, the last first.
 
     Returns:
         The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
@@ -65,6 +70,7 @@ def place(graph: TypedGraph, target: Target) -> tuple[list[Placed], list[Placed]
         placed = _place(graph, node, target)
         needed.update(placed.reads)
         running.append(placed)
+        tell(placed)
     # Static values whose node is not in this graph (an earlier stage, the plan of heavy constants) are folded here.
     fold(graph, [n for n in (*graph.outputs, *(r for p in running for r in p.reads)) if n in graph.static])
     running.reverse()

@@ -84,6 +84,7 @@ def compile_stage(
     optimized: bool = True,
     sanitize: bool = False,
     free: Collection[str] = (),
+    ask: Callable[[str], object] = lambda _: None,
 ) -> Compiled:
     """Compile the stage that begins with `arrived`.
 
@@ -94,6 +95,7 @@ def compile_stage(
         before: the stage in front of it; `carried`: what that left on the device.
         optimized: run the graph passes. sanitize: plan each value a memory of its own, too.
         free: outputs that may stay in any memory, that of an input too.
+        ask: gets the text of each shader that the stage will probably have, as soon as it is known.
     """
     guards = Guards(sources_of(values))
     constants = dict(before.constants if before else graph.constants)
@@ -121,7 +123,9 @@ def compile_stage(
         left = {s.output for s in typed.states.values()}
         stay = [n for n in stay if n not in left]
     prologue = _prologue(typed, target, sanitize)
-    plan = build_plan(typed, target, stay)
+    for source in (s for computed in prologue for s in computed.plan.shaders):
+        ask(source)
+    plan = build_plan(typed, target, stay, ask=ask)
     alone = build_plan(typed, target, stay, isolated=True) if sanitize else None
     bound |= on_device & set(stay)
     return Compiled(

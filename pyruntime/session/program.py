@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Device
@@ -21,7 +22,7 @@ from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
 from pyruntime.plan.verify import PlanError
-from pyruntime.session.compiler import Compiled, compile_stage, numbers_of, sources_of
+from pyruntime.session.compiler import Compiled, Computed, compile_stage, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
 from pyruntime.session.housing import house
 from pyruntime.session.limits import ResourceLimits
@@ -358,6 +359,7 @@ class Program:
             self.optimize,
             self.sanitize,
             free,
+            self.device.ask,
         )
 
     async def _made(
@@ -384,21 +386,20 @@ class Program:
             made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
             self.limits.check_host(step.node.label, sum(made))
         carried = before.executable.resident if before else {}
+        computed = [constant.name for constant in compiled.prologue]
+        nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
+        arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
+        nbytes -= sum(plan.arenas) if arenas is not None else 0
+        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in self.weights)
+        needed = nbytes + nbytes_computed + self.weights.missing(plan.constants)
+        self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
         keys: list[Hashable] = []
-        compiling = asyncio.ensure_future(self.device.compile(plan.shaders))
-        compiling.add_done_callback(lambda task: task.cancelled() or task.exception())  # told of below
+        compute = partial(self._computed, compiled.prologue, keys)
+        together = needed + self.held + self._prologue.most(compiled.prologue) <= self.limits.gpu_bytes
         try:
-            computed = await self._prologue.run(compiled.prologue)
-            keys = [constant.key for constant in compiled.prologue]
-            await compiling
-            nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
-            arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
-            nbytes -= sum(plan.arenas) if arenas is not None else 0
-            needed = nbytes + self.weights.missing(plan.constants)
-            self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
-            resident = {**carried, **computed}
+            resident = {**carried, **({} if together else await compute())}
             executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
-            await executable.prepare()
+            await executable.prepare(compute if together else None)
         except BaseException:
             self.weights.drop(keys)
             self.weights.sweep()
@@ -409,6 +410,12 @@ class Program:
         stage.on_release.append(lambda: self.weights.drop(keys))
         stages.append(stage)
         return stage
+
+    async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
+        """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
+        made = await self._prologue.run(constants)
+        keys += [constant.key for constant in constants]
+        return made
 
     def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
         """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.

@@ -61,6 +61,10 @@ class Prologue:
             raise
         return made
 
+    def most(self, constants: Sequence[Computed]) -> int:
+        """Bytes that computing them takes at most at a time."""
+        return max((sum(nbytes for _, nbytes in some) for some in self._groups(constants)), default=0)
+
     def _groups(self, constants: Sequence[Computed]) -> Iterator[list[tuple[Computed, int]]]:
         """Constants that are computed at a time, none of them twice, each with the bytes it takes meanwhile."""
         some: list[tuple[Computed, int]] = []
