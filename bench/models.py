@@ -372,18 +372,19 @@ def describe(example: torch.Tensor, high: int) -> dict[str, Any]:
     return entry if example.is_floating_point() else entry | {"high": high}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(models: dict[str, Callable[[bool], Spec]], description: str | None) -> None:
+    """Export those of `models` that the command line names."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(MODELS))
+    parser.add_argument("names", nargs="*", default=list(models))
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    for name in args.names or MODELS:
+    for name in args.names or models:
         torch.manual_seed(0)
-        export(name, MODELS[name](args.tiny), args.folder)
+        export(name, models[name](args.tiny), args.folder)
         print(name, (args.folder / f"{name}.onnx").stat().st_size, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(MODELS, __doc__)

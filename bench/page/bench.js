@@ -9,6 +9,8 @@
  * Times in milliseconds, sizes in bytes.
  */
 
+import { openFrame } from './frames.js';
+
 /** @typedef {{name: string, url: string, inputs: Record<string, import('./inputs.js').InputSpec>}} Model */
 
 const parameters = new URL(location.href).searchParams;
@@ -39,18 +41,6 @@ function limited(work, what) {
   return Promise.race([work, new Promise((_, reject) => {
     setTimeout(() => reject(new Error(`${what} took more than ${limitMs / 1000} s`)), limitMs);
   })]);
-}
-
-/** @param {string} engine */
-async function openFrame(engine) {
-  const frame = document.createElement('iframe');
-  frame.src = `frame.html?engine=${engine}`;
-  const loaded = new Promise((resolve) => { frame.addEventListener('load', resolve); });
-  document.body.append(frame);
-  await loaded;
-  const { bench } = /** @type {any} */ (frame.contentWindow);
-  if (!bench) throw new Error(`${engine}: frame.js did not load`);
-  return { bench, close: () => frame.remove() };
 }
 
 /** @param {number[]} values @param {number} share */

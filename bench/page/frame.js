@@ -67,6 +67,18 @@ globalThis.bench = {
     };
   },
 
+  /** A visit of a page whose only model this is. @param {string} url @param {Record<string, InputSpec>} specs */
+  async visit(url, specs) {
+    const [engine] = await loading;
+    await engine.start();
+    const [, create] = await clock(() => engine.create(url));
+    engine.feed(makeInputs(specs));
+    const [, first] = await clock(() => engine.run());
+    const details = await engine.details();
+    await engine.release();
+    return { create_ms: create, first_ms: first, ...details };
+  },
+
   /** @param {number} count */
   async run(count) {
     const [engine] = await loading;
