@@ -320,8 +320,8 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: every operand on memory that is overwritten is listed",
         "pyruntime/plan/lifetimes.py",
-        "all((i, written) in step.dispatch.inplace and _same_place(step.dispatch, i, written) for i in there)",
-        "all(_same_place(step.dispatch, i, written) for i in there)",
+        "all((i, written) in step.dispatch.inplace and same_place(step.dispatch, i, written) for i in there)",
+        "all(same_place(step.dispatch, i, written) for i in there)",
         (
             VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten",
             FORMS,

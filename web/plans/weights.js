@@ -39,49 +39,76 @@ class Writer {
   }
 }
 
+/** Blocks that are hashed at a time, each a copy, while others are read. */
+const HASHING = 4;
+
 /**
- * The model's bytes, in blocks of `BLOCK`.
+ * What reads into as much of `block` as it likes: the bytes read, none at the end, in memory that has taken the block's place.
+ * @typedef {(block: Uint8Array<ArrayBuffer>) => Promise<Uint8Array<ArrayBuffer>>} Read
+ */
+
+/**
+ * Where the browser can, bytes come right into the block.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} stream
+ * @returns {{read: Read, cancel: () => Promise<void>}}
+ */
+function readerOf(stream) {
+  try {
+    const reader = stream.getReader({ mode: 'byob' });
+    return { read: async (block) => (await reader.read(block)).value ?? new Uint8Array(), cancel: () => reader.cancel() };
+  } catch {} // no stream of bytes
+  const reader = stream.getReader();
+  /** @type {Uint8Array<ArrayBuffer>} */
+  let rest = new Uint8Array();
+  return {
+    async read(block) {
+      if (!rest.length) rest = (await reader.read()).value ?? rest;
+      const taken = rest.subarray(0, block.length);
+      rest = rest.subarray(taken.length);
+      block.set(taken);
+      return block.subarray(0, taken.length);
+    },
+    cancel: () => reader.cancel(),
+  };
+}
+
+/** @param {string | Blob | ArrayBuffer} source @param {AbortSignal} [signal] @returns {Promise<ReadableStream<any>>} */
+async function streamOf(source, signal) {
+  if (typeof source !== 'string') return (source instanceof Blob ? source : new Blob([source])).stream();
+  const response = await fetch(source, { signal });
+  if (!response.ok || !response.body) throw new Refused(`the model cannot be fetched: HTTP status ${response.status}`);
+  return response.body;
+}
+
+/**
+ * The model's bytes, in blocks of `BLOCK`, each there until the next one is asked for.
  * @param {string | Blob | ArrayBuffer} source
  * @param {(loaded: number, total: number) => void} report
  * @param {number} nbytes that there should be
  * @param {AbortSignal} [signal]
  */
 async function* blocks(source, report, nbytes, signal) {
-  /** @type {ReadableStream<Uint8Array> | null} */
-  let stream;
-  if (typeof source === 'string') {
-    const response = await fetch(source, { signal });
-    if (!response.ok) throw new Refused(`the model cannot be fetched: HTTP status ${response.status}`);
-    stream = response.body;
-  } else {
-    stream = (source instanceof Blob ? source : new Blob([source])).stream();
-  }
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (stream).getReader();
-  let block = new Uint8Array(Math.min(BLOCK, nbytes));
-  let [filled, total] = [0, 0];
+  const { read, cancel } = readerOf(await streamOf(source, signal));
+  let buffer = new ArrayBuffer(BLOCK);
   try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      total += value.length;
-      if (total > nbytes) throw new Refused('it is for another model: this one is larger');
-      for (let at = 0; at < value.length;) {
-        const part = value.subarray(at, at + block.length - filled);
-        block.set(part, filled);
+    for (let total = 0, isEnd = false; !isEnd;) {
+      let filled = 0;
+      while (filled < BLOCK) {
+        const part = await read(new Uint8Array(buffer, filled, BLOCK - filled));
+        buffer = part.buffer;
         filled += part.length;
-        at += part.length;
-        if (filled === block.length) {
-          yield block;
-          block = new Uint8Array(Math.min(BLOCK, nbytes - total + value.length - at));
-          filled = 0;
-        }
+        isEnd = !part.length;
+        if (isEnd) break;
+        if (total + filled > nbytes) throw new Refused('it is for another model: this one is larger');
+        report(total + filled, nbytes);
       }
-      report(total, nbytes);
+      total += filled;
+      if (filled) yield new Uint8Array(buffer, 0, filled);
+      if (isEnd && total !== nbytes) throw new Refused('it is for another model: this one is smaller');
     }
   } finally {
-    reader.cancel().catch(() => {});
+    cancel().catch(() => {});
   }
-  if (total !== nbytes) throw new Refused('it is for another model: this one is smaller');
 }
 
 /** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
@@ -117,25 +144,28 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
 }
 
 /**
- * Write the constants of a file as it passes.
+ * Write the constants of a file as it passes, and hash it meanwhile.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} file
  * @param {Waiting[]} waiting
  * @returns {Promise<string>} the file's hash
  */
 async function passed(file, waiting) {
-  /** @type {number[]} */
+  const sorted = [...waiting].sort((one, other) => one.at - other.at);
+  /** @type {Promise<Uint8Array>[]} */
   const hashes = [];
-  let start = 0;
+  let [start, first] = [0, 0];
   for await (const block of file) {
-    const hash = crypto.subtle.digest('SHA-256', block);
+    const hash = crypto.subtle.digest('SHA-256', block).then((made) => new Uint8Array(made));
+    hash.catch(() => {}); // awaited in its turn
+    hashes.push(hash);
     const stop = start + block.length;
-    for (const { at, end, writer } of waiting) {
-      if (at < stop && end > start) {
-        writer.push(block.subarray(Math.max(at, start) - start, Math.min(end, stop) - start), end <= stop);
-      }
+    while (first < sorted.length && sorted[first].end <= start) first += 1;
+    for (const { at, end, writer } of sorted.slice(first)) {
+      if (at >= stop) break;
+      if (end > start) writer.push(block.subarray(Math.max(at, start) - start, Math.min(end, stop) - start), end <= stop);
     }
-    hashes.push(...new Uint8Array(await hash));
     start = stop;
+    if (hashes.length >= HASHING) await hashes[hashes.length - HASHING];
   }
-  return ofHashes(hashes);
+  return ofHashes((await Promise.all(hashes)).flatMap((hash) => [...hash]));
 }
