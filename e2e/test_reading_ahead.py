@@ -135,6 +135,19 @@ def test_create__many_tensors_between_large_ones__few_requests(script: Script, s
     assert LAYERS <= len(file.parts) <= 6 * LAYERS
 
 
+def test_create__hundreds_of_tensors_of_a_hundred_kilobytes__little_comes_twice(
+    script: Script, served: dict[str, Served]
+) -> None:
+    made = onnx.load_from_string(model(LAYERS))
+    part = np.zeros(25_000, np.float32)
+    for i in range(300):
+        made.graph.initializer.append(numpy_helper.from_array(part, f"s{i}"))
+    file = served["/m/model.onnx"] = Served(made.SerializeToString())
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(LAYERS))
+    ranges = [p.removeprefix("bytes=").split("-") for p in file.parts]
+    assert sum(int(b) - int(a) + 1 for a, b in ranges) <= len(file.data) / 8 and len(ranges) < 100
+
+
 def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, served: dict[str, Served]) -> None:
     """What is gathered is known when it is planned: 8 MB of numbers behind other 38 MB."""
     made = onnx.load_from_string(model(4))

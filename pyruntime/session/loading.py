@@ -94,12 +94,14 @@ async def _fetch_beside(beside: Beside, name: str, address: str) -> ByteSource:
 
 
 async def when_there(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`, done again where it looked at bytes that had not come."""
+    """The result of `work`, done again where it looked at bytes that had not come; twice for a source, at most."""
+    seen: set[int] = set()
     while True:
         try:
             return await work()
         except Awaited as early:
-            await early.over()
+            await (early.source.complete() if id(early.source) in seen else early.over())
+            seen.add(id(early.source))
 
 
 async def arrived(files: Iterable[ByteSource]) -> None:

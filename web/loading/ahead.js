@@ -9,18 +9,23 @@
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
 
+/** Bytes that are read rather than jumped over, once it goes ahead. */
+const NEAR = 1 << 18;
+
 /** Bytes that are asked for behind a jump, and at most where what follows is read, too. */
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
-/** Requests for one file. */
+/** Requests for one file, and which part of it they may bring once more. */
 const MOST = 512;
+const SHARE = 1 / 8;
 
 export class ReadingAhead {
   #url;
   #size;
   #signal;
   #requests = 0;
+  #nbytes = 0;
   #isOver = false;
   #isUnderWay = false;
   /** @type {(() => void)[]} */
@@ -63,7 +68,7 @@ export class ReadingAhead {
    */
   async #read(ahead, stream) {
     for (let window = WINDOW; ;) {
-      if (ahead.passing) {
+      if (ahead.passing > NEAR || ahead.at + ahead.passing === this.#size) {
         ahead.skip();
         window = WINDOW;
       }
@@ -81,7 +86,8 @@ export class ReadingAhead {
   /** Those from `begin` to `end`. @param {number} begin @param {number} end */
   async #bytes(begin, end) {
     this.#requests += 1;
-    if (this.#requests > MOST) throw new RangeError('too many requests');
+    this.#nbytes += end - begin;
+    if (this.#requests > MOST || this.#nbytes > SHARE * this.#size) throw new RangeError('too much of it is to be read');
     // A cache would let it wait for the stream, which writes there.
     const response = await fetch(this.#url, { headers: { Range: `bytes=${begin}-${end - 1}` }, cache: 'no-store', signal: this.#signal });
     const range = response.headers.get('Content-Range'); // other origins need not show it

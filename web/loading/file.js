@@ -15,6 +15,12 @@ const BLOCK = 8 << 20;
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
 
+/** Milliseconds that a download takes which is waited for: planning is in the way of one so fast, in the same thread. */
+const SOON_MS = 1000;
+
+/** Milliseconds between two looks at that. */
+const ASKED_MS = 50;
+
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
 
@@ -44,6 +50,7 @@ export class ModelFile {
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
   #pendingBytes = 0;
+  #began = performance.now();
   /** @type {Segment[]} */
   #recent = [];
   /** @type {Scanner | null} */
@@ -161,9 +168,21 @@ export class ModelFile {
     return !this.isComplete && Boolean(this.#ahead?.found);
   }
 
-  /** Fulfilled when everything has come that a reader of the graph looks at. */
+  /**
+   * Fulfilled when everything has come that a reader of the graph looks at, and the rest takes longer than what is done
+   * meanwhile is slowed down by it; or everything has come.
+   */
   async readable() {
-    await Promise.race([this.complete(), ...(this.#ahead ? [this.#ahead.done] : [])]);
+    const complete = this.complete();
+    await Promise.race([complete, ...(this.#ahead ? [this.#ahead.done] : [])]);
+    while (!this.isComplete && this.#remainingMs() < SOON_MS) {
+      await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, ASKED_MS); })]);
+    }
+  }
+
+  /** Milliseconds until all has come, at the rate so far. */
+  #remainingMs() {
+    return (performance.now() - this.#began) * ((this.size ?? 0) - this.arrived) / this.arrived;
   }
 
   /** Fulfilled when everything has come. */
