@@ -1,6 +1,8 @@
 // @ts-check
 /** Memory on the GPU: for tensors, weights, parameters. */
 
+import { told } from './staging.js';
+
 /**
  * A buffer for storage, parameters and copies, in the error scopes that are open.
  * @param {GPUDevice} device
@@ -33,7 +35,7 @@ export function allocate(device, sizes, label) {
     throw error;
   } finally {
     const scopes = kinds.map(() => device.popErrorScope());
-    refused = Promise.all(scopes).then((errors) => errors.find(Boolean)?.message ?? '');
+    refused = Promise.all(scopes).then((errors) => told(errors.find(Boolean)));
     refused.catch(() => {}); // a lost device rejects them; who waits hears it
   }
   return { buffers, refused };

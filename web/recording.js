@@ -5,6 +5,8 @@
  * what it does.
  */
 
+import { told } from './staging.js';
+
 /**
  * @typedef {object} Part what a binding is
  * @property {number} slot which of the buffers that each run brings, or -1
@@ -141,7 +143,7 @@ export function record(device, text, pipelines, buffers) {
     scope = device.popErrorScope();
     scope.catch(() => {});
   }
-  const refused = scope.then((error) => error?.message ?? '');
+  const refused = scope.then(told);
   refused.catch(() => {}); // heard by who runs it
   return { commands, refused };
 }

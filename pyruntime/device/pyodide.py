@@ -75,8 +75,8 @@ async def open_device() -> WebGpuDevice:
     Raises:
         EPFail: no WebGPU, no adapter, or it gives no device; or the page forbids to run web/device.js.
     """
-    web = web_modules()
     adapter = await find_adapter()
+    web = web_modules()
     limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
     features = [f for f in _FEATURES if adapter.features.has(f)]
     try:
