@@ -16,7 +16,7 @@ from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
-from tools.devkit.site import build_site
+from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
 LONG = ("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench")
@@ -37,6 +37,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site_server(site: Path) -> Iterator[Server]:
     """Serves the site, `e2e/` (the pages of this folder) and `harness/`. A test may add to `mounts`."""
     with Server({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def lenient_server(site: Path) -> Iterator[Server]:
+    """The same for pages of others, which may evaluate text."""
+    policy = CONTENT_SECURITY_POLICY.replace("'wasm-unsafe-eval'", "'unsafe-eval'")
+    with Server({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}, policy=policy) as server:
         yield server
 
 
@@ -99,6 +107,22 @@ def python_in_browser(shared_python: BrowserPython) -> Iterator[BrowserPython]:
     """Run Python source in Pyodide, in a worker like the page's, with the built wheel."""
     yield shared_python
     shared_python.guard.check()
+
+
+@pytest.fixture(scope="session")
+def shared_lone_python(browser: Browser, lenient_server: Server) -> Iterator[BrowserPython]:
+    with guarded_page(browser, lenient_server.url) as (page, guard):
+        yield BrowserPython(page, guard, lenient_server.url, alone=True)
+
+
+@pytest.fixture(params=["page", "wheel"])
+def any_python(request: pytest.FixtureRequest) -> Iterator[BrowserPython]:
+    """`python_in_browser` twice: web/device.js is the page's, and, as in a notebook, what Python's wheel has of it."""
+    python: BrowserPython = request.getfixturevalue(
+        "shared_python" if request.param == "page" else "shared_lone_python"
+    )
+    yield python
+    python.guard.check()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from e2e.harness import codec
 from e2e.harness.bidi import Session
 from e2e.harness.firefox import launch
 from tools.devkit.firefox import VARIABLE, ensure_firefox
+from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 from tools.digits_data import from_counts, load_split
 
@@ -92,20 +93,20 @@ def test_javascript_api__digits__gives_onnxruntimes_answer(page: Session) -> Non
     np.testing.assert_allclose(found, expected, rtol=RTOL, atol=ATOL)
 
 
-@pytest.mark.parametrize("replay", ["player", "python"])
-def test_python_api__digits__gives_onnxruntimes_answer(page: Session, site_url: str, replay: str) -> None:
+@pytest.mark.parametrize("modules", ["page", "wheel"])
+def test_python_api__digits__gives_onnxruntimes_answer(
+    page: Session, site_url: str, lenient_server: Server, modules: str
+) -> None:
     image = from_counts(load_split().heldout_counts[:1])
-    page.goto(site_url + "e2e/python.html")
+    page.goto(site_url + "e2e/python.html" if modules == "page" else lenient_server.url + "e2e/python.html?alone")
     source = """
-from pyruntime import InferenceSession, SessionOptions
-options = SessionOptions()
-options.add_session_config_entry("pyruntime.replay", replay)
-session = await InferenceSession.create(model, options, ["WebGpuExecutionProvider"])
+from pyruntime import InferenceSession
+session = await InferenceSession.create(model, None, ["WebGpuExecutionProvider"])
 for _ in range(3):
     (y,) = await session.run_async(None, {"image": image})
 y
 """
-    data = codec.encode({"model": DIGITS.read_bytes(), "image": image, "replay": replay})
+    data = codec.encode({"model": DIGITS.read_bytes(), "image": image})
     answer = codec.decode(page.evaluate("return runPython(source, data)", source=source, data=data))
     assert "error" not in answer, answer
     (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})

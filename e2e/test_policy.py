@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, Response, expect
+from playwright.sync_api import Browser, Page, Response, expect
 
-from e2e.harness.browser import Guard
+from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.page import open_page
+from e2e.harness.python import BrowserPython
 from tests.session import models
 from tools.devkit.server import Server
 
@@ -139,3 +140,29 @@ def test_policy__inline_script_and_evaluated_text__do_not_run(page: Page, guard:
     assert ran is False
     page.wait_for_function("breaches.length === 1")
     assert page.evaluate("breaches")[0].startswith("script-src")
+
+
+def test_policy__python_whose_page_provides_no_javascript_of_ours__says_what_it_needs_and_the_cpu_runs(
+    browser: Browser, site_url: str
+) -> None:
+    with guarded_page(browser, site_url) as (page, guard):
+        python = BrowserPython(page, guard, site_url, alone=True)
+        guard.allow("Content Security Policy")
+        found = python(
+            """
+            import pyruntime as ort
+            try:
+                await ort.InferenceSession.create(bytes(model), None, ["WebGpuExecutionProvider"])
+            except ort.EPFail as error:
+                said = str(error)
+            session = await ort.InferenceSession.create(bytes(model))
+            (y,) = await session.run_async(None, {"x": x})
+            {"said": said, "y": y, "providers": session.get_providers(), "warnings": session._warnings}
+            """,
+            model=models.double(),
+            x=np.array([[1, -2, 3, -4]], np.float32),
+        )
+        guard.check()
+    assert "'unsafe-eval'" in found["said"] and "registerJsModule('pyruntime_device'" in found["said"]
+    assert found["providers"] == ["CPUExecutionProvider"] and "registerJsModule" in found["warnings"][0]
+    np.testing.assert_array_equal(found["y"], [[2, 0, 6, 0]])

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import pytest
 
 from e2e.harness.python import BrowserPython
 from tests.bad_models import test_damage
@@ -47,14 +46,11 @@ def run(python: BrowserPython, source: str, **variables: Any) -> Any:
     return python(PRELUDE + textwrap.dedent(source), **variables)
 
 
-@pytest.mark.parametrize("replay", ["player", "python"])
-def test_loss__device_destroyed_fifty_times__every_run_answers_right(
-    python_in_browser: BrowserPython, replay: str
-) -> None:
+def test_loss__device_destroyed_fifty_times__every_run_answers_right(any_python: BrowserPython) -> None:
     result = run(
-        python_in_browser,
+        any_python,
         """
-        session = await InferenceSession.create(model, options(pyruntime__replay=replay))
+        session = await InferenceSession.create(model)
         devices, right = [], 0
         for number in range(losses):
             gpu = session._program.device
@@ -71,7 +67,6 @@ def test_loss__device_destroyed_fifty_times__every_run_answers_right(
         model=models.double(),
         x=X,
         expected=Y,
-        replay=replay,
         losses=50 * SOAK,
     )
     assert result == {"right": 50 * SOAK, "distinct": 50 * SOAK, "warnings": 50 * SOAK, "left": []}
@@ -140,21 +135,18 @@ def test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on(python_in_browse
     assert result["providers"] == ["CPUExecutionProvider"]
 
 
-@pytest.mark.parametrize("replay", ["player", "python"])
-def test_fault__of_every_call_of_webgpu__is_an_exception_and_frees_everything(
-    python_in_browser: BrowserPython, replay: str
-) -> None:
+def test_fault__of_every_call_of_webgpu__is_an_exception_and_frees_everything(any_python: BrowserPython) -> None:
     result = run(
-        python_in_browser,
+        any_python,
         """
         import js
         outcomes = {}
         for fault in js.faultNames.to_py():
-            (await open_device(replay)).close()  # pipelines that are there would not be made again
-            gpu = await open_device(replay)
+            (await open_device()).close()  # pipelines that are there would not be made again
+            gpu = await open_device()
             js.injectFault(fault)
             try:
-                session = await InferenceSession.create(model, options(pyruntime__replay=replay))
+                session = await InferenceSession.create(model)
                 try:
                     await session.run_async(None, {"x": x})
                     outcomes[fault] = "an answer"
@@ -165,14 +157,13 @@ def test_fault__of_every_call_of_webgpu__is_an_exception_and_frees_everything(
             finally:
                 js.restoreFaults()
             outcomes[fault] += f" | {gpu.ledger.total} bytes"
-        session = await InferenceSession.create(model, options(pyruntime__replay=replay))
+        session = await InferenceSession.create(model)
         (y,) = await session.run_async(None, {"x": x})
         session.release()
         {"outcomes": outcomes, "y": y}
         """,
         model=models.double(("rows", 4)),
         x=X,
-        replay=replay,
     )
     np.testing.assert_array_equal(result["y"], Y)
     assert len(result["outcomes"]) == 16
@@ -462,28 +453,35 @@ def test_out_of_memory__of_the_device_itself__leaves_nothing_and_others_go_on(py
 def test_error_outside_of_any_run__a_write_refused__is_no_answer_but_a_new_device(
     python_in_browser: BrowserPython,
 ) -> None:
-    """The weights do not reach the GPU and no scope sees it: without `onuncapturederror` the run answers from zeros."""
+    """Parameters do not reach the GPU and no scope sees it: without `onuncapturederror` the run answers from zeros."""
     result = run(
         python_in_browser,
         """
         import js
-        session = await InferenceSession.create(model, options(pyruntime__replay="python"))
+        session = await InferenceSession.create(model)
         gpu = session._program.device
-        js.injectFault("write goes nowhere", 1)
-        try:
-            (y, z) = await session.run_async(None, {"x": x})
-        finally:
-            js.restoreFaults()
+        write, lost = gpu.write, []
+
+        def write_nowhere(*given):
+            js.injectFault("write goes nowhere", 1)
+            try:
+                write(*given)
+                lost.append(given)
+            finally:
+                js.restoreFaults()
+
+        gpu.write = write_nowhere
+        (y, z) = await session.run_async(None, {"x": x})
         warned = list(session._warnings)
         expected = await session.run_async(None, {"x": x})
         session.release()
-        {"same": np.array_equal(z, expected[1]), "some": len(z), "warned": warned,
-         "left": [gpu.ledger.total, (await open_device('python')).ledger.total]}
+        {"same": np.array_equal(z, expected[1]), "some": len(z), "warned": warned, "lost": len(lost),
+         "left": [gpu.ledger.total, (await open_device()).ledger.total]}
         """,
         model=models.staged(),
         x=np.linspace(-1, 1, 320, dtype=np.float32).reshape(2, 160),
     )
-    assert result["same"] and result["some"] > 0
+    assert result["same"] and result["some"] > 0 and result["lost"] > 0
     assert len(result["warned"]) == 1 and "an error outside of any run" in result["warned"][0]
     assert result["left"] == [0, 0]
 

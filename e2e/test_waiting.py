@@ -1,4 +1,4 @@
-"""web/waiting.js and device/waiting.py: what waiting costs, with a GPU whose answers the test decides."""
+"""web/waiting.js: what waiting costs, with a GPU whose answers the test decides."""
 
 from __future__ import annotations
 
@@ -140,36 +140,20 @@ def test_attend__what_is_awaited_fails__is_what_it_throws(script: Script) -> Non
     assert (found["name"], found["message"]) == ("TypeError", "gone")
 
 
-def test_attend__of_python__run_of_a_second__asks_for_a_twentieth_of_it(python_in_browser: BrowserPython) -> None:
-    found = python_in_browser(
-        """
-        import asyncio, time
-        from pyruntime.device.waiting import attend
-
-        class Device:
-            def __init__(self):
-                self.queue, self.spent, self.questions = self, 0.0, 0
-            def pushErrorScope(self, kind): ...
-            def submit(self, commands):
-                if time.perf_counter() >= self.at:
-                    self.finished.set_result("there")
-            async def popErrorScope(self):
-                began = time.perf_counter()
-                await asyncio.sleep(0)
-                self.questions += 1
-                self.spent += time.perf_counter() - began
-            async def run(self, seconds):
-                self.at = time.perf_counter() + seconds
-                self.finished = asyncio.get_running_loop().create_future()
-                return await attend(self, self.finished, list)
-
-        device = Device()
-        value = await device.run(1.0)
-        {"value": value, "spent": device.spent, "questions": device.questions}
+def test_attend__exact__asks_all_the_time_and_by_submits(script: Script) -> None:
+    found = script(
+        DEVICE
+        + """
+        const device = fakeDevice(1);
+        let submits = 0;
+        const look = device.queue.submit;
+        device.queue.submit = () => { submits += 1; look(); };
+        return { ...await device.run(200, { exact: true }), submits };
         """
     )
     assert found["value"] == "there"
-    assert 30 <= found["questions"] <= 400, found
+    assert found["submits"] in (found["questions"], found["questions"] + 1), found
+    assert found["questions"] >= 40, found  # at a measured pace they would be 33
 
 
 @pytest.mark.parametrize(

@@ -235,13 +235,11 @@ def _replay(
     if known and _replays[executable].live:
         return _replays[executable]
     replay = executable.replay(feeds)
-    made = (
-        program.device.replay_object(replay, lambda kind: wire.js_name(kind.dtype.onnx_name), _sizes(stage))
-        if replay
-        else None
-    )
-    if made is None:
+    if replay is None:
         return None
+    made = program.device.replay_object(
+        replay, lambda kind: wire.js_name(kind.dtype.onnx_name), _sizes(stage), executable.plan.params
+    )
     made.seconds = session._limits.run_seconds
     _replays[executable] = made
     if not known:
@@ -251,19 +249,18 @@ def _replay(
 
 
 def _sizes(stage: Stage) -> dict[str, Any] | None:
-    """`Sizes` of web/sizes.js: what a stage leaves open, and what follows from it."""
+    """`Sizes` of web/sizes.js but for the parameters: what a stage leaves open, and what follows from it."""
     sizes, plan = stage.sizes, stage.executable.plan
     if sizes is None:
         return None
     return {
-        "ranges": [list(r) for r in sizes.ranges],
-        "grows": sizes.grows,
+        "ranges": [list(map(int, r)) for r in sizes.ranges],
+        "grows": list(sizes.grows),
         "values": {name: sizes.index(size) for name, size in sizes.values.items()},
-        "guards": [[sizes.data(g.terms), g.comparison, g.answer] for g in sizes.guards.values()],
+        "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
         "expressions": plan.expressions,
         "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
         "waste": WASTE,
-        "params": js.Uint8Array.new(to_js(plan.params)),
     }
 
 

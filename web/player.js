@@ -5,18 +5,11 @@
 
 import { resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { caught, collect, guarded, inTurn, isLarge, stage, upload, uploadNow, waits } from './staging.js';
+import { caught, collect, guarded, inTurn, isLarge, stage, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
-export { upload };
-
 /**
- * @typedef {object} Command
- * @property {GPUComputePipeline} pipeline
- * @property {GPUBindGroup} group
- * @property {[number, number, number]} grid
- * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
- *
+ * @typedef {import('./recording.js').Command} Command
  * @typedef {import('./staging.js').Write} Write
  * @typedef {import('./staging.js').Read} Read
  * @typedef {import('./staging.js').Piece} Piece
@@ -29,12 +22,14 @@ const CHUNK = 96;
 const COPIES = 4;
 
 /**
+ * A pass of these commands.
  * @param {GPUCommandEncoder} encoder
  * @param {Command[]} commands
- * @param {number[]} numbers
+ * @param {number[]} numbers what the grids count
+ * @param {GPUComputePassDescriptor} [descriptor]
  */
-function encode(encoder, commands, numbers) {
-  const pass = encoder.beginComputePass();
+export function encode(encoder, commands, numbers, descriptor) {
+  const pass = encoder.beginComputePass(descriptor);
   let current;
   for (const { pipeline, group, grid, scaled } of commands) {
     if (pipeline !== current) pass.setPipeline(pipeline);

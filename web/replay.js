@@ -2,6 +2,7 @@
 /** Runs in which Python has no part: which feeds they are for, and what they make of them. */
 
 import { play } from './player.js';
+import { groupOf } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
 import { isFree, isLongest, visible } from './tensors.js';
 
@@ -9,7 +10,8 @@ import { isFree, isLongest, visible } from './tensors.js';
  * @typedef {import('./tensors.js').Memory} Memory
  * @typedef {import('./tensors.js').Remote} Remote
  * @typedef {import('./tensors.js').Tensors} Tensors
- * @typedef {import('./player.js').Command} Command
+ * @typedef {import('./recording.js').Command} Command
+ * @typedef {import('./recording.js').Open} Open
  *
  * @typedef {object} Seen a tensor
  * @property {string} name
@@ -29,13 +31,6 @@ import { isFree, isLongest, visible } from './tensors.js';
  * @typedef {Seen & {input: string, axis: number, room: number, first?: Rows | null, end?: Rows | null}} Kept an output in the
  *   memory of an input; `axis`: along which rows are behind it, -1: none; `room`: number of the size that counts the rows there
  *   are in memory, or -1; `first`: from which on rows are written over, and `end`: before which rows count then
- *
- * @typedef {object} Open a command that binds what runs bring
- * @property {GPUComputePipeline} pipeline
- * @property {GPUBindGroupLayout} layout
- * @property {{slot: number, buffer?: GPUBuffer, offset?: number, size: number}[]} entries `slot` -1: the plan's own memory
- * @property {[number, number, number]} grid
- * @property {number[]} scaled
  *
  * @typedef {object} Replay as `WebGpuDevice.replay_object` describes it
  * @property {GPUDevice} device
@@ -244,11 +239,12 @@ function boundTo(replay, memory) {
  * @returns {Command}
  */
 function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) {
-  const bound = entries.map(({ slot, buffer, offset = 0, size }, binding) => {
-    const there = slot < 0 ? /** @type {GPUBuffer} */ (buffer) : /** @type {Memory} */ (memory.get(slot)).buffer;
-    return { binding, resource: { buffer: there, offset, size: slot < 0 ? size : Math.min(size, there.size) } };
+  const parts = entries.map((part) => {
+    if (part.slot < 0) return part;
+    const { buffer } = /** @type {Memory} */ (memory.get(part.slot));
+    return { ...part, buffer, size: Math.min(part.size, buffer.size) };
   });
-  return { pipeline, group: device.createBindGroup({ layout, entries: bound }), grid, scaled };
+  return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
 }
 
 /**

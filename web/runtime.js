@@ -1,7 +1,7 @@
 // @ts-check
 /** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime. */
 
-import * as player from './player.js';
+import * as device from './device.js';
 import { mendStack } from './stack.js';
 import { restorePython, snapshotsFit } from './snapshot.js';
 
@@ -155,7 +155,7 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
  * @param {import('./protocol.js').StartArguments} places
  * @param {Report} report
  * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
- * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/player.js` as the module `pyruntime_player`
+ * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/device.js` as the module `pyruntime_device`
  */
 export async function startPython(places, report, ended) {
   performance.mark('pyruntime: adapter asked'); // device/adapter.py waits no longer than a GPU process takes from here
@@ -165,6 +165,6 @@ export async function startPython(places, report, ended) {
   pyodide.setStdout();
   mendStack(pyodide._module);
   pyodide._api.on_fatal = (/** @type {any} */ error) => ended(`Python has ended, and its sessions with it: ${error?.message ?? error}`);
-  pyodide.registerJsModule('pyruntime_player', player);
+  pyodide.registerJsModule('pyruntime_device', device);
   return pyodide;
 }

@@ -54,12 +54,17 @@ export function guarded(device, work) {
   return scopes;
 }
 
+/** What an error scope says: '' where it caught nothing. @param {GPUError | null | undefined} error */
+export function told(error) {
+  return error ? error.message || 'the browser does not say why' : '';
+}
+
 /**
  * Throw the first error that the scopes caught: an Error, which a GPUError is not, and Python takes nothing else.
  * @param {Promise<GPUError | null>[]} scopes
  */
 export async function caught(scopes) {
-  for (const error of await Promise.all(scopes)) if (error) throw new Error(error.message);
+  for (const error of await Promise.all(scopes)) if (error) throw new Error(told(error));
 }
 
 /** Staging buffers of one device and direction, by size. */

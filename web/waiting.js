@@ -127,6 +127,7 @@ function remember(recording, ms, early) {
  * @typedef {object} Waiting
  * @property {object} [recording] what the GPU does, where it will do so again
  * @property {() => boolean} [work] does a part of what there is to do meanwhile; false when nothing is left
+ * @property {boolean} [exact] ask all the time: it is the time itself that is wanted
  * @property {() => unknown} [progress] changes when a part of what is waited for has come: asking begins anew
  */
 
@@ -138,7 +139,7 @@ function remember(recording, ms, early) {
  * @param {Waiting} [waiting]
  * @returns {Promise<T>}
  */
-export async function attend(device, awaited, { recording, work = () => false, progress = () => 0 } = {}) {
+export async function attend(device, awaited, { recording, work = () => false, progress = () => 0, exact = false } = {}) {
   let done = false;
   const watched = awaited.finally(() => { done = true; });
   watched.catch(() => {});
@@ -156,12 +157,12 @@ export async function attend(device, awaited, { recording, work = () => false, p
     if (!work()) {
       const early = expectedAt - performance.now();
       slept ||= early > SHORT_MS;
-      const ms = early > SHORT_MS ? early - 1 : interval(device, asked);
+      const ms = exact ? 0 : early > SHORT_MS ? early - 1 : interval(device, asked);
       if (ms) await Promise.race([pause(ms), watched]);
       if (done) break;
     }
     const waited = performance.now() - began;
-    const submit = needed || tried || waited >= PLAIN_MS;
+    const submit = exact || needed || tried || waited >= PLAIN_MS;
     if (submit) submitted ??= waited;
     asked += await ask(device, watched, submit);
     questions += 1;

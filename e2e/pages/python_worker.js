@@ -3,11 +3,13 @@ import './faults.js';
 import { places } from '../web/env.js';
 import { startPython } from '../web/runtime.js';
 
-// From nothing, as in a notebook, or `?snapshot` as the page does.
-const snapshot = new URL(self.location.href).searchParams.has('snapshot');
+// From nothing, as in a notebook, or `?snapshot` as the page does; `?alone`: without web/device.js, as in a notebook, too.
+const { searchParams } = new URL(self.location.href);
+const snapshot = searchParams.has('snapshot');
 const ready = (async () => {
   const from = snapshot ? places() : { ...places(), snapshotUrl: undefined };
   const pyodide = await startPython(from, () => {}, (message) => self.reportError(new Error(message)));
+  if (searchParams.has('alone')) pyodide.unregisterJsModule('pyruntime_device');
   const response = await fetch(new URL('../harness/codec.py', self.location.href));
   pyodide.FS.writeFile(`${sitePackages(pyodide)}/e2e_codec.py`, await response.text());
   return pyodide.pyimport('e2e_codec');

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 import js
+from pyodide.code import run_js
 from pyodide.ffi import JsException, create_proxy, to_js
 
+from pyruntime.device.bundled import bundled
 from pyruntime.errors import EPFail, Fail, NoSuchFile
 from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
@@ -20,9 +23,8 @@ __all__ = [
     "fetch_bytes",
     "js_data",
     "js_object",
-    "player",
     "read_bytes",
-    "write_now",
+    "web_modules",
 ]
 
 JsObject: TypeAlias = Any
@@ -31,7 +33,7 @@ _BIG = 32 << 20
 """Bytes from which on a file stays a Blob where Python is in a worker."""
 
 _LARGE = 2 << 20
-"""Bytes from which on player.js uploads in pieces."""
+"""Bytes from which on web/staging.js uploads in pieces."""
 
 _BLOCK = 8 << 20
 """Bytes of a download that become a Blob together."""
@@ -134,21 +136,25 @@ def js_object(value: object) -> JsObject:
     return to_js(value, dict_converter=js.Object.fromEntries)
 
 
-def player(replay: str) -> JsObject | None:
-    """web/player.js; None where the page does not provide it, or `replay` is 'python'.
+@cache
+def web_modules() -> JsObject:
+    """web/device.js: the page's, which registers it as the JavaScript module `pyruntime_device`, else the wheel's.
 
     Raises:
-        EPFail: `replay` is 'player', and it is not there.
+        EPFail: there is none, and the page's policy forbids to run the text of the wheel's.
     """
-    if replay == "python":
-        return None
     try:
-        import pyruntime_player
+        import pyruntime_device
     except ImportError:
-        if replay == "player":
-            raise EPFail("web/player.js is not registered as JavaScript module 'pyruntime_player'") from None
-        return None
-    return pyruntime_player
+        try:
+            return run_js(bundled("device.js"))
+        except JsException as error:
+            raise EPFail(
+                f"pyruntime's JavaScript does not run in this page ({error.message}). Where its policy (CSP) "
+                "has no 'unsafe-eval', it has to provide it before the first session: "
+                "pyodide.registerJsModule('pyruntime_device', await import('.../web/device.js'))"
+            ) from None
+    return pyruntime_device
 
 
 async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes | JsBlob:
@@ -190,7 +196,7 @@ async def _next(reader: JsObject, url: str, loaded: int, total: int) -> JsObject
 
 
 def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None) -> tuple[JsObject, int]:
-    """`nbytes` bytes of `data` from `offset` on, as web/player.js uploads them: where they are, and the offset there.
+    """`nbytes` bytes of `data` from `offset` on, as web/staging.js uploads them: where they are, and the offset there.
 
     Args:
         data: bytes, or a source of them. What lies in JavaScript stays there.
@@ -211,17 +217,3 @@ def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None)
         return to_js(raw), 0
     proxies.append(create_proxy(raw))
     return proxies[-1], 0
-
-
-def write_now(queue: JsObject, write: dict[str, Any]) -> None:
-    """`queue.writeBuffer` of a `Write` of web/staging.js, the last word padded to four bytes."""
-    data, start, nbytes = write["data"], write["dataOffset"], write["nbytes"]
-    if js.ArrayBuffer.isView(data):
-        data, start = data.buffer, start + int(data.byteOffset)
-    whole = nbytes & ~3
-    if whole:
-        queue.writeBuffer(write["buffer"], write["offset"], data, start, whole)
-    if whole != nbytes:
-        tail = js.Uint8Array.new(4)
-        tail.set(js.Uint8Array.new(data, start + whole, nbytes - whole))
-        queue.writeBuffer(write["buffer"], write["offset"] + whole, tail)

@@ -1,4 +1,4 @@
-"""Compute pipelines of a GPUDevice, one for each WGSL source, and the layouts they share."""
+"""Compute pipelines of a GPUDevice, one for each WGSL source."""
 
 from __future__ import annotations
 
@@ -8,34 +8,31 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from pyruntime.device.base import Ledger
-from pyruntime.device.javascript import JsException, JsObject, js_object
+from pyruntime.device.javascript import JsException, JsObject
 from pyruntime.errors import DeviceLost, EngineError
 from pyruntime.kernels.module import Module
 
 __all__ = ["Pipelines"]
-
-_COMPUTE = 0x4  # WebGPU's GPUShaderStage
 
 
 class Pipelines:
     """What has been compiled on a device.
 
     Args:
+        web: web/device.js.
         ledger: counts the pipelines.
-        scope: closes an error scope whose error nobody needs.
         failed: the exception for a call of the device that failed.
     """
 
     def __init__(
         self,
         device: JsObject,
+        web: JsObject,
         ledger: Ledger,
-        scope: Callable[[], object],
         failed: Callable[[str, JsException], Awaitable[EngineError]],
     ) -> None:
-        self._device, self._ledger, self._scope, self._failed = device, ledger, scope, failed
+        self._device, self._web, self._ledger, self._failed = device, web, ledger, failed
         self._made: dict[str, asyncio.Future[JsObject]] = {}
-        self._layouts: dict[tuple[int, bool], tuple[JsObject, JsObject]] = {}
 
     def __getitem__(self, source: str) -> JsObject:
         """The GPUComputePipeline of a source that has been compiled."""
@@ -83,14 +80,8 @@ class Pipelines:
     def _begin(self, source: str) -> tuple[JsObject, JsObject]:
         """The shader's module, and the promise of its pipeline."""
         spaces = [resource.space for resource in Module(source).resources]
-        _, layout = self.layout(spaces.count("storage"), "uniform" in spaces)
-        self._device.pushErrorScope("validation")  # a module that does not compile is told by its pipeline
-        try:
-            module = self._device.createShaderModule(js_object({"code": source}))
-        finally:
-            self._scope()
-        descriptor = js_object({"layout": layout, "compute": {"module": module, "entryPoint": "main"}})
-        return module, self._device.createComputePipelineAsync(descriptor)
+        made = self._web.compile(self._device, source, spaces.count("storage"), "uniform" in spaces)
+        return made.module, made.pipeline
 
     async def _finish(self, source: str, module: JsObject, promise: JsObject) -> JsObject:
         try:
@@ -104,20 +95,9 @@ class Pipelines:
         self._ledger.pipelines += 1
         return pipeline
 
-    def layout(self, storage: int, uniform: bool) -> tuple[JsObject, JsObject]:
-        """Bind group and pipeline layout for so many storage buffers, and a uniform one behind them."""
-        key = storage, uniform
-        if key not in self._layouts:
-            kinds = ["storage"] * storage + ["uniform"] * uniform
-            entries = [{"binding": i, "visibility": _COMPUTE, "buffer": {"type": kind}} for i, kind in enumerate(kinds)]
-            group = self._device.createBindGroupLayout(js_object({"entries": entries}))
-            self._layouts[key] = group, self._device.createPipelineLayout(js_object({"bindGroupLayouts": [group]}))
-        return self._layouts[key]
-
     def clear(self) -> None:
         """Forget all."""
         self._made.clear()
-        self._layouts.clear()
 
 
 def _compile_message(source: str, info: JsObject, error: JsException) -> str:

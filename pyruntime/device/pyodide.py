@@ -1,7 +1,6 @@
 """WebGPU through Pyodide's foreign-function interface. What it needs of `js` beyond that is in `javascript.py`.
 
-Submissions are replayed by `web/player.js` in one call where the page provides it (JavaScript module
-`pyruntime_player`), and call by call from Python otherwise, or when asked.
+What takes many calls of WebGPU is done by web/device.js in one: buffers, recordings, submissions, measurements.
 Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
 """
 
@@ -17,7 +16,7 @@ import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
 from pyruntime.device.adapter import find_adapter
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
 from pyruntime.device.javascript import (
@@ -26,14 +25,11 @@ from pyruntime.device.javascript import (
     fetch_bytes,
     js_data,
     js_object,
-    player,
     read_bytes,
-    write_now,
+    web_modules,
 )
 from pyruntime.device.pipelines import Pipelines
-from pyruntime.device.replaying import described
-from pyruntime.device.timing import timed
-from pyruntime.device.unaided import play, scaled
+from pyruntime.device.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
@@ -73,35 +69,33 @@ def subgroup_size(info: JsObject) -> list[str]:
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
-async def open_device(replay: str = "auto") -> WebGpuDevice:
+async def open_device() -> WebGpuDevice:
     """A device with every limit and useful feature its adapter offers.
 
-    Args:
-        replay: 'player' (web/player.js), 'python' (call by call), or 'auto'.
-
     Raises:
-        EPFail: no WebGPU, no adapter, or it gives no device.
+        EPFail: no WebGPU, no adapter, or it gives no device; or the page forbids to run web/device.js.
     """
     adapter = await find_adapter()
+    web = web_modules()
     limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
     features = [f for f in _FEATURES if adapter.features.has(f)]
     try:
         device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
         raise EPFail(f"the adapter gave no device: {error.message}") from None
-    return WebGpuDevice(adapter.info, device, features, player(replay))
+    return WebGpuDevice(adapter.info, device, features, web)
 
 
 def adopt_device(device: JsObject) -> WebGpuDevice:
     """A GPUDevice that somebody else has opened; it stays theirs, with the limits they asked for."""
     features = [f for f in _FEATURES if device.features.has(f)]
-    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, player("auto"))
+    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, web_modules())
 
 
 class WebGpuDevice:
     """Implements `Device` on a GPUDevice."""
 
-    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], played: JsObject) -> None:
+    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], web: JsObject) -> None:
         self.info = AdapterInfo(
             *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
         )
@@ -113,12 +107,12 @@ class WebGpuDevice:
         self.ledger = Ledger()
         self.device = device
         self.lost: str | None = None
-        self._player = played
+        self._web = web
         self._numbers = count(1)
         self._buffers: dict[int, JsObject] = {}
-        self._pipelines = Pipelines(device, self.ledger, self._scope, self._failed)
+        self._pipelines = Pipelines(device, web, self.ledger, self._failed)
         self._recordings: dict[int, JsObject] = {}
-        self._unchecked: dict[int, asyncio.Future[JsObject]] = {}
+        self._unchecked: dict[int, JsObject] = {}
         self._watch = create_proxy(self._on_lost)
         device.lost.then(self._watch)
         self._errors = create_proxy(self._on_uncaptured)
@@ -137,12 +131,6 @@ class WebGpuDevice:
             self.lost = f"given up after an error outside of any run: {event.error.message}"
         self.device.destroy()
 
-    def _scope(self) -> asyncio.Future[JsObject]:
-        """What the validation scope that ends here has caught, for who asks later."""
-        caught: asyncio.Future[JsObject] = asyncio.ensure_future(self.device.popErrorScope())
-        caught.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return caught
-
     def _check(self) -> None:
         if self.lost is not None:
             raise DeviceLost(f"the GPU device was lost ({self.lost})")
@@ -160,17 +148,12 @@ class WebGpuDevice:
         self._check()
         if not sizes:
             return []
-        self.device.pushErrorScope("validation")
-        self.device.pushErrorScope("out-of-memory")
-        made: list[int] = []
         held = self.ledger.total
+        made: list[int] = []
         try:
-            try:
-                for size in sizes:
-                    made.append(self._create(size, label))
-            finally:
-                scopes = [self.device.popErrorScope(), self.device.popErrorScope()]
-            error = next(filter(None, await asyncio.gather(*scopes)), None)
+            given = self._web.allocate(self.device, to_js(list(sizes)), label)
+            made += map(self._number, given.buffers, sizes)
+            refused = await given.refused
         except JsException as thrown:
             self.free(made)
             raise await self._failed(
@@ -179,24 +162,21 @@ class WebGpuDevice:
         except BaseException:
             self.free(made)
             raise
-        if error:
+        if refused:
             self.free(made)
             raise OutOfMemory(
                 f"the device refused {sum(sizes):,} bytes for {label} ({held:,} bytes were in use): "
-                f"{error.message}; use smaller inputs, release other sessions, or the CPUExecutionProvider"
+                f"{refused}; use smaller inputs, release other sessions, or the CPUExecutionProvider"
             )
         return made
 
     def allocate_now(self, size: int, label: str) -> int:
         """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
-        return self._create(size, label)
+        return self._number(self._web.bufferOf(self.device, size, label), size)
 
-    def _create(self, size: int, label: str) -> int:
-        """A buffer for storage and copies, in the error scopes that are open."""
-        usage = js.GPUBufferUsage
-        flags = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
-        buffer = self.device.createBuffer(js_object({"label": label, "size": size, "usage": flags}))
+    def _number(self, buffer: JsObject, size: int) -> int:
+        """The number of a buffer of `size` bytes, from now on."""
         number = next(self._numbers)
         self._buffers[number] = buffer
         self.ledger.add(number, size)
@@ -218,20 +198,16 @@ class WebGpuDevice:
         """See `Device.write`."""
         self._check()
         try:
-            write_now(self.device.queue, self._write(Write(target, data, offset)))
+            self._web.uploadNow(self.device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""
         self._check()
-        if self._player is None:
-            for write in writes:
-                self.write(write.target, write.data, write.offset)
-            return
         proxies: list[JsObject] = []
         try:
-            await self._player.upload(self.device, js_object([self._write(w, proxies) for w in writes]))
+            await self._web.upload(self.device, js_object([self._write(w, proxies) for w in writes]))
         except JsException as error:
             raise await self._failed("the GPU took no bytes", error) from None
         finally:
@@ -239,9 +215,8 @@ class WebGpuDevice:
                 proxy.destroy()
 
     def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
-        """What player.js calls a Write. Large bytes of Python's are not copied where `proxies` gets what holds them."""
-        passed = proxies if self._player is not None else None
-        data, offset = js_data(write.data, write.offset, write.target.nbytes, passed)
+        """A Write of web/staging.js. Large bytes of Python's are not copied where `proxies` gets what holds them."""
+        data, offset = js_data(write.data, write.offset, write.target.nbytes, proxies)
         target = write.target
         buffer = self._buffers[target.buffer]
         return {"buffer": buffer, "offset": target.offset, "data": data, "dataOffset": offset, "nbytes": target.nbytes}
@@ -289,40 +264,22 @@ class WebGpuDevice:
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
         self._check()
-        self.device.pushErrorScope("validation")
         try:
-            distinct: dict[int, dict[str, Any]] = {}
-            for c in commands:
-                if id(c) not in distinct:
-                    distinct[id(c)] = self._command(c)
-            made = [distinct[id(c)] for c in commands]
+            made = self._web.record(self.device, *self._written(commands))
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
-        finally:
-            scope = self._scope()
         number = next(self._numbers)
-        self._unchecked[number] = scope
-        self._recordings[number] = js_object(made) if self._player is not None else made
+        self._recordings[number], self._unchecked[number] = made.commands, made.refused
         return number
 
-    def _command(self, command: Bound) -> dict[str, Any]:
-        """What player.js calls a Command: with a bind group, or with what makes one where there are slots."""
-        parts = [*command.storage, *([command.uniform] if command.uniform else [])]
-        layout, _ = self._pipelines.layout(len(command.storage), command.uniform is not None)
-        made = {"pipeline": self._pipelines[command.source], "grid": list(command.grid), "scaled": list(command.scaled)}
-        if any(isinstance(p, Slot) for p in parts):
-            entries = [
-                {"slot": p.buffer, "size": p.nbytes}
-                if isinstance(p, Slot)
-                else {"slot": -1, "buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}
-                for p in parts
-            ]
-            return {**made, "layout": layout, "entries": entries}
-        entries = [
-            {"binding": i, "resource": {"buffer": self._buffers[p.buffer], "offset": p.offset, "size": p.nbytes}}
-            for i, p in enumerate(parts)
-        ]
-        return {**made, "group": self.device.createBindGroup(js_object({"layout": layout, "entries": entries}))}
+    def _written(self, commands: Sequence[Bound]) -> tuple[str, JsObject, JsObject]:
+        """What web/recording.js makes commands of: a text, the pipelines and the buffers that it counts."""
+        made = written(commands)
+        pipelines = to_js([self._pipelines[source] for source in made.sources])
+        return made.text, pipelines, self._js_buffers(made.buffers)
+
+    def _js_buffers(self, numbers: Sequence[int]) -> JsObject:
+        return to_js([self._buffers[number] for number in numbers])
 
     async def submit(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
@@ -338,18 +295,9 @@ class WebGpuDevice:
         commands = self._recordings[recording]
         try:
             if (scope := self._unchecked.pop(recording, None)) is not None and (refused := await scope):
-                raise EngineError(f"it could not bind the model's buffers: {refused.message}")
-            if self._player is not None:
-                given = js_object(uploads), js_object(sources), to_js(list(numbers))
-                answers = await self._player.play(self.device, commands, *given)
-            else:
-                sized, queue = scaled(commands, numbers), self.device.queue
-
-                def upload() -> None:
-                    for write in uploads:
-                        write_now(queue, write)
-
-                answers = await play(self.device, sized, upload, sources, js_object)
+                raise EngineError(f"it could not bind the model's buffers: {refused}")
+            given = js_object(uploads), js_object(sources), to_js(list(numbers))
+            answers = await self._web.play(self.device, commands, *given)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:
@@ -363,11 +311,14 @@ class WebGpuDevice:
         """See `Device.measure`."""
         self._check()
         await self.upload(writes)
-        recorded = self._recordings[recording]
-        keys = ("pipeline", "group", "grid", "scaled")
-        commands = [{k: getattr(c, k) for k in keys} for c in recorded] if self._player else recorded
         has_queries = "timestamp-query" in self.target.features
-        spans, clock = await timed(self.device, scaled(commands, numbers), has_queries, js_object)
+        commands = self._recordings[recording]
+        try:
+            timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)
+        except JsException as error:
+            raise await self._failed("the GPU could not run the model", error) from None
+        flat = [round(ns) for ns in timed.to_py()]
+        spans, clock = list(zip(flat[::2], flat[1::2], strict=True)), "gpu" if has_queries else "host"
         empty = self.record([])
         try:
             return Measured(await self.submit(empty, [], reads), spans, clock)
@@ -375,28 +326,23 @@ class WebGpuDevice:
             self.drop(empty)
 
     def replay_object(
-        self, replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None
-    ) -> JsObject | None:
-        """A run for `run` of web/replay.js, in which Python has no part; None without the player.
+        self, replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None, params: bytes
+    ) -> JsObject:
+        """A run for `run` of web/replay.js, in which Python has no part.
 
         Args:
             names: JavaScript's name of a tensor's element type.
-            sizes: what `Sizes` of web/sizes.js has but `buffer`, where the plan leaves sizes open.
+            sizes: what `Sizes` of web/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
+            params: of the plan.
         """
-        if self._player is None:
-            return None
-        if sizes is not None:
-            sizes = {**sizes, "buffer": self._buffers[replay.params.buffer] if replay.params else jsnull}
-        commands = [self._command(c) for c in replay.commands]
-        return js_object(
-            {
-                **described(replay, names, self._buffers),
-                "device": self.device,
-                "commands": commands if replay.recording is None else self._recordings[replay.recording],
-                "live": True,
-                "sizes": jsnull if sizes is None else sizes,
-            }
+        made = described(replay, names, sizes)
+        commands = (
+            self._web.commandsOf(self.device, *self._written(replay.commands))
+            if replay.recording is None
+            else self._recordings[replay.recording]
         )
+        buffers = self._js_buffers(made.buffers)
+        return self._web.described(self.device, commands, made.text, buffers, to_js(params) if sizes else jsnull)
 
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""

@@ -1,25 +1,61 @@
-"""Runs as `Replay` of web/replay.js has them: which tensors go where."""
+"""Recordings and runs as the JSON texts that web/recording.js reads: one call each, however long they are.
+
+Buffers and pipelines stand in a text by their places in lists that are sent beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pyruntime.device.base import Slice
+from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.executable import Replay
 from pyruntime.ir import TensorType
 from pyruntime.plan.plan import Kept, RunRows, Transfer
 
-__all__ = ["described"]
+__all__ = ["Written", "described", "written"]
 
 
-def described(replay: Replay, names: Callable[[TensorType], str], buffers: Mapping[int, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text and what it counts: numbers of buffers, WGSL of pipelines."""
+
+    text: str
+    buffers: list[int]
+    sources: list[str]
+
+
+def written(commands: Sequence[Bound]) -> Written:
+    """The commands of a recording; one that comes several times, as the same object, is one there too."""
+    buffers, sources = dict[int, int](), dict[str, int]()
+    distinct: dict[int, Bound] = {}
+    order = [distinct.setdefault(id(c), c) for c in commands]
+    rows = []
+    for c in distinct.values():
+        parts: list[int] = []
+        for p in (*c.storage, *((c.uniform,) if c.uniform else ())):
+            place = -1 - p.buffer if isinstance(p, Slot) else buffers.setdefault(p.buffer, len(buffers))
+            parts += place, p.offset, p.nbytes
+        pipeline = sources.setdefault(c.source, len(sources))
+        rows.append((pipeline, c.uniform is not None, c.grid, c.scaled, parts))
+    places = {key: i for i, key in enumerate(distinct)}
+    again = [places[id(c)] for c in order] if len(distinct) < len(commands) else None
+    return Written(_json({"rows": rows, "order": again}), list(buffers), list(sources))
+
+
+def described(replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None) -> Written:
     """The tensors of a run, by the names that web/replay.js has for them.
 
     Args:
         names: JavaScript's name of a tensor's element type.
-        buffers: the GPUBuffer of each number.
+        sizes: what `Sizes` of web/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
     """
+    buffers = dict[int, int]()
+
+    def number(place: Slice) -> int:
+        return buffers.setdefault(place.buffer, len(buffers))
 
     def seen(name: str, kind: TensorType, scaled: Sequence[int]) -> dict[str, Any]:
         dims = list(kind.shape)
@@ -29,13 +65,13 @@ def described(replay: Replay, names: Callable[[TensorType], str], buffers: Mappi
         return seen(value.name, value.type, value.scaled)
 
     def at(place: Slice) -> dict[str, Any]:
-        return {"buffer": buffers[place.buffer], "offset": place.offset}
+        return {"buffer": number(place), "offset": place.offset}
 
     def slots(transfers: Sequence[Transfer]) -> list[dict[str, Any]]:
         given = {k.input: seen(k.input, k.given, k.given_scaled) for k in replay.kept if k.given}
         return [{**given.get(t.name, shape(t)), "slot": t.region.index} for t in transfers]
 
-    return {
+    data = {
         "uploads": [{**shape(t), **at(place)} for t, place in replay.uploads],
         "downloads": [{**shape(t), **at(place)} for t, place in replay.downloads],
         "unread": [seen(u.name, u.type, u.scaled) for u in replay.unread],
@@ -54,8 +90,14 @@ def described(replay: Replay, names: Callable[[TensorType], str], buffers: Mappi
             }
             for made, place in replay.numbers
         ],
+        "sizes": sizes and {**sizes, "buffer": number(replay.params) if replay.params else None},
     }
+    return Written(_json(data), list(buffers), [])
 
 
 def _rows(rows: RunRows | None) -> dict[str, Any] | None:
     return {"input": rows.input, "offset": rows.offset, "expression": rows.expression} if rows else None
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, separators=(",", ":"), check_circular=False)

@@ -33,7 +33,7 @@ in_browser = sys.platform == "emscripten"
 
 T = TypeVar("T")
 
-_devices: dict[str, Device] = {}
+_held: list[Device] = []
 _opening = asyncio.Lock()
 
 
@@ -42,7 +42,7 @@ def available_providers() -> list[str]:
     return [WEBGPU, CPU] if in_browser else [CPU]
 
 
-async def device(replay: str = "auto") -> Device:
+async def device() -> Device:
     """The GPU device all sessions share, opened when first asked for, and again after it was lost.
 
     Raises:
@@ -54,12 +54,17 @@ async def device(replay: str = "auto") -> Device:
     from pyruntime.device.remembered import recall
 
     async with _opening:  # sessions that load at the same time get the same device
-        held = _devices.get(replay)
-        if held is None or getattr(held, "lost", None) is not None:
-            held = await open_device(replay)
+        held = _current()
+        if held is None:
+            held = await open_device()
             held.target = (await recall(held.info)).of(held.target)
-            _devices[replay] = held
+            _held[:] = [held]
         return held
+
+
+def _current() -> Device | None:
+    """The device, where there is one and it was not lost."""
+    return next((held for held in _held if getattr(held, "lost", None) is None), None)
 
 
 async def learn(device: Device, known: Knowledge) -> None:
@@ -80,12 +85,12 @@ async def adopt(gpu_device: Any) -> None:
     from pyruntime.device.pyodide import adopt_device
 
     async with _opening:
-        held = _devices.get("auto")
-        if held is not None and getattr(held, "lost", None) is None:
+        held = _current()
+        if held is not None:
             if getattr(held, "device", None) == gpu_device:
                 return
             raise InvalidArgument("the GPU device is chosen already: set env.webgpu.device before the first session")
-        _devices["auto"] = adopt_device(gpu_device)
+        _held[:] = [adopt_device(gpu_device)]
 
 
 async def adapter() -> dict[str, str] | None:

@@ -146,12 +146,8 @@ class InferenceSession(BoundRuns, Insight):
 
     async def _open_device(self) -> None:
         config = self._options.config
-
-        async def reopen() -> Device:
-            return await device(config("pyruntime.replay", "auto"))
-
         try:
-            gpu = await reopen()
+            gpu = await device()
         except EPFail as error:
             if CPU not in self._providers:
                 raise
@@ -168,7 +164,7 @@ class InferenceSession(BoundRuns, Insight):
         def make(gpu: Device) -> Program:
             return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize, rates)
 
-        self._live = LiveProgram(make(gpu), reopen, make, self._warnings.append)
+        self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
 
     async def _prepare(self, program: Program) -> None:
         """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has

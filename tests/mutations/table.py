@@ -206,7 +206,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "the scopes around an allocation",
         "pyruntime/device/pyodide.py",
-        "        if error:\n            self.free(made)\n            raise OutOfMemory(",
+        "        if refused:\n            self.free(made)\n            raise OutOfMemory(",
         "        if False:\n            self.free(made)\n            raise OutOfMemory(",
         (BROWSER + "test_out_of_memory__of_the_device_itself__leaves_nothing_and_others_go_on",),
     ),

@@ -16,7 +16,9 @@ from tools.devkit.snapshot import ensure_snapshot
 
 # Outside dist/, which holds the site and nothing else.
 STAMP = CACHE / "site.stamp"
-PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", "shaders")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
 STATIC = ("index.html", "service-worker.js", "web", "models", "examples", "package.json", "LICENSE", "NOTICE")
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
@@ -31,8 +33,7 @@ EXAMPLES_POLICY = (
 
 
 def wheel_name() -> str:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    return f"pyruntime-{version}-py3-none-any.whl"
+    return f"pyruntime-{PYPROJECT['project']['version']}-py3-none-any.whl"
 
 
 def build_wheel(python: Path) -> Path:

@@ -1,7 +1,9 @@
 // @ts-check
 /** A compiled model on a device: allocated, uploaded, compiled, its computed constants made; runs that player.js replays. */
 
+import { bufferOf } from '../buffers.js';
 import { play } from '../player.js';
+import { commandOf, compile } from '../recording.js';
 import { caught, guarded } from '../staging.js';
 import { uploadConstants } from './weights.js';
 
@@ -44,8 +46,6 @@ export class Program {
   #held = new Set();
   /** @type {Map<string, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
-  /** @type {Map<string, {group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}>} */
-  #layouts = new Map();
   /** Constants of computed constants, by number. @type {GPUBuffer[]} */
   #computed = [];
   /** @type {GPUBuffer[]} */
@@ -128,8 +128,7 @@ export class Program {
 
   /** @param {number} nbytes */
   #buffer(nbytes) {
-    const { STORAGE, COPY_SRC, COPY_DST, UNIFORM } = GPUBufferUsage;
-    const buffer = this.device.createBuffer({ size: Math.max(nbytes, 256), usage: STORAGE | COPY_SRC | COPY_DST | UNIFORM });
+    const buffer = bufferOf(this.device, Math.max(nbytes, 256));
     this.#held.add(buffer);
     return buffer;
   }
@@ -138,20 +137,6 @@ export class Program {
   #drop(buffer) {
     this.#held.delete(buffer);
     buffer.destroy();
-  }
-
-  /** @param {number} storage @param {boolean} uniform */
-  #layout(storage, uniform) {
-    const key = `${storage} ${uniform}`;
-    const known = this.#layouts.get(key);
-    if (known) return known;
-    const entries = Array.from({ length: storage + Number(uniform) }, (_, binding) => (
-      { binding, visibility: GPUShaderStage.COMPUTE,
-        buffer: { type: /** @type {GPUBufferBindingType} */ (binding < storage ? 'storage' : 'uniform') } }));
-    const group = this.device.createBindGroupLayout({ entries });
-    const made = { group, pipeline: this.device.createPipelineLayout({ bindGroupLayouts: [group] }) };
-    this.#layouts.set(key, made);
-    return made;
   }
 
   /** @param {SavedPlan} plan */
@@ -165,9 +150,7 @@ export class Program {
     const key = `${plan.shaders[shader]} ${regions.length} ${Boolean(params)}`;
     let made = this.#pipelines.get(key);
     if (!made) {
-      const { pipeline: layout } = this.#layout(regions.length, Boolean(params));
-      const module = this.device.createShaderModule({ code });
-      made = this.device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } });
+      made = compile(this.device, code, regions.length, Boolean(params)).pipeline;
       this.#pipelines.set(key, made);
     }
     return made;
@@ -198,18 +181,13 @@ export class Program {
         const [, , , buffer, start] = this.plan.header.constants[plan.constants[index][0]];
         return { buffer: this.#weights[buffer], offset: start + offset, size };
       };
-      const commands = plan.commands.map((command, i) => {
-        const resources = command.regions.map(place);
-        if (params && command.params) resources.push({ buffer: params, offset: command.params[0], size: command.params[1] });
-        const { group: layout } = this.#layout(command.regions.length, Boolean(command.params));
-        const { grid, scaled } = command;
-        if (resources.some(({ buffer }) => !buffer)) {
-          const slots = resources.map((resource, binding) => (
-            { slot: resource.buffer ? -1 : command.regions[binding][1], ...resource }));
-          return { pipeline: pipelines[i], layout, entries: slots, grid, scaled };
-        }
-        const entries = resources.map((resource, binding) => ({ binding, resource }));
-        return { pipeline: pipelines[i], group: this.device.createBindGroup({ layout, entries }), grid, scaled };
+      const commands = plan.commands.map(({ regions, params: own, grid, scaled }, i) => {
+        const parts = regions.map((region) => {
+          const part = place(region);
+          return { slot: part.buffer ? -1 : region[1], ...part };
+        });
+        if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
+        return commandOf(this.device, pipelines[i], parts, Boolean(own), grid, scaled);
       });
       return { commands, place, params, raw, external, arenas };
     });
@@ -218,7 +196,7 @@ export class Program {
   /** Make a computed constant. @param {SavedPlan} plan */
   async #compute(plan) {
     const { commands, params, arenas, external } = await this.#bind(plan, {});
-    await play(this.device, /** @type {import('../player.js').Command[]} */ (commands), [], [], []);
+    await play(this.device, /** @type {import('../recording.js').Command[]} */ (commands), [], [], []);
     for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
     this.#computed.push(external[plan.external[0].region[1]]);
   }

@@ -1,0 +1,167 @@
+// @ts-check
+/**
+ * What a recording is made of: layouts, pipelines, bind groups, commands. Plans of files have them made by one, and Python
+ * sends all commands of a recording as one text (`pyruntime/device/replaying.py`): a call for each would take longer than
+ * what it does.
+ */
+
+import { told } from './staging.js';
+
+/**
+ * @typedef {object} Part what a binding is
+ * @property {number} slot which of the buffers that each run brings, or -1
+ * @property {GPUBuffer} [buffer] the plan's own memory, where it is no slot
+ * @property {number} offset
+ * @property {number} size
+ *
+ * @typedef {object} Command
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBindGroup} group
+ * @property {[number, number, number]} grid
+ * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
+ *
+ * @typedef {object} Open a command that binds what runs bring
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBindGroupLayout} layout
+ * @property {Part[]} entries
+ * @property {[number, number, number]} grid
+ * @property {number[]} scaled
+ *
+ * @typedef {[pipeline: number, uniform: boolean, grid: [number, number, number], scaled: number[], parts: number[]]} Row a
+ *   command as Python writes it: number of its pipeline, whether its last part is uniform, and of each part the number of
+ *   its buffer (-1 and less: slots 0 and more), offset and size
+ */
+
+/** @type {WeakMap<GPUDevice, Map<string, {group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}>>} */
+const layouts = new WeakMap();
+
+/**
+ * Bind group and pipeline layout for so many storage buffers, and a uniform one behind them.
+ * @param {GPUDevice} device
+ * @param {number} storage
+ * @param {boolean} uniform
+ */
+export function layoutOf(device, storage, uniform) {
+  const known = layouts.get(device) ?? new Map();
+  layouts.set(device, known);
+  const key = `${storage} ${uniform}`;
+  if (!known.has(key)) {
+    const entries = Array.from({ length: storage + Number(uniform) }, (_, binding) => (
+      { binding, visibility: GPUShaderStage.COMPUTE,
+        buffer: { type: /** @type {GPUBufferBindingType} */ (binding < storage ? 'storage' : 'uniform') } }));
+    const group = device.createBindGroupLayout({ entries });
+    known.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
+  }
+  return known.get(key);
+}
+
+/**
+ * A pipeline under way, and its module, which knows why it failed.
+ * @param {GPUDevice} device
+ * @param {string} code
+ * @param {number} storage
+ * @param {boolean} uniform
+ */
+export function compile(device, code, storage, uniform) {
+  const { pipeline: layout } = layoutOf(device, storage, uniform);
+  device.pushErrorScope('validation'); // a module that does not compile is told by its pipeline
+  let module;
+  try {
+    module = device.createShaderModule({ code });
+  } finally {
+    device.popErrorScope().catch(() => {});
+  }
+  const pipeline = device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } });
+  pipeline.catch(() => {}); // heard by who waits for it
+  return { module, pipeline };
+}
+
+/**
+ * @param {GPUDevice} device
+ * @param {GPUBindGroupLayout} layout
+ * @param {{buffer?: GPUBuffer, offset: number, size: number}[]} parts
+ */
+export function groupOf(device, layout, parts) {
+  const entries = parts.map(({ buffer, offset, size }, binding) => (
+    { binding, resource: { buffer: /** @type {GPUBuffer} */ (buffer), offset, size } }));
+  return device.createBindGroup({ layout, entries });
+}
+
+/**
+ * A command: with its bind group, or with what makes one where there are slots.
+ * @param {GPUDevice} device
+ * @param {GPUComputePipeline} pipeline
+ * @param {Part[]} parts in the order of their bindings
+ * @param {boolean} uniform whether the last of them is
+ * @param {[number, number, number]} grid
+ * @param {number[]} scaled
+ * @returns {Command | Open}
+ */
+export function commandOf(device, pipeline, parts, uniform, grid, scaled) {
+  const { group: layout } = layoutOf(device, parts.length - Number(uniform), uniform);
+  if (parts.some(({ slot }) => slot >= 0)) return { pipeline, layout, entries: parts, grid, scaled };
+  return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
+}
+
+/**
+ * The commands that Python has written down.
+ * @param {GPUDevice} device
+ * @param {string} text JSON: `rows`, and in which `order` they come where some come several times
+ * @param {GPUComputePipeline[]} pipelines
+ * @param {GPUBuffer[]} buffers
+ * @returns {(Command | Open)[]}
+ */
+export function commandsOf(device, text, pipelines, buffers) {
+  /** @type {{rows: Row[], order: number[] | null}} */
+  const { rows, order } = JSON.parse(text);
+  const commands = rows.map(([pipeline, uniform, grid, scaled, numbers]) => {
+    /** @type {Part[]} */
+    const parts = [];
+    for (let i = 0; i < numbers.length; i += 3) {
+      const [number, offset, size] = [numbers[i], numbers[i + 1], numbers[i + 2]];
+      parts.push(number < 0 ? { slot: -1 - number, offset, size } : { slot: -1, buffer: buffers[number], offset, size });
+    }
+    return commandOf(device, pipelines[pipeline], parts, uniform, grid, scaled);
+  });
+  return order ? order.map((i) => commands[i]) : commands;
+}
+
+/**
+ * `commandsOf`, and what the GPU says to their bind groups: '' where it takes them.
+ * @param {GPUDevice} device
+ * @param {string} text
+ * @param {GPUComputePipeline[]} pipelines
+ * @param {GPUBuffer[]} buffers
+ */
+export function record(device, text, pipelines, buffers) {
+  device.pushErrorScope('validation');
+  let commands;
+  let scope;
+  try {
+    commands = commandsOf(device, text, pipelines, buffers);
+  } finally {
+    scope = device.popErrorScope();
+    scope.catch(() => {});
+  }
+  const refused = scope.then(told);
+  refused.catch(() => {}); // heard by who runs it
+  return { commands, refused };
+}
+
+/**
+ * A run for web/replay.js, as Python has written it down.
+ * @param {GPUDevice} device
+ * @param {(Command | Open)[]} commands
+ * @param {string} text JSON: a `Replay` without the former, with numbers of buffers in their place
+ * @param {GPUBuffer[]} buffers
+ * @param {Uint8Array | null} params of the plan, where it leaves sizes open
+ * @returns {import('./replay.js').Replay}
+ */
+export function described(device, commands, text, buffers, params) {
+  const seen = JSON.parse(text);
+  for (const places of [seen.uploads, seen.downloads, seen.numbers]) {
+    for (const place of places) place.buffer = buffers[place.buffer];
+  }
+  if (seen.sizes) Object.assign(seen.sizes, { params, buffer: seen.sizes.buffer === null ? null : buffers[seen.sizes.buffer] });
+  return { ...seen, device, commands, live: true };
+}
