@@ -23,6 +23,7 @@ const REPLAYS = 8;
  * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
  * @property {Ahead | null} ahead runs begun before they are asked for
  * @property {import('./loading/loading.js').Held} model its file
+ * @property {Record<string, string>} tags strong ETags of its files, by address
  * @property {Promise<string>} [hash] of it
  */
 
@@ -317,7 +318,7 @@ const methods = {
         (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
     /** @type {Session} */
-    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], ahead: null, model: held };
+    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], ahead: null, model: held, tags: loading.tags };
     if (ahead) known.ahead = new Ahead(beside, info.handle, known);
     sessions.set(info.handle, known);
     return info;
@@ -361,7 +362,8 @@ const methods = {
     const known = sessions.get(session);
     if (!known) return null;
     known.hash ??= treeHash(known.model);
-    return callPython('keep_plan', session, await known.hash, before, treeHash);
+    const made = await callPython('keep_plan', session, await known.hash, before, treeHash);
+    return made && { ...made, tags: known.tags };
   },
 
   /** @param {import('./protocol.js').ReleaseArguments} args */

@@ -147,6 +147,8 @@ export interface KeepArguments {
 export interface KeptPlan {
   plan: ArrayBuffer;
   adapter: AdapterInfo;
+  /** Strong ETags of the model's files, by address. */
+  tags?: Record<string, string>;
 }
 
 export interface ReleaseArguments {

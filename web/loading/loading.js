@@ -7,6 +7,7 @@
 import { ReadingAhead } from './ahead.js';
 import { ModelFile } from './file.js';
 import { Buffers, openStream } from './stream.js';
+import { strongTag } from '../tags.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */
 const BIG = 32 << 20;
@@ -21,6 +22,8 @@ export class Loading {
   #ended = new AbortController();
   /** What each address has brought and will bring. @type {Map<string, {loaded: number, total: number | undefined}>} */
   #counts = new Map();
+  /** The strong ETag of each address, '' where there is none. @type {Record<string, string>} */
+  tags = {};
   /** @type {ModelFile[]} */
   #files = [];
   /** What ended a file early that is no `ModelFile`. @type {{error: unknown} | null} */
@@ -115,6 +118,7 @@ export class Loading {
    */
   async #open(url, isModel) {
     const { size, response, chunks } = await openStream(url, this.#signal);
+    this.tags[url] = strongTag(response);
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
     if (!readsBlobs || (size ?? BIG) < BIG) {
       return joined(chunks(), (loaded) => onProgress(loaded, size)).catch((error) => {

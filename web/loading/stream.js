@@ -5,6 +5,8 @@
  * Source: RFC 9110, sections 8.8 (validators) and 14 (range requests).
  */
 
+import { strongTag } from '../tags.js';
+
 /** Milliseconds before each attempt to go on, as long as none brings a byte. */
 const PAUSES = [0, 250, 500, 1000, 2000];
 
@@ -72,9 +74,8 @@ export async function openStream(url, signal) {
 }
 
 /** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */
-function validatorOf({ headers }) {
-  const etag = headers.get('ETag') ?? '';
-  return etag && !etag.startsWith('W/') ? etag : headers.get('Last-Modified') ?? '';
+function validatorOf(response) {
+  return strongTag(response) || (response.headers.get('Last-Modified') ?? '');
 }
 
 /**

@@ -68,7 +68,7 @@ export class Keeper {
     /** @type {import('../protocol.js').KeptPlan | null} */
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
     if (!made) return;
-    await put(this.#place, { version, adapter: made.adapter }, made.plan, this.#may);
+    await put(this.#place, { version, adapter: made.adapter, tags: made.tags }, made.plan, this.#may);
     await Promise.all([import('./housing.js'), import('./texts.js')]); // what runs it is there offline, too
   }
 

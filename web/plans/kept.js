@@ -20,7 +20,7 @@ const MOST_BYTES = 64 << 20;
 const END = 1 << 16;
 
 /** @typedef {import('../pyruntime.js').AdapterInfo} AdapterInfo */
-/** @typedef {{version: string, adapter: AdapterInfo}} Made what a plan was made by and for */
+/** @typedef {{version: string, adapter: AdapterInfo, tags?: Record<string, string>}} Made what a plan was made by and for, and the ETags of the model's files */
 /** @typedef {Made & {read: () => Promise<ArrayBuffer | null>}} Kept */
 
 /** 'change': another plan is kept, or none is any more. */

@@ -107,8 +107,9 @@ function sourceOf(path, { model, externalData }) {
  * @param {ArrayBuffer} file
  * @param {Opened} there
  * @param {Wanted} wanted
+ * @param {Record<string, string>} [tags] strong ETags of the model's files
  */
-async function start(file, there, { create, onProgress, signal }) {
+async function start(file, there, { create, onProgress, signal }, tags) {
   const began = performance.now();
   const read = await readPlan(file, { version, ...there });
   const program = new Program(there.device, read, there.adapter);
@@ -116,7 +117,7 @@ async function start(file, there, { create, onProgress, signal }) {
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
     onProgress({ phase: 'model', status: 'progress', loaded, total }));
   const files = read.header.files.map(({ path }) => sourceOf(path, create));
-  await program.prepare([create.model, ...files], report, signal);
+  await program.prepare([create.model, ...files], report, signal, tags);
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
@@ -166,7 +167,7 @@ async function fromKept({ find, forget }, place, wanted) {
     if (!kept) throw new Refused('the kept one is for another adapter');
     const file = await kept.read();
     if (!file) throw new Refused('the kept one cannot be read');
-    return start(file, there, wanted);
+    return start(file, there, wanted, kept.tags);
   }, wanted.signal, () => { if (kept) forget(place, kept).catch(() => {}); });
 }
 

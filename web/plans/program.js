@@ -67,17 +67,19 @@ export class Program {
    * @param {(string | Blob | ArrayBuffer)[]} sources the model, and each of the plan's `files`
    * @param {(loaded: number, total: number) => void} report
    * @param {AbortSignal} [signal]
+   * @param {Record<string, string>} [tags] strong ETags of files that had the plan's hashes
    */
-  async prepare(sources, report, signal) {
+  async prepare(sources, report, signal, tags) {
     const { header } = this.plan;
     try {
       const last = this.entries[this.entries.length - 1];
       const plans = [...header.computed, last.program.plan];
+      // First: the browser answers when it is done with what it was asked before, and pipelines take long.
+      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.catch(() => {}); // awaited when the weights are there
       this.#compileOthers();
-      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
-      await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal);
+      await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal, tags);
       await compiled;
       for (const plan of header.computed) await this.#compute(plan);
       header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });

@@ -3,6 +3,7 @@
 
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
+import { strongTag } from '../tags.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
@@ -72,23 +73,31 @@ function readerOf(stream) {
   };
 }
 
-/** @param {string | Blob | ArrayBuffer} source @param {AbortSignal} [signal] @returns {Promise<ReadableStream<any>>} */
-async function streamOf(source, signal) {
-  if (typeof source !== 'string') return (source instanceof Blob ? source : new Blob([source])).stream();
+/**
+ * `isKnown`: whether the server says that it is the file for which `tags` were kept.
+ * @param {string | Blob | ArrayBuffer} source
+ * @param {Record<string, string>} tags
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<{stream: ReadableStream<any>, isKnown: boolean}>}
+ */
+async function opened(source, tags, signal) {
+  if (typeof source !== 'string') {
+    return { stream: (source instanceof Blob ? source : new Blob([source])).stream(), isKnown: false };
+  }
   const response = await fetch(source, { signal });
   if (!response.ok || !response.body) throw new Refused(`the model cannot be fetched: HTTP status ${response.status}`);
-  return response.body;
+  const tag = strongTag(response);
+  return { stream: response.body, isKnown: tag !== '' && tags[source] === tag };
 }
 
 /**
  * The model's bytes, in blocks of `BLOCK`, each there until the next one is asked for.
- * @param {string | Blob | ArrayBuffer} source
+ * @param {ReadableStream<any>} stream
  * @param {(loaded: number, total: number) => void} report
  * @param {number} nbytes that there should be
- * @param {AbortSignal} [signal]
  */
-async function* blocks(source, report, nbytes, signal) {
-  const { read, cancel } = readerOf(await streamOf(source, signal));
+async function* blocks(stream, report, nbytes) {
+  const { read, cancel } = readerOf(stream);
   let buffer = new ArrayBuffer(BLOCK);
   try {
     for (let total = 0, isEnd = false; !isEnd;) {
@@ -114,15 +123,17 @@ async function* blocks(source, report, nbytes, signal) {
 /** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
 
 /**
- * Upload the constants; those that lie beside the plan from the model's files, whose hashes are compared on the way.
+ * Upload the constants; those that lie beside the plan from the model's files, whose hashes are compared on the way, where the
+ * server does not say that they are the same.
  * @param {GPUDevice} device
  * @param {{header: import('./plan.js').Saved, sections: Uint8Array<ArrayBuffer>}} plan
  * @param {GPUBuffer[]} buffers
  * @param {(string | Blob | ArrayBuffer)[]} sources the model, and each of the plan's `files`
  * @param {(loaded: number, total: number) => void} report
  * @param {AbortSignal} [signal]
+ * @param {Record<string, string>} [tags] strong ETags of files that had these hashes, by address
  */
-export async function uploadConstants(device, { header, sections }, buffers, sources, report, signal) {
+export async function uploadConstants(device, { header, sections }, buffers, sources, report, signal, tags = {}) {
   const files = [header.model, ...header.files];
   /** @type {Waiting[][]} */
   const waiting = files.map(() => []);
@@ -136,7 +147,9 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
   let before = 0;
   for (const [i, { nbytes, hash }] of files.entries()) {
     const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
-    if (await passed(blocks(sources[i], progress, nbytes, signal), waiting[i]) !== hash) {
+    const { stream, isKnown } = await opened(sources[i], tags, signal);
+    const made = await passed(blocks(stream, progress, nbytes), waiting[i], !isKnown);
+    if (made !== null && made !== hash) {
       throw new Refused('it is for another model: the hash differs');
     }
     before += nbytes;
@@ -144,20 +157,23 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
 }
 
 /**
- * Write the constants of a file as it passes, and hash it meanwhile.
+ * Write the constants of a file as it passes, and hash it meanwhile where that is wanted.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} file
  * @param {Waiting[]} waiting
- * @returns {Promise<string>} the file's hash
+ * @param {boolean} hashed
+ * @returns {Promise<string | null>} the file's hash
  */
-async function passed(file, waiting) {
+async function passed(file, waiting, hashed) {
   const sorted = [...waiting].sort((one, other) => one.at - other.at);
   /** @type {Promise<Uint8Array>[]} */
   const hashes = [];
   let [start, first] = [0, 0];
   for await (const block of file) {
-    const hash = crypto.subtle.digest('SHA-256', block).then((made) => new Uint8Array(made));
-    hash.catch(() => {}); // awaited in its turn
-    hashes.push(hash);
+    if (hashed) {
+      const hash = crypto.subtle.digest('SHA-256', block).then((made) => new Uint8Array(made));
+      hash.catch(() => {}); // awaited in its turn
+      hashes.push(hash);
+    }
     const stop = start + block.length;
     while (first < sorted.length && sorted[first].end <= start) first += 1;
     for (const { at, end, writer } of sorted.slice(first)) {
@@ -167,5 +183,5 @@ async function passed(file, waiting) {
     start = stop;
     if (hashes.length >= HASHING) await hashes[hashes.length - HASHING];
   }
-  return ofHashes((await Promise.all(hashes)).flatMap((hash) => [...hash]));
+  return hashed ? ofHashes((await Promise.all(hashes)).flatMap((hash) => [...hash])) : null;
 }
