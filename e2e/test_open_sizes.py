@@ -1,11 +1,14 @@
 """Plans for every size, on WebGPU: runs of several sizes in one session against onnxruntime; replay without Python.
 
+Models run with the kernels of GPUs and with those of processors by turns; with PYRUNTIME_SOAK each with both.
+
 Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split otherwise for other sizes.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -27,6 +30,7 @@ from tests.quantized.test_models import CALIBRATION, ids
 
 Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
 RTOL, ATOL = 2e-3, 2e-3
+ALL = bool(os.environ.get("PYRUNTIME_SOAK"))
 
 RUN = """
 import os
@@ -166,8 +170,15 @@ def check(model: bytes, fed: list[Feeds], outputs: list[list[Any]], atol: float 
             np.testing.assert_allclose(found, wanted, RTOL, atol, err_msg=str(shapes))
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
-@pytest.mark.parametrize("name", CASES)
+WAYS = [
+    pytest.param(name, gpu, id=f"{name}-{'gpu' if gpu else 'software'}")
+    for at, name in enumerate(CASES)
+    for gpu in (False, True)
+    if ALL or gpu == bool(at % 2)
+]
+
+
+@pytest.mark.parametrize(("name", "gpu"), WAYS)
 def test_sizes__one_after_another__agree_with_onnxruntime(
     name: str, gpu: bool, python_in_browser: BrowserPython
 ) -> None:
