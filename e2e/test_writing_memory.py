@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page
 from e2e.harness.script import watched
 from e2e.test_generate import PROMPT, Writing
 
-TOKENS = 200 if os.environ.get("PYRUNTIME_SOAK") else 30
-"""Of each text: 200 take more than two minutes, and leave what 30 do."""
+TOKENS = 200 if os.environ.get("PYRUNTIME_SOAK") else 60
+"""Of each text: 200 take more than two minutes, and leave what 60 do."""
 
 TEXTS = """
 for (const i of Array(rounds).keys()) {
