@@ -11,7 +11,10 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.kernels import attention, inp, out
 from pyruntime.kernels.attention import Tile
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention_candidates import ATTENTIONS
+from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.samples import sample
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.linear_attention import RULES, LinearAttention
@@ -83,6 +86,21 @@ def test_attention__external_cache__as_host(gpu: Gpu) -> None:
 def test_attention__half__as_host(gpu: Gpu) -> None:
     inputs = [normal(1, 2, 5, 8), normal(1, 2, 9, 8), normal(1, 2, 9, 8), normal(5, 9)]
     _same(gpu, Attention(), [x.astype(np.float16) for x in inputs], 2e-3)
+
+
+def test_attention__every_candidate__as_the_formula(gpu: Gpu) -> None:
+    problem = AttentionProblem(2, 5, 600, 16, 16, 1, 600)
+    target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
+    q, k, v = (normal(1, 2, rows, 16) for rows in (5, 600, 600))
+    weights = np.exp(q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3))
+    expected = weights / weights.sum(-1, keepdims=True) @ v
+    types = [typed(x) for x in (q, k, v)]
+    names = [c.name for c in ATTENTIONS.rank(problem, target).others if c.cost is not None]
+    assert {"few", "few_x1", "tiled_64", "tiled_32_split2", "flash_16", "flash_4", "rows"} <= set(names)
+    for name in names:
+        made = sample(Noted(ATTENTIONS, problem), name, target)
+        (got,) = gpu.run(made, [carrier(x)[1] for x in (q, k, v)], types, [typed(q)])
+        np.testing.assert_allclose(got, expected, 2e-5, 2e-5, err_msg=name)
 
 
 LARGE, SMALL = attention.LARGE, attention.SMALL

@@ -1,4 +1,4 @@
-"""Attention as one fused kernel: which one, which tile, and its dispatches.
+"""Attention as one fused kernel: the dispatches of each that `kernels.attention_candidates` chooses from.
 
 few      `kernels/attention_few.py`: few rows share keys, as in decoding, or heads are too wide for the kernels below
 flash    `shaders/attention_flash.wgsl`: a query row is shared by a few invocations; short sequences
@@ -10,91 +10,40 @@ rows     `kernels/attention_few.py`: adapters that run on a processor
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from pyruntime.ir import DType, upper
-from pyruntime.kernels.attention_few import attend_few, attend_rows, few_queries, is_few, merge
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
-from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
+from pyruntime.ir import DType
+from pyruntime.kernels.attention_candidates import (
+    ATTENTIONS,
+    FLASH_THREADS,
+    LARGE,
+    SMALL,
+    WIDEST_HEAD,
+    Tile,
+    few_of,
+    is_few,
+)
+from pyruntime.kernels.attention_few import attend_few, attend_rows, merge
+from pyruntime.kernels.attention_form import (
+    AttentionForm,
+    AttentionProblem,
+    AttentionTensors,
+    HeadView,
+    flags_of,
+    named,
+    values_of,
+)
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["WIDEST_HEAD", "Tile", "attend", "fits", "select"]
-
-WIDEST_HEAD = 128
-"""Components of a head that flash and tiled keep in registers."""
-
-WORTHWHILE = 128
-"""Workgroups below which the tiled kernel leaves a GPU idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A configuration of `shaders/attention_tiled.wgsl`.
-
-    Attributes:
-        rows, keys: queries and keys of a workgroup's step. tall: rows of an invocation.
-        splits: shares of the keys over workgroups.
-    """
-
-    rows: int
-    keys: int
-    tall: int
-    splits: int = 1
-
-    @property
-    def threads(self) -> int:
-        """Invocations of a workgroup."""
-        return self.keys // 4 * self.rows // self.tall
-
-    def workgroup_bytes(self, size: int, v_size: int) -> int:
-        """Workgroup memory for heads of `size` and `v_size` components."""
-        quads, quads_v = -(-size // 4), -(-v_size // 4)
-        staged = quads * self.rows + max(quads * self.keys, self.keys * quads_v)
-        return 16 * (staged + self.keys * (self.rows // 4 + 1) + self.threads + self.rows // 4)
-
-    def groups(self, form: AttentionForm) -> int:
-        """Workgroups of one split."""
-        return -(-form.sizes[2] // self.rows) * form.heads
-
-    def steps(self, form: AttentionForm) -> int:
-        """Tiles of keys a workgroup walks over."""
-        return -(-form.sizes[3] // (self.keys * self.splits))
-
-
-LARGE = Tile(64, 32, 8)
-SMALL = Tile(32, 32, 4)
-
-
-def select(form: AttentionForm, limits: Limits, split: bool = True) -> Tile | None:
-    """The tile for an attention on a device; None where the kernel without tiles is better or nothing else fits."""
-    form = form.most()
-    size, v_size = form.sizes[4:]
-    fits = [t for t in (LARGE, SMALL) if t.workgroup_bytes(size, v_size) <= limits.workgroup_bytes]
-    if max(size, v_size) > 64:
-        # Sixty-four rows would take more registers than there are.
-        fits = [t for t in fits if t is SMALL]
-    made = [Tile(t.rows, t.keys, t.tall, _splits(t, form) if split else 1) for t in fits]
-    full = [t for t in made if t.groups(form) * t.splits >= 2 * WORTHWHILE]
-    if full:
-        return full[0]
-    return next((t for t in made if t.groups(form) * t.splits >= WORTHWHILE), None)
-
-
-def _splits(tile: Tile, form: AttentionForm) -> int:
-    """Shares of the keys: more where tiles are few, none below eight steps."""
-    groups, steps = tile.groups(form), -(-form.sizes[3] // tile.keys)
-    splits = 1
-    while splits < 8 and groups * splits * 2 <= 600 and steps // (splits * 2) >= 8:
-        splits *= 2
-    # Every share has keys.
-    return -(-steps // -(-steps // splits))
+__all__ = ["LARGE", "SMALL", "WIDEST_HEAD", "Tile", "attend", "fits"]
 
 
 def fits(target: Target, form: AttentionForm) -> bool:
     """True where one kernel is better than products around a softmax."""
-    few = is_few(form) and (target.allows("attention_few") or target.is_software)
+    problem = AttentionProblem.of(form)
+    few = is_few(problem) and (target.allows("attention_few") or target.is_software)
     return few or max(form.sizes[4:]) <= WIDEST_HEAD
 
 
@@ -109,30 +58,28 @@ def attend(
     Args:
         tile: the configuration to use instead of the best, to measure it.
     """
-    if tile is None and target.is_software:
-        return (attend_rows(target, form, tensors),)
-    wide = max(form.sizes[4:]) > WIDEST_HEAD
-    few = is_few(form) and target.allows("attention_few")
-    if tile is None and (wide or few):
-        made = few_queries(form, target.limits, target.allows("attention_split"))
-        if made is not None:
-            return attend_few(target, form, tensors, made)
-    if wide:
-        return (attend_rows(target, form, tensors),)
-    if tile is None and target.allows("attention_tiled"):
-        tile = select(form, target.limits, target.allows("attention_split"))
-    if tile is None:
-        return (_flash(target, form, tensors),)
-    return _tiled(target, form, tensors, tile)
+    if tile is not None:
+        return _tiled(target, form, tensors, tile)
+    problem = AttentionProblem.of(form)
+    way = ATTENTIONS.choose(problem, target).way
+    if way.kernel == "few":
+        made = few_of(problem, target, way)
+        assert made is not None
+        return attend_few(target, form, tensors, made)
+    if way.tile is not None:
+        return _tiled(target, form, tensors, way.tile.over(problem))
+    if way.kernel == "flash":
+        return (_flash(target, form, tensors, way.rows),)
+    return (attend_rows(target, form, tensors),)
 
 
 _UNROLLED = 256
 """Components of keys that the text of the flash kernel multiplies one by one."""
 
 
-def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
+def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors, rows: int) -> Dispatch:
     _, _, M, _, D, E = form.sizes
-    rows, split = (1, 64) if upper(M) == 1 else (4, 16) if upper(form.rows) < 512 else (16, 4)
+    split = FLASH_THREADS // rows
     bound = named(tensors)
     types = {n: x.type.dtype for n, x in bound.items()}
     flags = flags_of(form, tensors)

@@ -10,27 +10,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from pyruntime.ir import DType, upper
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, flags_of, named, values_of
+from pyruntime.kernels.attention_form import (
+    AttentionForm,
+    AttentionProblem,
+    AttentionTensors,
+    HeadView,
+    flags_of,
+    named,
+    values_of,
+)
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "is_few", "merge"]
+__all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
 
 MOST_ROWS = 8
 """Rows of a workgroup at most: each holds its results in registers."""
-
-FEW = 32
-"""Rows that share keys, of at most half as many queries, for which this kernel is the best."""
-
-ALONE = 256
-"""Keys a workgroup takes before a second one is worth a dispatch that joins them."""
-
-ENOUGH = 512
-"""Workgroups that fill any GPU."""
 
 UNROLLED = 8
 """Turns of a loop over components or keys that are written out, at most."""
@@ -72,42 +72,32 @@ class FewQueries:
         staged = 16 * (self.rows * -(-size // 4) + max(self.together, -(-self.rows // 4)) * self.threads)
         return staged + 4 * self.rows * (self.keys + self.lanes + 3) + 64
 
-    def fits(self, form: AttentionForm, limits: Limits) -> bool:
-        """Whether a device has the memory and the invocations."""
-        return self.workgroup_bytes(form.sizes[4]) <= limits.workgroup_bytes and self.threads <= limits.invocations
+    def fits(self, size: int, limits: Limits) -> bool:
+        """Whether a device has the memory and the invocations for heads of `size` components of q and k."""
+        return self.workgroup_bytes(size) <= limits.workgroup_bytes and self.threads <= limits.invocations
 
-    def blocks(self, form: AttentionForm) -> int:
+    def blocks(self, form: AttentionForm | AttentionProblem) -> int:
         """Workgroups along the rows of a head of k."""
         return -(-form.group * form.sizes[2] // self.rows)
 
-    def groups(self, form: AttentionForm) -> int:
+    def groups(self, form: AttentionForm | AttentionProblem) -> int:
         """Workgroups of one split."""
         return self.blocks(form) * form.heads // form.group
 
 
-def is_few(form: AttentionForm) -> bool:
-    """True where tiles of 32 queries would be mostly padding."""
-    queries = upper(form.sizes[2])
-    return queries <= FEW // 2 and form.group * queries <= FEW
-
-
-def few_queries(form: AttentionForm, limits: Limits, split: bool = True) -> FewQueries | None:
-    """The configuration for an attention on a device; None where not even one row fits workgroup memory."""
-    form = form.most()
-    wanted = form.group * form.sizes[2]
+@lru_cache(maxsize=1024)
+def few_queries(wanted: int, size: int, v_size: int, limits: Limits) -> FewQueries | None:
+    """The configuration for `wanted` rows that share keys; None where not even one row fits workgroup memory."""
     # A vec4 of results a row and 512 components: more would not stay in registers.
-    most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, form.sizes[5])))
+    most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, v_size)))
     rows = min(most, 1 << max(0, wanted - 1).bit_length())
-    shares = [share for share in (4, 2, 1) if share <= -(-form.sizes[4] // 4)]
+    shares = [share for share in (4, 2, 1) if share <= -(-size // 4)]
     while rows >= 1:
-        results = rows * -(-form.sizes[5] // 512)
+        results = rows * -(-v_size // 512)
         for keys, share, together in itertools.product((128, 64), shares, (4, 2, 1)):
             made = FewQueries(rows, keys, share, min(together, results))
-            if made.fits(form, limits):
-                groups = made.groups(form)
-                seen = form.reach.keys(form.sizes[2], form.sizes[3])
-                splits = min(-(-seen // ALONE), -(-ENOUGH // max(1, groups))) if split else 1
-                return replace(made, splits=max(1, splits))
+            if made.fits(size, limits):
+                return made
         rows //= 2
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,7 +11,17 @@ from pyruntime.ir import Array, DType, exact_quotient, is_dim, multiple, upper
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.indexing import broadcast_strides
 
-__all__ = ["ALL_KEYS", "AttentionForm", "AttentionTensors", "HeadView", "Reach", "flags_of", "named", "values_of"]
+__all__ = [
+    "ALL_KEYS",
+    "AttentionForm",
+    "AttentionProblem",
+    "AttentionTensors",
+    "HeadView",
+    "Reach",
+    "flags_of",
+    "named",
+    "values_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +112,6 @@ class AttentionForm:
     cap: float = 0.0
     reach: Reach = field(default=ALL_KEYS)
 
-    def most(self) -> AttentionForm:
-        """The largest attention of this kind within the plan's ranges: what kernels are chosen for."""
-        batch, heads, queries, keys, size, v_size = map(upper, self.sizes)
-        return replace(self, sizes=(batch, heads, queries, keys, size, v_size))
-
     @property
     def heads(self) -> int:
         """Heads of all batch entries."""
@@ -127,6 +132,67 @@ class AttentionForm:
         """True where all tensors can be read and written in vec4s."""
         whole = self.sizes[4] % 4 == 0 and self.sizes[5] % 4 == 0
         return whole and all(v.is_quads for v in (self.q, self.k, self.v, self.y))
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionProblem:
+    """An attention for the choice of its kernel: the most its sizes can be.
+
+    Attributes:
+        heads: of q, of all batch entries. group: those that share a head of k and v.
+        seen: keys that some query sees.
+    """
+
+    heads: int
+    queries: int
+    keys: int
+    size: int
+    v_size: int
+    group: int
+    seen: int
+
+    @staticmethod
+    def of(form: AttentionForm) -> AttentionProblem:
+        """The problem of an attention."""
+        batch, heads, queries, keys, size, v_size = map(upper, form.sizes)
+        return AttentionProblem(batch * heads, queries, keys, size, v_size, form.group, form.reach.keys(queries, keys))
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int, int]:
+        """As a form has them."""
+        return 1, self.heads, self.queries, self.keys, self.size, self.v_size
+
+    @property
+    def rows(self) -> int:
+        """Queries of all heads."""
+        return self.heads * self.queries
+
+    @property
+    def key(self) -> str:
+        """'12x128x128x64': heads, queries, keys, components, those of values; heads in a group, keys that are seen."""
+        values = f"x{self.v_size}" if self.v_size != self.size else ""
+        group = f" g{self.group}" if self.group > 1 else ""
+        return f"{self.heads}x{self.queries}x{self.keys}x{self.size}{values}{group}" + (
+            f" s{self.seen}" if self.seen < self.keys else ""
+        )
+
+    @property
+    def form(self) -> AttentionForm:
+        """As an attention of whole tensors, [1, heads, positions, components]."""
+
+        def view(heads: int, positions: int, size: int) -> HeadView:
+            return HeadView(0, (heads * positions * size, positions * size, size, 1))
+
+        shared = self.heads // self.group
+        views = (
+            view(self.heads, self.queries, self.size),
+            view(shared, self.keys, self.size),
+            view(shared, self.keys, self.v_size),
+            view(self.heads, self.queries, self.v_size),
+        )
+        # A window that ends with the last key: as many keys as are seen.
+        reach = Reach(self.seen - self.queries, 0, self.keys - self.queries) if self.seen < self.keys else ALL_KEYS
+        return AttentionForm(self.sizes, *views, 1.0, False, self.group, reach=reach)
 
 
 @dataclass(frozen=True, slots=True)

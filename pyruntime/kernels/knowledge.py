@@ -65,6 +65,52 @@ CONV_DEPTHWISE_LOADS = 0.05
 CONV_BYTES_EFFICIENCY = 1.5
 """Part of the device's float operations that packed dot products of bytes reach."""
 
+
+@dataclass(frozen=True, slots=True)
+class AttentionParts:
+    """What a kernel of attention takes.
+
+    Attributes:
+        efficiency: part of a device's operations when nothing else holds it up.
+        begin: `Rates.step`s before the first and behind the last step over keys.
+        step: `Rates.step`s of a step. load: those for each component of its keys that an invocation reads.
+        softmax: components that a score counts as.
+    """
+
+    efficiency: float
+    begin: float
+    step: float
+    load: float
+    softmax: float = 0.0
+
+
+ATTENTION_FEW = AttentionParts(efficiency=0.5, begin=1.1, step=13.0, load=0.0193)
+"""The kernel of few queries.
+
+This and all other `ATTENTION_`: set so that on an H200 costs choose what rules of thumb had chosen, which were fitted
+to the benchmark's models by hand (tests/kernels/choices); not measured kernel by kernel.
+"""
+
+ATTENTION_FLASH = AttentionParts(efficiency=0.383, begin=14.0, step=1.32, load=0.0007, softmax=106.0)
+"""The kernel whose invocations share a query row."""
+
+FLASH_STAGING = 13.9
+"""Keys that an invocation of it could multiply while it brings its part of a step into workgroup memory."""
+
+ATTENTION_TILED = MappingProxyType(
+    {
+        32: AttentionParts(efficiency=0.4, begin=5.37, step=12.0, load=0.0607, softmax=20.7),
+        64: AttentionParts(efficiency=0.561, begin=1.96, step=14.0, load=0.08, softmax=20.7),
+    }
+)
+"""The kernel of tiles, by their queries."""
+
+ATTENTION_ROWS_LOADS = 0.7
+"""Loads that wait for one another, for each component of a key, of the kernel whose invocations make a row each."""
+
+ATTENTION_MERGE = 0.09
+"""Part of a device's operations that joining shares reaches: it waits for memory."""
+
 _VERSION = 1
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyruntime.ir import DType, TensorType
+from pyruntime.kernels.attention import attend
+from pyruntime.kernels.attention_candidates import ATTENTIONS
+from pyruntime.kernels.attention_form import AttentionProblem, AttentionTensors
 from pyruntime.kernels.candidates import Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.convolution import Convolution, convolve, convolve_transposed
@@ -32,6 +35,8 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
         return legalize(target, _product(forced, problem, family.named(candidate).way.tiling))
     if family is CONVOLUTIONS and isinstance(problem, ConvProblem):
         return legalize(target, _convolution(forced, problem))
+    if family is ATTENTIONS and isinstance(problem, AttentionProblem):
+        return legalize(target, _attention(forced, problem))
     raise LookupError(f"kernels of {family.name} have no sample")
 
 
@@ -44,6 +49,15 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
     return _with_norm(forced, made, y) if p.norm_follows else made
+
+
+def _attention(target: Target, p: AttentionProblem) -> tuple[Dispatch, ...]:
+    """Attention of whole tensors, without a mask."""
+    shared = p.heads // p.group
+    shapes = ((p.heads, p.queries, p.size), (shared, p.keys, p.size), (shared, p.keys, p.v_size))
+    q, k, v = (inp(i, TensorType(DType.FLOAT, (1, *shape))) for i, shape in enumerate(shapes))
+    y = out(0, TensorType(DType.FLOAT, (1, p.heads, p.queries, p.v_size)))
+    return attend(target, p.form, AttentionTensors(q, k, v, y))
 
 
 def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.kernels.matmul_candidates import PRODUCTS
 
@@ -22,10 +23,8 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "attention_flash": "attention as one kernel; without: products around a softmax",
-        "attention_few": "few queries that share keys in one workgroup; without: as any attention",
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
-        "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
-        "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
+        **ATTENTIONS.switches,
         **PRODUCTS.switches,
         "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",
         "integer_few_rows": "products of bytes of at most eight rows read the weights once; without: by tiles",

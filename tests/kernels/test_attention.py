@@ -8,9 +8,11 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend, select
-from pyruntime.kernels.attention_few import MOST_ROWS, few_queries
-from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend
+from pyruntime.kernels.attention_candidates import ATTENTIONS, AttentionWay, few_of
+from pyruntime.kernels.attention_few import MOST_ROWS, FewQueries
+from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.costs import H200
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
 
@@ -30,6 +32,20 @@ def lowered(target: Target, made: AttentionForm) -> list[Dispatch]:
     return list(attend(target, made, AttentionTensors(q, k, v, out(0, q.type))))
 
 
+def chosen(made: AttentionForm, target: Target) -> AttentionWay:
+    return ATTENTIONS.choose(AttentionProblem.of(made), target).way
+
+
+def tile_of(made: AttentionForm, target: Target) -> Tile | None:
+    tile = chosen(made, target).tile
+    return None if tile is None else tile.over(AttentionProblem.of(made))
+
+
+def few_queries(made: AttentionForm, target: Target) -> FewQueries | None:
+    problem = AttentionProblem.of(made)
+    return few_of(problem, target, chosen(made, target))
+
+
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [
@@ -41,14 +57,23 @@ def lowered(target: Target, made: AttentionForm) -> list[Dispatch]:
         ((32, 2048, 2048, 128), SMALL),
     ],
 )
-def test_select__sizes__tile_that_fills_the_machine(sizes: tuple[int, int, int, int], tile: Tile | None) -> None:
-    assert select(form(*sizes), NVIDIA.limits) == tile
+def test_attend__sizes__tile_that_fills_the_machine(sizes: tuple[int, int, int, int], tile: Tile | None) -> None:
+    assert tile_of(form(*sizes), NVIDIA) == tile
 
 
-def test_select__little_workgroup_memory__only_tiles_that_fit() -> None:
+def test_attend__few_units__nothing_is_dealt_out() -> None:
+    laptop = replace(NVIDIA, rates=replace(H200, units=8, flops=H200.flops * 8 / H200.units))
+    whisper, decode = form(6, 1500, 1500, 64), form(32, 1, 1024, 64)
+    assert tile_of(whisper, laptop) == LARGE
+    few, many = few_queries(decode, laptop), few_queries(decode, NVIDIA)
+    assert few is not None and many is not None
+    assert few.splits < many.splits
+
+
+def test_attend__little_workgroup_memory__only_tiles_that_fit() -> None:
     whisper = form(6, 1500, 1500, 64)
-    assert select(whisper, Limits(workgroup_bytes=16384)) is None
-    small = select(whisper, Limits(workgroup_bytes=32768))
+    assert tile_of(whisper, Target(Limits(workgroup_bytes=16384))) is None
+    small = tile_of(whisper, Target(Limits(workgroup_bytes=32768)))
     assert small is not None and small.rows == SMALL.rows
     for tile in (LARGE, SMALL):
         for size in (32, 64, 128):
@@ -58,7 +83,7 @@ def test_select__little_workgroup_memory__only_tiles_that_fit() -> None:
 
 def test_attend__keys_dealt_out__every_share_has_keys() -> None:
     for keys in (300, 511, 700, 1500, 4000):
-        tile = select(form(6, 1500, keys, 64), NVIDIA.limits)
+        tile = tile_of(form(6, 1500, keys, 64), NVIDIA)
         assert tile is not None
         steps = tile.steps(form(6, 1500, keys, 64))
         assert (tile.splits - 1) * steps * tile.keys < keys <= tile.splits * steps * tile.keys
@@ -80,7 +105,7 @@ def test_attend__variants_switched_off__are_not_used() -> None:
 @pytest.mark.parametrize("keys", [1, 256, 257, 4096, 32768])
 def test_few_queries__any_context__fits_every_device(size: int, heads: int, group: int, keys: int) -> None:
     decode = replace(form(heads, 1, keys, size), group=group)
-    made = few_queries(decode, Limits())
+    made = few_queries(decode, Target())
     assert made is not None
     assert made.workgroup_bytes(size) <= Limits().workgroup_bytes
     assert made.rows <= MOST_ROWS and made.rows >= min(group, 2)
@@ -95,7 +120,7 @@ def test_few_queries__any_context__fits_every_device(size: int, heads: int, grou
 
 def test_few_queries__window__keys_behind_it_are_no_work() -> None:
     decode = form(8, 1, 32768, 64)
-    near = few_queries(replace(decode, reach=Reach(before=199, behind=0)), Limits())
+    near = few_queries(replace(decode, reach=Reach(before=199, behind=0)), Target())
     assert near is not None and near.splits == 1
 
 
@@ -138,7 +163,7 @@ def test_attend__any_sizes__fits_the_workgroup_memory_there_is(size: int, workgr
 def test_tile__formula__is_what_the_module_takes() -> None:
     for heads, queries, keys, size in ((32, 2048, 2048, 128), (1, 16384, 256, 32), (6, 1500, 1500, 64)):
         made = form(heads, queries, keys, size)
-        tile, (first, *_) = select(made, NVIDIA.limits), lowered(NVIDIA, made)
+        tile, (first, *_) = tile_of(made, NVIDIA), lowered(NVIDIA, made)
         assert tile is not None
         assert tile.workgroup_bytes(size, size) == first.kernel.module.workgroup_bytes - _behind(first)
 
