@@ -19,7 +19,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.models import First, Spec, image, main, tokens
+from bench.models import TINY_TEXT, First, Spec, image, main, tokens
 
 
 def eager(kind: Any, config: Any) -> Any:
@@ -91,17 +91,7 @@ def pvt(tiny: bool) -> Spec:
 
 
 def roberta(tiny: bool) -> Spec:
-    sizes = (
-        {
-            "hidden_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 128,
-            "vocab_size": 500,
-        }
-        if tiny
-        else {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
-    )
+    sizes = TINY_TEXT if tiny else {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
     config = tr.RobertaConfig(**sizes)
     length = 32 if tiny else 128
     inputs = tokens(length, config.vocab_size) | {"attention_mask": torch.ones(1, length, dtype=torch.int64)}

@@ -24,6 +24,15 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 OPSET = 18
 
+TINY_TEXT = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 500,
+}
+"""Of an encoder of text, for software adapters."""
+
 
 @dataclass
 class Spec:
@@ -93,17 +102,7 @@ def vit(tiny: bool) -> Spec:
 
 
 def bert(tiny: bool) -> Spec:
-    sizes = (
-        {
-            "hidden_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 128,
-            "vocab_size": 500,
-        }
-        if tiny
-        else {}
-    )
+    sizes = TINY_TEXT if tiny else {}
     config = tr.BertConfig(**sizes)
     length = 32 if tiny else 128
     inputs = tokens(length, config.vocab_size) | {"attention_mask": torch.ones(1, length, dtype=torch.int64)}

@@ -28,12 +28,11 @@ export class ReadingAhead {
   #nbytes = 0;
   #isOver = false;
   #isUnderWay = false;
-  /** @type {(() => void)[]} */
-  #tell = [];
+  #tell = () => {};
   /** All that is kept of the file, once it is. @type {import('./scanner.js').Scanner | null} */
   found = null;
   /** Fulfilled when there is `found`. @type {Promise<void>} */
-  done = new Promise((resolve) => { this.#tell.push(resolve); });
+  done = new Promise((resolve) => { this.#tell = resolve; });
 
   /**
    * @param {string} url that has answered, with no further redirection
@@ -80,7 +79,7 @@ export class ReadingAhead {
     ahead.end();
     if (this.#isOver || ahead.isBroken) return;
     this.found = ahead;
-    for (const tell of this.#tell) tell();
+    this.#tell();
   }
 
   /** Those from `begin` to `end`. @param {number} begin @param {number} end */
