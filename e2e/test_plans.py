@@ -92,6 +92,29 @@ def test_plan__models__onnxruntimes_answer_without_python(
         np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected[output], RTOL, ATOL)
 
 
+def test_plan__model_in_a_blob_and_garbage_is_collected__every_session_is_made(script: Script) -> None:
+    """Nobody but the browser holds a stream that is being read."""
+    script(
+        """
+        const make = async () => {
+          for (globalThis.made = 0; globalThis.made < 8; globalThis.made += 1) {
+            await (await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) })).release();
+          }
+        };
+        make().catch((error) => { globalThis.made = String(error); });
+        """,
+        model=DIGITS.read_bytes(),
+        plan=compile_model(DIGITS),
+    )
+    collector = script.page.context.new_cdp_session(script.page)
+    for _ in range(60):
+        collector.send("HeapProfiler.collectGarbage")
+        script.page.wait_for_timeout(100)
+        if script.page.evaluate("globalThis.made") == 8:
+            break
+    assert script.page.evaluate("globalThis.made") == 8
+
+
 def test_other_signature__python_goes_on__and_says_so(script: Script) -> None:
     images = from_counts(load_split().heldout_counts[:3])
     found = script(

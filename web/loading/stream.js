@@ -6,6 +6,7 @@
  */
 
 import { strongTag } from '../tags.js';
+import { reading } from '../reading.js';
 
 /** Milliseconds before each attempt to go on, as long as none brings a byte. */
 const PAUSES = [0, 250, 500, 1000, 2000];
@@ -136,12 +137,12 @@ function readerOf(body, buffers) {
   const failed = (/** @type {unknown} */ error) => ({ error, value: undefined });
   if (buffers) {
     try {
-      const reader = body.getReader({ mode: 'byob' });
+      const reader = reading(body.getReader({ mode: 'byob' }));
       const next = () => filled(reader, buffers.take()).then((value) => ({ value: value?.length ? value : undefined }), failed);
       return { next, cancel: () => reader.cancel() };
     } catch {} // no stream of bytes
   }
-  const reader = body.getReader();
+  const reader = reading(body.getReader());
   return { next: () => reader.read().catch(failed), cancel: () => reader.cancel() };
 }
 

@@ -6,6 +6,7 @@
 
 import { check, checkExpression, checkOpen, checkScaled, refuse, Refused } from './checking.js';
 import { checkStaying } from './staying.js';
+import { reading } from '../reading.js';
 
 export { Refused };
 
@@ -249,7 +250,11 @@ function checkHeader(header, sections, limits) {
 
 /** @param {Uint8Array<ArrayBuffer>} packed @param {number} size */
 async function inflate(packed, size) {
-  const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate')).getReader();
+  const { writable, readable } = new DecompressionStream('deflate');
+  const writer = writable.getWriter();
+  writer.write(packed).catch(() => {}); // who reads is told
+  writer.close().catch(() => {});
+  const reader = reading(readable.getReader());
   const bytes = new Uint8Array(size);
   let at = 0;
   for (;;) {

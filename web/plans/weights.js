@@ -4,6 +4,7 @@
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
 import { strongTag } from '../tags.js';
+import { reading } from '../reading.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
@@ -55,10 +56,10 @@ const HASHING = 4;
  */
 function readerOf(stream) {
   try {
-    const reader = stream.getReader({ mode: 'byob' });
+    const reader = reading(stream.getReader({ mode: 'byob' }));
     return { read: async (block) => (await reader.read(block)).value ?? new Uint8Array(), cancel: () => reader.cancel() };
   } catch {} // no stream of bytes
-  const reader = stream.getReader();
+  const reader = reading(stream.getReader());
   /** @type {Uint8Array<ArrayBuffer>} */
   let rest = new Uint8Array();
   return {
