@@ -2,7 +2,7 @@
 /** What Python's device calls (`pyruntime/device/pyodide.py`); its wheel carries these modules for pages that do not. */
 
 export { allocate, bufferOf } from './buffers.js';
-export { play } from './player.js';
+export { activity, play } from './player.js';
 export { commandsOf, compile, described, record } from './recording.js';
 export { upload, uploadNow } from './staging.js';
 export { timed } from './timing.js';

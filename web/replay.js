@@ -1,7 +1,7 @@
 // @ts-check
 /** Runs in which Python has no part: which feeds they are for, and what they make of them. */
 
-import { play } from './player.js';
+import { activity, play } from './player.js';
 import { groupOf } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
 import { isFree, isLongest, visible } from './tensors.js';
@@ -305,6 +305,7 @@ export function run(replay, feeds, values, tensors, spares) {
 export async function finish(prepared, tensors) {
   const { replay, commands, writes, numbers, staying } = prepared;
   const reads = readsOf(prepared);
+  activity.replays += 1;
   try {
     return results(prepared, reads, await play(replay.device, commands, writes, reads, numbers), tensors);
   } catch (error) {

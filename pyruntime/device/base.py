@@ -123,6 +123,11 @@ class Device(Protocol):
     target: Target
     ledger: Ledger
 
+    @property
+    def replays(self) -> int:
+        """Runs that others than Python have queued so far, on any device."""
+        ...
+
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
         """Buffers of these sizes in bytes, for storage and copies.
 

@@ -16,6 +16,7 @@ class NullDevice:
 
     Attributes:
         calls: (method, what) in order.
+        replays: see `Device`; nobody else queues any.
     """
 
     def __init__(self, target: Target | None = None) -> None:
@@ -23,6 +24,7 @@ class NullDevice:
         self.target = target or Target()
         self.ledger = Ledger()
         self.calls: list[tuple[str, object]] = []
+        self.replays = 0
         self.recordings: dict[int, list[Bound]] = {}
         self._numbers = count(1)
         self._compiled: set[str] = set()

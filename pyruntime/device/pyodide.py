@@ -143,6 +143,11 @@ class WebGpuDevice:
             await asyncio.sleep(seconds)
         return EngineError(f"{what}: {getattr(error, 'message', error)}")
 
+    @property
+    def replays(self) -> int:
+        """See `Device.replays`."""
+        return int(self._web.activity.replays)
+
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
         """See `Device.allocate`."""
         self._check()

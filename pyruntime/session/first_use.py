@@ -1,14 +1,17 @@
 """Rates of a device nobody measured: behind the first run, while nothing else runs, kept for later visits.
 
 Sessions that are there keep the kernels they have; those created afterwards choose by what was measured. A run that
-begins in the meantime ends the measurement, which begins again when runs have been over for a while. Not for software
-adapters, whose constants are known, and not where the config entry `pyruntime.rates` says otherwise.
+begins in the meantime, or the loading of a model, ends the measurement, which begins again when these have been over
+for a while: a device that is busy with others would count as a slower one. Not for software adapters, whose constants
+are known, and not where the config entry `pyruntime.rates` says otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from weakref import WeakSet
 
 from pyruntime.device.base import Device
@@ -19,13 +22,13 @@ from pyruntime.kernels.knowledge import Knowledge, rates_of
 from pyruntime.session import environment
 from pyruntime.session.calibration import Interrupted, calibrate
 
-__all__ = ["ENTRY", "given_rates", "ran"]
+__all__ = ["ENTRY", "at_work", "given_rates", "ran"]
 
 ENTRY = "pyruntime.rates"
 """Config entry: 'auto' (default); 'assumed', nothing is measured by itself; or rates as JSON, which count instead."""
 
 QUIET = 0.5
-"""Seconds without a run before it is measured."""
+"""Seconds in which nothing runs or loads before it is measured."""
 
 ATTEMPTS = 5
 """Times it begins, at most."""
@@ -40,7 +43,22 @@ _seen: WeakSet[Device] = WeakSet()
 """Devices that are measured, or need not be."""
 
 _tasks: set[asyncio.Task[None]] = set()
-_runs = 0
+_begun = 0
+"""Runs and loads that have begun in Python."""
+_under_way = 0
+"""Of these, those that are not over."""
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """While a model is loaded or runs, nothing is measured."""
+    global _begun, _under_way
+    _begun += 1
+    _under_way += 1
+    try:
+        yield
+    finally:
+        _under_way -= 1
 
 
 def given_rates(entry: str) -> Rates | None:
@@ -59,8 +77,6 @@ def given_rates(entry: str) -> Rates | None:
 
 def ran(device: Device, entry: str) -> None:
     """A run is over: measure behind it, once for a device."""
-    global _runs
-    _runs += 1
     if entry != "auto" or not environment.in_browser or device in _seen:
         return
     _seen.add(device)
@@ -78,15 +94,20 @@ def _is_unknown(device: Device) -> bool:
     return device.target.rates is None and not software
 
 
+def _seen_so_far(device: Device) -> tuple[int, int]:
+    """Another one when something has begun since."""
+    return _begun, device.replays
+
+
 async def _measure(device: Device) -> None:
     for _ in range(ATTEMPTS):
-        seen = -1
-        while seen != _runs:
-            seen = _runs
+        seen = None
+        while _under_way or seen != _seen_so_far(device):
+            seen = _seen_so_far(device)
             await asyncio.sleep(QUIET)
 
-        def check(seen: int = seen) -> None:
-            if _runs != seen:
+        def check(seen: tuple[int, int] | None = seen) -> None:
+            if _seen_so_far(device) != seen:
                 raise Interrupted
 
         try:

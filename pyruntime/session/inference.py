@@ -23,7 +23,7 @@ from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
 from pyruntime.session.expected_runs import expected_runs
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
-from pyruntime.session.first_use import ENTRY, given_rates, ran
+from pyruntime.session.first_use import ENTRY, at_work, given_rates, ran
 from pyruntime.session.insight import Insight
 from pyruntime.session.interruption import within
 from pyruntime.session.limits import deadline, too_long
@@ -116,7 +116,7 @@ class InferenceSession(BoundRuns, Insight):
         began = time.perf_counter()
         cancelled = self._options.check_load
         context = RunContext(self._limits.host, cancelled)
-        with self._options.cancellable(), one_of_ours("loading the model"), running(context):
+        with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
             source, folder, beside = await model_source(model, progress)
             cancelled()
             with Phase("parse", progress, self._timings):
@@ -263,7 +263,8 @@ class InferenceSession(BoundRuns, Insight):
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
         over = within(self._limits.run_seconds, lambda: too_long(self._limits.run_seconds))
-        with chosen.terminable(), over, one_of_ours("the run"), running(RunContext(self._limits.host, check)):
+        context = RunContext(self._limits.host, check)
+        with at_work(), chosen.terminable(), over, one_of_ours("the run"), running(context):
             result = await self._execute(values, names, check, keep, recorder)
         if chosen.terminate:
             check()

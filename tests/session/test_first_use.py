@@ -86,6 +86,38 @@ def test_first_run__others_follow__measured_when_they_are_over(calibrations: Cal
     assert device.target.rates == SMALL
 
 
+def test_first_run__others_than_python_run_models__measured_when_they_are_over(calibrations: Calibrations) -> None:
+    device = NullDevice(GPU)
+
+    async def others() -> None:
+        for _ in range(12):
+            device.replays += 1
+            await asyncio.sleep(0.005)
+        assert calibrations.ended == 0
+        await asyncio.sleep(0.3)
+
+    async def both() -> None:
+        await runs(device, after=0)
+        await others()
+
+    asyncio.run(both())
+    assert calibrations.ended == 1
+
+
+def test_first_run__a_model_loads__measured_when_it_is_there(calibrations: Calibrations) -> None:
+    device = NullDevice(GPU)
+
+    async def loading() -> None:
+        await runs(device, after=0)
+        with first_use.at_work():
+            await asyncio.sleep(0.1)
+            assert calibrations.begun == 0
+        await asyncio.sleep(0.3)
+
+    asyncio.run(loading())
+    assert calibrations.ended == 1
+
+
 @pytest.mark.parametrize("entry", ["assumed", json.dumps(asdict(SMALL))])
 def test_entry__rates_or_assumed__nothing_is_measured(calibrations: Calibrations, entry: str) -> None:
     device = NullDevice(GPU)
