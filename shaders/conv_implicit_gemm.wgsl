@@ -17,6 +17,7 @@
 //#type ACC = y
 //#variants SLICES=1 | SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | SLICES=4,SLICED=1,POINTWISE=1,QUAD=1,BIAS=1 | VOLUME=1,KD=3,KH=3,KW=3
 //#variants QUAD=1,KH=5,KW=5 x=float16 w=float16 y=float16 | KH=7,KW=7 x=bfloat16 w=bfloat16 y=bfloat16
+//#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1,ROLLED=1 | SLICES=2,SLICED=1,ROLLED=1
 //#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1 | SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
 //#variants TRANSPOSED=1,KH=2,KW=2,BIAS=1 | TRANSPOSED=1,VOLUME=1,KD=2,KH=2,KW=2,SLICES=2,SLICED=1 x=float16 w=float16
 //#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=uint8 w=int8 x_zero_point=uint8 w_zero_point=int8 y=int32
@@ -321,8 +322,20 @@ fn main(
   }
 //#endif
   let start = split * params.size;
+//#if ROLLED
+  // `finish` is there once, in a loop whose count compilers do not know; results move up in their registers.
+  let rows = select(4u * TALL, 0u, params.rows == 0u);
+  for (var r = 0u; r < rows; r++) {
+    emit(sums[0], first + (row + r / 4u * HIGH) * 4u + r % 4u, group, quad, start);
+    //#unroll
+    for (var i = 0u; i < 4u * TALL - 1u; i++) {
+      sums[i] = sums[i + 1u];
+    }
+  }
+//#else
   //#unroll
   for (var r = 0u; r < 4u * TALL; r++) {
     emit(sums[r], first + (row + r / 4u * HIGH) * 4u + r % 4u, group, quad, start);
   }
+//#endif
 }

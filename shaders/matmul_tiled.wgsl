@@ -9,6 +9,7 @@
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
 // not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation. UNROLL: the
 // inner loops are written out, on an H200 12% faster than loops of constant length, but slow to compile for a processor.
+// ROLLED: `finish` is there once, in a loop whose count compilers do not know; results move up in their registers.
 // QUANTIZED: b is n rows of packed weights of BITS bits in blocks of BLOCK, with scales and ZEROS or FLOAT_ZEROS, as
 // matmul_nbits_few_rows.wgsl has them; GROUPED: `group_of` says which scale k has. CODES: of NF4 or FP4, in blocks over all of b.
 // ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b. BIAS: added to a row, where rows are
@@ -20,6 +21,7 @@
 //#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
 //#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,ROLLED=1,VEC_A=1,VEC_B=1,VEC_Y=1 | ROLLED=1,GUARD_K=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,SLICES=4,STAGED=1,K_MAJOR=1,GUARD_K=1,VEC_A=1,VEC_B=1,VEC_Y=1
 //#variants QUANTIZED=1,TRANS_B=1,ZEROS=1,GUARD_K=1,VEC_A=1 b=uint32 zeros=uint8 | QUANTIZED=1,TRANS_B=1,BITS=8,BITS8=1,SPLIT=1 b=uint32
 //#variants QUANTIZED=1,TRANS_B=1,BITS=2,BITS2=1,FLOAT_ZEROS=1,GROUPED=1 b=uint32 group_of=int32 scales=float16 zeros=float16
@@ -428,13 +430,31 @@ fn main(
   }
 //#endif
 
+//#if ROLLED
+  let rows = select(ROWS, 0u, params.n == 0u);
+  for (var r = 0u; r < rows; r++) {
+//#else
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
+//#endif
 //#if K_MAJOR
     let row = m0 + ((r / 4u) * HIGH + ty) * 4u + r % 4u;
 //#else
     let row = m0 + r * HIGH + ty;
 //#endif
+//#if ROLLED
+    if (row < params.m) {
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        put(plane, batch, row, n0 + (q * WIDE + tx) * 4u, sums[q]);
+      }
+    }
+    //#unroll
+    for (var i = 0u; i < RESULTS - QUADS; i++) {
+      sums[i] = sums[i + QUADS];
+    }
+  }
+//#else
     if (row < params.m) {
       //#unroll
       for (var q = 0u; q < QUADS; q++) {
@@ -442,6 +462,7 @@ fn main(
       }
     }
   }
+//#endif
 }
 
 fn put(plane: u32, batch: u32, row: u32, col: u32, sum: vec4<T>) {

@@ -178,6 +178,7 @@ def _tiled(
     if splits > 1:
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
+    flags = {**flags, "ROLLED": int(target.long_tail and splits == 1)}
     kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags)
     params = params_of(
         kernel,

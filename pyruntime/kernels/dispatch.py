@@ -96,6 +96,8 @@ class Target:
         rates: what was measured on the device; None: what is known of its kind.
         winners: kernels that were measured to be the best for a problem on the device.
         norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
+        long_tail: what is done to each result next is long: kernels of many results an invocation have it once, in a
+            loop, and not once for each, which drivers take long to compile. No kernel is chosen by it.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -105,6 +107,7 @@ class Target:
     rates: Rates | None = None
     winners: Winners = NOBODY
     norm_follows: bool = False
+    long_tail: bool = field(default=False, compare=False)
 
     @property
     def speed(self) -> Rates:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["layout_of", "listed", "value_of"]
 
 _TERM = re.compile(r"\s*(?:(\d+)[ui]?\b|([A-Za-z_]\w*)|([-+*/%(),]))\s*")
+_LIST_SIGN = re.compile(r"[<>(),]")
 _CHOICES = {"min": min, "max": max}
 _SCALARS = {"u32": 4, "i32": 4, "f32": 4, "f16": 2, "bool": 4}
 _LETTERS = {"u": "u32", "i": "i32", "f": "f32", "h": "f16"}
@@ -92,11 +93,13 @@ def _factor(terms: list[str]) -> int:
 def listed(text: str) -> list[str]:
     """The parts of a list: commas in angle brackets and parentheses aside."""
     made, depth, last = list[str](), 0, 0
-    for at, sign in enumerate(text):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(sign, 0)
-        if sign == "," and depth == 0:
-            made.append(text[last:at].strip())
-            last = at + 1
+    for found in _LIST_SIGN.finditer(text):
+        sign = found[0]
+        if sign != ",":
+            depth += 1 if sign in "<(" else -1
+        elif depth == 0:
+            made.append(text[last : found.start()].strip())
+            last = found.end()
     return [*made, text[last:].strip()]
 
 

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from pyruntime.kernels.module import Module
+from pyruntime.kernels.unroll import unroll
 
 __all__ = ["link", "read", "shader_names"]
 
@@ -47,7 +48,7 @@ def _library() -> dict[str, Module]:
 
 
 def link(*parts: Module) -> str:
-    """The texts of `parts` with every library function they use, directly or not, in front; callees first."""
+    """The texts of `parts`, marked loops written out, with every library function they use in front; callees first."""
     library = _library()
     ordered: dict[str, str] = {}
     own = {name for part in parts for name in part.declared}
@@ -61,4 +62,4 @@ def link(*parts: Module) -> str:
 
     for part in parts:
         visit(part.names)
-    return "\n\n".join((*ordered.values(), *(part.text for part in parts)))
+    return "\n\n".join((*ordered.values(), *(unroll(part.text) for part in parts)))

@@ -168,7 +168,7 @@ def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
     order = f"{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}"
     if tiling is None:
         return f"{kernel}_{order}"
-    return f"{kernel}_{tiling.name}_{order}"
+    return f"{kernel}_{tiling.kernel}_{order}"
 
 
 def _tiled(
@@ -253,6 +253,7 @@ def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[s
         "STAGED": tiling.slices > 1 and tiling.tile > SMALL.tile,
         "K_MAJOR": p.trans_a or tiling.tile > 32,
         "UNROLL": not target.is_software,
+        "ROLLED": target.long_tail and tiling.splits == 1,
         "ZERO_A": "a_zero" in more,
         "ZERO_B": "b_zero" in more,
         "BIAS": "bias" in more,

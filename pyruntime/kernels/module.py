@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from sys import intern
 
 from pyruntime.kernels.expressions import layout_of, listed, value_of
 from pyruntime.kernels.params import Fields
@@ -91,6 +92,11 @@ class _Declaration:
     """Where its brace opens, -1 where it has none."""
     end: int
 
+    def moved(self, by: int) -> _Declaration:
+        return _Declaration(
+            self.kind, self.space, self.name, self.start + by, self.brace + by if self.brace >= 0 else -1, self.end + by
+        )
+
 
 class Module:
     """WGSL text and what is in it. `Module.of` reads a text once; all parts are found when they are first asked for."""
@@ -112,7 +118,7 @@ class Module:
     @cached_property
     def names(self) -> Mapping[str, None]:
         """Every name that occurs, of whatever kind, in order of appearance."""
-        return dict.fromkeys(_NAME.findall(self.code))
+        return dict.fromkeys(map(intern, _NAME.findall(self.code)))
 
     @cached_property
     def accessors(self) -> Mapping[str, frozenset[str]]:
@@ -275,7 +281,24 @@ class Module:
             KeyError: there is none.
         """
         start, end = self.functions[name].span
-        return Module.of(self.text[:start] + text + self.text[end:])
+        return self._changed(start, end, text)
+
+    def _changed(self, start: int, end: int, text: str) -> Module:
+        """The module with `text` in the place of a declaration; what is known of the others is not looked for again."""
+        made = Module.of(self.text[:start] + text + self.text[end:])
+        known, new = made.__dict__, Module.of(text)
+        if "_declarations" not in known and any((d.start, d.end) == (start, end) for d in self._declarations):
+            known["code"] = self.code[:start] + new.code + self.code[end:]
+            gone = Module.of(self.text[start:end]).names.keys() - new.names.keys()
+            if not gone:
+                known["names"] = dict.fromkeys((*self.names, *new.names))
+            shift = len(text) - (end - start)
+            known["_declarations"] = (
+                *(d for d in self._declarations if d.end <= start),
+                *(d.moved(start) for d in new._declarations),
+                *(d.moved(shift) for d in self._declarations if d.start >= end),
+            )
+        return made
 
     def with_fields(self, fields: Fields) -> Module:
         """The module with further members at the end of `struct Params`.
@@ -291,7 +314,8 @@ class Module:
         comma = "" if self.code[last - 1] in "{," else ","
         added = "".join(f"\n  {name}: {kind}," for name, kind in fields)
         behind = self.text[last:end].rstrip()  # a comment
-        return Module.of(f"{self.text[:last]}{comma}{behind}{added}\n{self.text[end:]}")
+        text = f"{self.text[found.start : last]}{comma}{behind}{added}\n{self.text[end : found.end]}"
+        return self._changed(found.start, found.end, text)
 
     def renamed(self, old: str, new: str) -> Module:
         """The module with name `old` replaced, wherever it occurs but in comments and as a member's name."""

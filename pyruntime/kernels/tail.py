@@ -9,8 +9,13 @@ from enum import Enum
 from pyruntime.ir import DType, TensorType, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.epilogue import Epilogue, attach, hook_of, scalar_fields
+from pyruntime.kernels.library import link
+from pyruntime.kernels.module import Module
 
-__all__ = ["Access", "Tail", "attach_tail", "classify"]
+__all__ = ["Access", "Tail", "attach_tail", "classify", "is_long"]
+
+_LONG = 300
+"""Characters of shaders/lib that are called: rectifying and picking take less; clipping and exponents more."""
 
 _ROWS = (("row", "u32"), ("col", "u32"))
 _ELEMENT = (("channel", "u32"), ("index", "u32"))
@@ -103,6 +108,12 @@ def _chain(tail: Tail) -> str:
     ]
     locals_ = "".join(f"let {n} = params.{n};\n  " for n in tail.scalars)
     return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> {tail.to.compute} {{\n  {locals_}{tail.code}\n}}\n"
+
+
+def is_long(helpers: str) -> bool:
+    """Whether functions that tails call become long where kernels have them once for each of their results."""
+    own = Module.of(helpers)
+    return len(link(own)) - len(own.text) > _LONG
 
 
 def _result(dispatch: Dispatch) -> TensorType:

@@ -5,7 +5,8 @@ A template is WGSL plus six directives, each a comment on a line of its own:
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`
     //#type T = a             `T` names the compute type of tensor `a` in the code below
     //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
-    //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`
+    //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
+                              last, when a kernel is rendered: all that looks at kernels has short texts to read
     //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates share
     //#variants ...           what tests render: `NAME=1,TILE=32 a=float16` per variant, separated by `|`
 
@@ -23,7 +24,6 @@ from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import read
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import pack
-from pyruntime.kernels.unroll import unroll
 
 __all__ = ["params_of", "template", "tensors_of", "variants_of"]
 
@@ -31,6 +31,7 @@ _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
 _VARIANTS = re.compile(r"^//#variants\s+(.*)$", re.M)
+_UNROLL = re.compile(r"^([ ]*//#unroll)[ ]+(\w+)[ ]*\n", re.M)
 _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", re.M)
 
 
@@ -39,12 +40,13 @@ def _source(name: str) -> str:
     return _INCLUDE.sub(lambda match: read(f"parts/{match.group(1)}").rstrip(), read(name))
 
 
-def tensors_of(name: str) -> tuple[list[str], list[str]]:
+@lru_cache(maxsize=1024)
+def tensors_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the tensors `shaders/<name>.wgsl` reads and writes."""
     found = _TENSORS.search(_source(name))
     if not found:
         raise ValueError(f"shaders/{name}.wgsl: no //#tensors line")
-    reads, writes = (re.findall(r"\w+", part) for part in found.groups())
+    reads, writes = (tuple(re.findall(r"\w+", part)) for part in found.groups())
     return reads, writes
 
 
@@ -64,23 +66,48 @@ def variants_of(name: str) -> list[tuple[dict[str, int], dict[str, DType]]]:
     return found
 
 
-def _conditionals(text: str, defines: Mapping[str, float | int | bool], name: str) -> str:
-    kept: list[str] = []
-    stack: list[bool] = []
-    for line in text.splitlines():
+@lru_cache(maxsize=1024)
+def _blocks(name: str) -> tuple[tuple[tuple[tuple[str, bool], ...], str], ...]:
+    """The lines between conditions, with the defines that they are kept for and whether these must be true."""
+    made: list[tuple[tuple[tuple[str, bool], ...], str]] = []
+    stack: list[tuple[str, bool]] = []
+    lines: list[str] = []
+
+    def close() -> None:
+        if lines:
+            made.append((tuple(stack), "\n".join(lines)))
+            lines.clear()
+
+    for line in _source(name).splitlines():
         word = line.strip()
+        if not word.startswith(("//#if ", "//#else", "//#endif")):
+            lines.append(line)
+            continue
+        close()
         if word.startswith("//#if "):
             flag = word[6:].strip()
-            stack.append(bool(defines.get(flag.lstrip("!"), 0)) != flag.startswith("!"))
-        elif word == "//#else":
-            stack[-1] = not stack[-1]
-        elif word == "//#endif":
-            stack.pop()
-        elif all(stack):
-            kept.append(line)
+            stack.append((flag.lstrip("!"), not flag.startswith("!")))
+        else:
+            flag, wanted = stack.pop()
+            if word == "//#else":
+                stack.append((flag, not wanted))
+    close()
     if stack:
         raise ValueError(f"shaders/{name}.wgsl: //#if without //#endif")
+    return tuple(made)
+
+
+def _conditionals(name: str, defines: Mapping[str, float | int | bool]) -> str:
+    kept = (text for conditions, text in _blocks(name) if all(bool(defines.get(f, 0)) == on for f, on in conditions))
     return "\n".join(kept)
+
+
+@lru_cache(maxsize=1024)
+def _defines(name: str) -> frozenset[str]:
+    """What a template can be told: its conditions and constants."""
+    source = _source(name)
+    flags = re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", source, re.M)
+    return frozenset((*flags, *(match[1] for match in _CONST.finditer(source))))
 
 
 def _literal(kind: str, value: float | int | bool) -> str:
@@ -93,22 +120,17 @@ def _literal(kind: str, value: float | int | bool) -> str:
 
 @lru_cache(maxsize=1024)
 def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, float | int | bool], ...]) -> Kernel:
-    text = source = _source(name)
     reads, writes = tensors_of(name)
     values = dict(defines)
-    text = _conditionals(text, values, name)
-    flags = set(re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", source, re.M))
-    constants = {match.group(1) for match in _CONST.finditer(text)}
-    unknown = values.keys() - flags - {m.group(1) for m in _CONST.finditer(source)}
-    if unknown:
+    if unknown := values.keys() - _defines(name):
         raise ValueError(f"shaders/{name}.wgsl has no constant or condition {', '.join(sorted(unknown))}")
 
     def replace(match: re.Match[str]) -> str:
         key, kind, default = match.groups()
         return f"const {key}: {kind} = {_literal(kind, values[key]) if key in values else default};"
 
-    text = _CONST.sub(replace, text) if constants else text
-    text = unroll(text, values)
+    text = _CONST.sub(replace, _conditionals(name, values))
+    text = _UNROLL.sub(lambda mark: f"{mark[1]}\n" if values.get(mark[2]) else "", text)
     types = dict(zip((*reads, *writes), dtypes, strict=True))
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
     text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)

@@ -30,9 +30,14 @@ class Tiling:
 
     @property
     def name(self) -> str:
-        """What kernels and candidates are called: 's4_split2'."""
+        """What candidates are called: 's4_split2'."""
+        return f"{self.kernel}{self.splits if self.splits > 1 else ''}"
+
+    @property
+    def kernel(self) -> str:
+        """What kernels are called: 's4_split'. One serves any number of splits, which is a parameter of it."""
         size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
-        return f"{size}{self.slices}{f'_split{self.splits}' if self.splits > 1 else ''}"
+        return f"{size}{self.slices}{'_split' if self.splits > 1 else ''}"
 
     @property
     def threads(self) -> int:

@@ -7,11 +7,12 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
-from pyruntime.kernels.tail import Tail, attach_tail, classify
+from pyruntime.kernels.tail import Tail, attach_tail, classify, is_long
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Pointwise
 
@@ -67,7 +68,8 @@ class WithTail(Op):
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        dispatches = self.base.lower(target, *inputs[: self.count])
+        ahead = replace(target, long_tail=is_long(chain.helpers))
+        dispatches = self.base.lower(ahead, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
         tail = self._tail(chain, operands, result, self.infer(*inputs)[0]) if adapted else None
         attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None

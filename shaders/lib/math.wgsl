@@ -54,12 +54,11 @@ fn log1p(x: f32) -> f32 {
 
 // NaN stays NaN (not every compiler's exp does that), and large arguments cost no accuracy.
 fn exponential(x: f32) -> f32 {
-  if (is_nan(x)) { return x; }
   let a = clamp(x, -104.0, 89.0);
   let n = round(a * 1.442695);
   let r = fma(-n, 1.4286068e-6, fma(-n, 0.693145751953125, a));
   let p = ((1.3814433e-3 * r + 8.3687967e-3) * r + 0.041668396) * r + 0.1666652;
-  return scale_by_power(1.0 + (r + r * r * (p * r + 0.49999994)), i32(n));
+  return select(scale_by_power(1.0 + (r + r * r * (p * r + 0.49999994)), i32(n)), x, is_nan(x));
 }
 
 fn expm1(x: f32) -> f32 {

@@ -33,7 +33,7 @@ def test_matmul__split_switched_off__one_dispatch() -> None:
     a, b, y = inp(0, types[0]), inp(1, types[1]), out(0, types[2])
     product = Product(128, 3072, 768)
     assert [d.kernel.name for d in matmul(NVIDIA, y, a, b, product)] == [
-        "matmul_m1_split4_nn",
+        "matmul_m1_split_nn",
         "matmul_sum_splits_vec_y1",
     ]
     off = replace(NVIDIA, disabled=frozenset({"matmul_split"}))

@@ -178,3 +178,22 @@ def test_templates__every_variant__is_read_as_it_is_declared(name: str) -> None:
 def test_has_params__named_in_a_comment_alone__is_none() -> None:
     assert not Kernel("k", "// struct Params is not here\nfn f() { }", ()).has_params
     assert Kernel("k", "struct  Params { a: u32 }", ()).has_params
+
+
+PARTS = ("names", "accessors", "indexed", "declared", "functions", "structs", "hooks", "workgroup", "workgroup_bytes")
+
+
+@pytest.mark.parametrize("name", shader_names())
+def test_changed_modules__every_template__are_known_as_if_read_anew(name: str) -> None:
+    for defines, types in variants_of(name):
+        module = template(name, types, **defines).module
+        changed = [module.with_fields((("extra", "vec4<u32>"), ("scale", "f32")))] if module.has_params else []
+        for hook in module.hooks.values():
+            helper = "struct Pair { a: f32, b: u32 }\nvar<workgroup> shared_pair: array<Pair, 4>;"
+            other = f"{helper}\n{hook.signature} {{\n  let more = load_other(3u); // names nobody\n  return more;\n}}"
+            changed += [m.with_function(hook.name, other) for m in (module, *changed[:1])]
+        for one in changed:
+            fresh = Module(one.text)
+            assert one.code == fresh.code
+            for part in PARTS:
+                assert getattr(one, part) == getattr(fresh, part), part

@@ -13,6 +13,7 @@ from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
 from pyruntime.kernels.epilogue import Epilogue, attach, hook_of
 from pyruntime.kernels.matmul import Product, matmul, product_of, select
+from pyruntime.kernels.template import template
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.kernels.unroll import unroll
 from pyruntime.ops.einsum import Einsum
@@ -186,19 +187,24 @@ def test_attach__relu__replaces_finish_once() -> None:
         attach(fused, relu)
 
 
+def test_unroll__by_a_define__where_it_is_true() -> None:
+    written, looped = (template("matmul_tiled", UNROLL=u).wgsl().count("for (var quad") for u in (1, 0))
+    assert (written, looped) == (0, 1)
+
+
 def test_unroll__nested__constant_indices() -> None:
     text = (
         "const N: u32 = 2u;\n//#unroll\nfor (var i = 0u; i < N * 2u / 2u; i++) {\n"
-        "  //#unroll FLAG\n  for (var j = 0u; j < 3u; j++) {\n    s[i] += j;\n  }\n}\n"
+        "  //#unroll\n  for (var j = 0u; j < 3u; j++) {\n    s[i] += j;\n  }\n}\n"
     )
-    whole, partly = unroll(text, {"FLAG": 1}), unroll(text, {})
+    whole, partly = unroll(text), unroll(text.replace("  //#unroll\n", ""))
     assert whole.count("s[i] += j;") == 6 and "for" not in whole
     assert partly.count("for (var j") == 2 and partly.count("const i = ") == 2
     chosen = (
         "const N: u32 = 9u;\n//#unroll\nfor (var i = 0u; i < max(N / 5u, min(N, 3u, 7u) - 1u); i++) {\n  f(i);\n}\n"
     )
-    assert unroll(chosen, {}).count("f(i);") == 2
+    assert unroll(chosen).count("f(i);") == 2
     with pytest.raises(ValueError, match="not closed"):
-        unroll(chosen.replace("7u)", "7u"), {})
+        unroll(chosen.replace("7u)", "7u"))
     with pytest.raises(ValueError, match="without a loop"):
-        unroll("//#unroll\nlet x = 1;\n", {})
+        unroll("//#unroll\nlet x = 1;\n")

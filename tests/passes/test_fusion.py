@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Limits, Target
 from pyruntime.passes import (
     dead_code,
     fuse_attention,
@@ -84,6 +85,19 @@ def test_fuse_tail__gemm__its_c_joins_the_chain() -> None:
     assert apply(fuse_tail.run, graph)
     assert op_types(graph) == ["WithTail"]
     assert graph.nodes[0].inputs == ("x", "w", "c")
+
+
+@pytest.mark.parametrize(("chain", "stores"), [("Relu", 8), ("Tanh", 1), ("Sigmoid", 1), ("Erf", 1)])
+def test_fuse_tail__long_functions__are_there_once_and_not_for_each_result(chain: str, stores: int) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node(chain, ["p"], ["y"])]
+    graph = graph_of(nodes, {"x": (192, 256)}, ["y"], {"w": weights(256, 1536)})
+    assert apply(fuse_tail.run, graph)
+    (fused,) = graph.nodes
+    limits = Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024)
+    target = Target(limits, vendor="nvidia", disabled=frozenset({"matmul_slices", "matmul_split"}))
+    (dispatch,) = fused.op.lower(target, *map(graph.tensor, fused.inputs))  # type: ignore[attr-defined]
+    assert dispatch.kernel.name.startswith("matmul_m1_nn")
+    assert dispatch.kernel.wgsl().count("  put(") == stores
 
 
 @pytest.mark.parametrize("inputs", [["r", "g"], ["g", "r"]])
