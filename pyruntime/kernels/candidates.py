@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pyruntime.kernels.costs import ERROR, Work, microseconds
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "noting"]
+__all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "forget", "noting"]
 
 
 class Problem(Protocol):
@@ -149,6 +149,11 @@ class Noted:
 
 
 _notes: ContextVar[dict[Noted, None] | None] = ContextVar("_notes", default=None)
+
+
+def forget() -> None:
+    """Forget what was ranked; it is found again."""
+    _ranked.cache_clear()
 
 
 @contextmanager

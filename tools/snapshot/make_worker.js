@@ -44,7 +44,9 @@ async function make() {
     pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
     pyodide.runPython(`import runpy; runpy.run_path("/build/${name}", run_name="__main__"); None`);
   };
-  pyodide.FS.writeFile('/build/digits.onnx', new Uint8Array(await bytes('digits.onnx')));
+  for (const name of ['digits.onnx', 'typical.py']) {
+    pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
+  }
   await run('warm.py');
   wipe(module);
   const handles = Object.entries(module.LDSO.loadedLibsByHandle).filter(([handle]) => handle !== '0');

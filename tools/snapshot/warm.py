@@ -1,4 +1,4 @@
-"""In Pyodide: import what sessions need, and plan a model once, which fills the caches that all models share.
+"""In Pyodide: import what sessions need, and plan models once, which fills the caches that all models share.
 
 /build/modules.txt then names the package's files that every session imports.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import pyruntime
 import pyruntime.bridge
 from pyruntime.ir import DType, TensorType
+from pyruntime.kernels import candidates
 
 # They run programs of their own.
 LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
@@ -44,4 +45,9 @@ def plan(model: bytes) -> None:
 
 
 plan(Path("/build/digits.onnx").read_bytes())
+sys.path.insert(0, "/build")
+importlib.import_module("typical").plan_all()
+sys.path.remove("/build")
+candidates.forget()  # chosen for sizes that other models do not have
+del sys.modules["typical"]
 gc.collect()

@@ -1,0 +1,197 @@
+"""Graphs of the kinds that models are made of, in usual sizes: planning them fills the caches that all models share.
+
+What these keep is kernels' texts, expanded and parsed: they depend on tilings, flags and epilogues, hardly on sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Constant, DType, Graph, Node, TensorType
+from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.dispatch import SUBGROUP_SIZE
+from pyruntime.ops.registry import newest
+from pyruntime.session.compiler import compile_stage
+
+__all__ = ["TARGETS", "Sketch", "plan_all", "sketches"]
+
+_DESKTOP = Limits(
+    storage_buffers=16,
+    binding_bytes=2 << 30,
+    buffer_bytes=4 << 30,
+    invocations=1024,
+    workgroup_x=1024,
+    workgroup_bytes=32768,
+)
+_LANES = frozenset({"subgroups", f"{SUBGROUP_SIZE}32", "packed_4x8_integer_dot_product"})
+
+TARGETS = (Target(_DESKTOP, _LANES, "nvidia"), Target(_DESKTOP, vendor="intel"))
+"""GPUs with and without subgroups; software adapters have few kernels, and small ones."""
+
+
+class _Zeros:
+    """A file of zeros. Planning reads of it what is small, such as biases that are joined."""
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        return bytes(nbytes)
+
+
+class Sketch:
+    """A graph that is written node by node; values are names."""
+
+    def __init__(self, **inputs: tuple[int, ...]) -> None:
+        self.graph = Graph()
+        self.inputs = {name: TensorType(DType.FLOAT, shape) for name, shape in inputs.items()}
+        self._source = _Zeros()
+        self._bytes = 0
+
+    def weight(self, *shape: int) -> str:
+        """Numbers of a file."""
+        name = f"w{len(self.graph.constants)}"
+        self.graph.constants[name] = Constant(TensorType(DType.FLOAT, shape), self._source, self._bytes)
+        self._bytes += self.graph.constants[name].nbytes
+        return name
+
+    def fixed(self, value: Any, dtype: Any = np.float32) -> str:
+        """A small constant."""
+        name = f"w{len(self.graph.constants)}"
+        self.graph.constants[name] = Constant.from_array(np.asarray(value, dtype))
+        return name
+
+    def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        """A node; its result."""
+        name = f"v{len(self.graph.nodes)}"
+        self.graph.nodes.append(Node(newest(op_type, **attributes), inputs, (name,), name))
+        return name
+
+    def plan(self, target: Target, *outputs: str) -> None:
+        """Plan it for a device; what comes of it is forgotten."""
+        compile_stage(self.graph, target, self.inputs, {}, outputs, frozenset())
+
+    def linear(self, x: str, n: int, m: int) -> str:
+        return self.add("Add", self.add("MatMul", x, self.weight(n, m)), self.weight(m))
+
+    def norm(self, x: str, width: int) -> str:
+        return self.add("LayerNormalization", x, self.weight(width), self.weight(width))
+
+    def gelu(self, x: str) -> str:
+        error = self.add("Erf", self.add("Div", x, self.fixed(2**0.5)))
+        return self.add("Mul", self.add("Mul", x, self.add("Add", error, self.fixed(1.0))), self.fixed(0.5))
+
+    def silu(self, x: str) -> str:
+        return self.add("Mul", x, self.add("Sigmoid", x))
+
+    def clipped(self, x: str) -> str:
+        return self.add("Clip", x, self.fixed(0.0), self.fixed(6.0))
+
+    def activation(self, x: str, kind: str) -> str:
+        """`kind`: an operator of one input, or one of those above; '' is none."""
+        if kind in ("gelu", "silu", "clipped"):
+            return str(getattr(self, kind)(x))
+        return self.add(kind, x) if kind else x
+
+    def heads(self, x: str, rows: int, heads: int, size: int, turned: bool = False) -> str:
+        """[1, rows, heads * size] to [1, heads, rows, size], or its last two exchanged."""
+        split = self.add("Reshape", x, self.fixed([1, rows, heads, size], np.int64))
+        return self.add("Transpose", split, perm=(0, 2, 3, 1) if turned else (0, 2, 1, 3))
+
+    def attention(
+        self, x: str, rows: int, heads: int, size: int, mask: str = "", keys: tuple[str, int] = ("", 0)
+    ) -> str:
+        """As exporters write it; `keys`: other rows than x's, and how many of them."""
+        width = heads * size
+        other, count = keys if keys[0] else (x, rows)
+        q = self.heads(self.linear(x, width, width), rows, heads, size)
+        k = self.heads(self.linear(other, width, width), count, heads, size, turned=True)
+        v = self.heads(self.linear(other, width, width), count, heads, size)
+        scores = self.add("Div", self.add("MatMul", q, k), self.fixed(size**0.5))
+        shares = self.add("Softmax", self.add("Add", scores, mask) if mask else scores, axis=-1)
+        mixed = self.add("Transpose", self.add("MatMul", shares, v), perm=(0, 2, 1, 3))
+        joined = self.add("Reshape", mixed, self.fixed([1, rows, width], np.int64))
+        return self.linear(joined, width, width)
+
+    def conv(
+        self,
+        x: str,
+        given: int,
+        made: int,
+        size: int = 1,
+        stride: int = 1,
+        group: int = 1,
+        act: str = "Relu",
+        skip: str = "",
+    ) -> str:
+        pad = size // 2 if size > stride else 0
+        weights = self.weight(made, given // group, size, size), self.weight(made)
+        form = {"kernel_shape": (size,) * 2, "strides": (stride,) * 2, "pads": (pad,) * 4, "group": group}
+        y = self.add("Conv", x, *weights, **form)
+        return self.activation(self.add("Add", y, skip) if skip else y, act)
+
+
+def _encoder(
+    rows: int, heads: int, size: int, wide: int, act: str = "gelu", masked: bool = False, after: bool = False
+) -> Sketch:
+    """A transformer's block; `wide`: how much wider the layers between are; `after`: norms come behind additions."""
+    width = heads * size
+    s = Sketch(x=(1, rows, width), mask=(1, 1, rows, rows))
+    mask = "mask" if masked else ""
+    if after:
+        x = s.norm(s.add("Add", s.attention("x", rows, heads, size, mask), "x"), width)
+        inner = s.activation(s.linear(x, width, wide * width), act)
+        s.norm(s.add("Add", s.linear(inner, wide * width, width), x), width)
+        return s
+    x = s.add("Add", "x", s.attention(s.norm("x", width), rows, heads, size, mask))
+    inner = s.activation(s.linear(s.norm(x, width), width, wide * width), act)
+    s.norm(s.add("Add", x, s.linear(inner, wide * width, width)), width)
+    return s
+
+
+def _stages(widths: tuple[int, ...], side: int, act: str, expand: int, kernel: int, bottleneck: bool) -> Sketch:
+    """A convolution net: a stem, then a block and a step down for each width; at last a classifier."""
+    s = Sketch(x=(1, 3, side, side))
+    x, given, side = s.conv("x", 3, widths[0], 3 if expand else 7, 2, act=act), widths[0], side // 2
+    for width in widths:
+        inner = width // 4 if bottleneck else width * max(expand, 1)
+        group = 1 if bottleneck or not expand else inner
+        step = s.conv(x, given, inner, act=act)
+        step = s.conv(step, inner, inner, kernel, 2, group, act)
+        down = s.conv(step, inner, width, act="", skip=s.conv(x, given, width, 1, 2, act="") if bottleneck else "")
+        down = s.activation(down, act) if bottleneck else down
+        step = s.conv(down, width, inner, act=act)
+        step = s.conv(step, inner, inner, kernel, 1, group, act)
+        if expand and not bottleneck:
+            gate = s.add("ReduceMean", step, s.fixed([2, 3], np.int64), keepdims=1)
+            gate = s.conv(gate, inner, max(8, width // 4), act=act)
+            step = s.add("Mul", step, s.conv(gate, max(8, width // 4), inner, act="Sigmoid"))
+        x, given = s.conv(step, inner, width, act=act if bottleneck else "", skip=down), width
+    pooled = s.add("Flatten", s.add("GlobalAveragePool", x))
+    s.add("Gemm", pooled, s.weight(1000, given), s.weight(1000), transB=1)
+    return s
+
+
+def sketches() -> Iterator[Sketch]:
+    """The graphs."""
+    yield _encoder(128, 12, 64, 4, masked=True, after=True)
+    yield _encoder(128, 12, 32, 4, masked=True, after=True)
+    yield _encoder(197, 12, 64, 4)
+    yield _encoder(50, 12, 64, 4, "silu")
+    yield _encoder(1500, 6, 64, 4)
+    yield _encoder(77, 8, 64, 4, masked=True)
+    yield _encoder(64, 8, 64, 4, "Relu", masked=True)
+    for rows, heads in ((3136, 1), (784, 2), (196, 5), (49, 8)):
+        yield _encoder(rows, heads, 32, 4)
+    yield _stages((64, 256, 512, 1024, 2048), 224, "Relu", 0, 3, bottleneck=True)
+    yield _stages((16, 24, 40, 80, 112, 320), 224, "silu", 6, 5, bottleneck=False)
+    yield _stages((16, 24, 32, 64, 96, 160), 224, "clipped", 6, 3, bottleneck=False)
+    yield _stages((32, 64, 128, 256), 256, "silu", 2, 3, bottleneck=False)
+
+
+def plan_all() -> None:
+    """Plan every graph for every target."""
+    for sketch in sketches():
+        last = sketch.graph.nodes[-1].outputs[0]
+        for target in TARGETS:
+            sketch.plan(target, last)
