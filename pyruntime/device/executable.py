@@ -205,14 +205,11 @@ class Executable:
 
     def _slice(self, region: Region, external: list[int], nbytes: int | None = None) -> Slice:
         nbytes = region.nbytes if nbytes is None else nbytes
-        if region.space is Space.WEIGHTS:
-            place = self._weights.slice(self.plan.constants[region.index])
-            return Slice(place.buffer, place.offset, nbytes)
-        if region.space is Space.ARENA:
-            return Slice(self._arenas.buffers[region.index], region.offset, nbytes)
-        # What a run brings may be smaller than the largest the plan is for.
-        buffer = external[region.index]
-        return Slice(buffer, region.offset, min(nbytes, self._device.ledger.live.get(buffer, nbytes)))
+        if region.space is Space.EXTERNAL:
+            # What a run brings may be smaller than the largest the plan is for.
+            buffer = external[region.index]
+            return Slice(buffer, region.offset, min(nbytes, self._device.ledger.live.get(buffer, nbytes)))
+        return region_slice(region, nbytes, self.plan, self._weights, self._arenas.buffers)
 
     def _bind(self, command: Any, external: list[int]) -> Bound:
         uniform = Slice(self._params[0], *command.params) if command.params else None
@@ -379,6 +376,14 @@ class Executable:
             self._weights.drop({c.key for c in self.plan.constants})
             self._loaded = False
         self._params, self._own = [], []
+
+
+def region_slice(region: Region, nbytes: int, plan: Plan, weights: Weights, arenas: Sequence[int]) -> Slice:
+    """Where the first bytes of a region of constants or activations are."""
+    if region.space is Space.WEIGHTS:
+        place = weights.slice(plan.constants[region.index])
+        return Slice(place.buffer, place.offset, nbytes)
+    return Slice(arenas[region.index], region.offset, nbytes)
 
 
 def shares_arenas(plan: Plan) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from pyruntime.device.base import Device
 from pyruntime.device.executable import Executable
+from pyruntime.device.once import is_at_once, run_once
 from pyruntime.device.weights import Weights
 from pyruntime.plan.plan import Plan
 from pyruntime.session.compiler import Computed
@@ -47,15 +47,14 @@ class Prologue:
         try:
             for some in self._groups(constants):
                 self._limits.check_gpu(sum(nbytes for _, nbytes in some), self._held())
-                work = (self._weights.compute(c.key, c.nbytes, partial(self._compute, c)) for c, _ in some)
-                # All are waited for also when one fails: what the others allocate meanwhile has to be freed.
-                outcomes = await asyncio.gather(*work, return_exceptions=True)
-                pairs = list(zip(some, outcomes, strict=True))
-                used += [c for (c, _), buffer in pairs if not isinstance(buffer, BaseException)]
-                for (constant, _), buffer in pairs:
-                    if isinstance(buffer, BaseException):
-                        raise buffer
-                    made[constant.name] = buffer
+                ready = await self._together([c for c, _ in some])
+                try:
+                    for constant, _ in some:
+                        make = partial(self._made, constant, ready)
+                        made[constant.name] = await self._weights.compute(constant.key, constant.nbytes, make)
+                        used.append(constant)
+                finally:  # others may have made the same meanwhile
+                    self._device.free(list(ready.values()))
         except BaseException:
             self._weights.drop([c.key for c in used])
             raise
@@ -77,6 +76,16 @@ class Prologue:
             some.append((constant, nbytes))
         if some:
             yield some
+
+    async def _together(self, constants: Sequence[Computed]) -> dict[Hashable, int]:
+        """The buffers of those that are not there yet and can be made in one go, by key."""
+        some = [c for c in constants if c.key not in self._weights and c.alone is None]
+        some = [c for c in some if is_at_once(c.plan, self._device)]
+        made = await run_once([c.plan for c in some], self._device) if some else []
+        return {c.key: buffers[c.name] for c, buffers in zip(some, made, strict=True)}
+
+    async def _made(self, constant: Computed, ready: dict[Hashable, int]) -> int:
+        return ready.pop(constant.key) if constant.key in ready else await self._compute(constant)
 
     async def _compute(self, constant: Computed) -> int:
         """Make a constant; what it is made from leaves the GPU again. Returns its buffer."""

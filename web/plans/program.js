@@ -41,6 +41,9 @@ function slotsOf({ external, kept }, names) {
   });
 }
 
+/** Bytes that may be needed beside constants which are computed at a time: each time the GPU is waited for. */
+const TOGETHER = 128 << 20;
+
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
@@ -81,7 +84,7 @@ export class Program {
       this.#compileOthers();
       await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal, tags);
       await compiled;
-      for (const plan of header.computed) await this.#compute(plan);
+      await this.#compute(header.computed);
       header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });
       await this.replay(last);
     } catch (error) {
@@ -195,12 +198,20 @@ export class Program {
     });
   }
 
-  /** Make a computed constant. @param {SavedPlan} plan */
-  async #compute(plan) {
-    const { commands, params, arenas, external } = await this.#bind(plan, {});
-    await play(this.device, /** @type {import('../recording.js').Command[]} */ (commands), [], [], []);
-    for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
-    this.#computed.push(external[plan.external[0].region[1]]);
+  /** Make the computed constants, as many at a time as take no more memory than `TOGETHER` meanwhile. @param {SavedPlan[]} plans */
+  async #compute(plans) {
+    const size = (/** @type {SavedPlan} */ { arenas }) => arenas.reduce((sum, nbytes) => sum + nbytes, 0);
+    for (let first = 0, end = 0; first < plans.length; first = end) {
+      for (let room = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= room); end += 1) room -= size(plans[end]);
+      const some = plans.slice(first, end);
+      const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
+      const commands = bound.flatMap((one) => /** @type {import('../recording.js').Command[]} */ (one.commands));
+      await play(this.device, commands, [], [], []);
+      for (const [i, { params, arenas, external }] of bound.entries()) {
+        for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
+        this.#computed.push(external[some[i].external[0].region[1]]);
+      }
+    }
   }
 
   /** @param {import('./plan.js').Program} program @returns {Promise<import('../replay.js').Replay>} */
