@@ -77,9 +77,13 @@ def test_create__server_without_ranges_or_size__loads_as_it_comes(
     assert file.parts == [] and len(file.asked) <= 2
 
 
-@pytest.mark.parametrize("wrong", ["graph", "noise", "short"])
+@pytest.mark.parametrize(
+    ("wrong", "etag"),
+    [(wrong, None) for wrong in ("graph", "noise", "short", "operator")]
+    + [("operator", 'W/"one"'), ("operator", '"two"'), ("graph", '"two"')],
+)
 def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
-    script: Script, served: dict[str, Served], wrong: str
+    script: Script, served: dict[str, Served], wrong: str, etag: str | None
 ) -> None:
     data = model(LAYERS)
     made = onnx.load_from_string(data)
@@ -91,12 +95,157 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
         "graph": made.SerializeToString(),
         "noise": np.random.default_rng(0).bytes(len(data)),
         "short": data[:-100],
+        "operator": bad("operator"),
     }[wrong]
-    file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other)
+    file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other, other_etag=etag)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
+
+
+def bad(how: str) -> bytes:
+    """The model with a mistake: in its graph, or behind its weights, or less of it than it says."""
+    data = model(LAYERS)
+    if how in ("text", "end", "cut"):
+        return {"text": data.replace(b"h1", b"\xff\xfe"), "end": data[:-4] + b"\x07" * 4, "cut": data[:-1000]}[how]
+    made = onnx.load_from_string(data)
+    if how == "operator":
+        made.graph.node[1].op_type = "Nonesuch"
+    elif how == "name":
+        made.graph.node[1].input[0] = "nowhere"
+    elif how == "shape":
+        made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = SIZE + 1
+    return bytes(made.SerializeToString())
+
+
+def refusal(script: Script, served: dict[str, Served], data: bytes) -> dict[str, str]:
+    """Name and message of the error that these bytes are refused with, when all are there."""
+    served["/m/bytes"] = Served(data)
+    found: dict[str, str] = script(
+        "const bytes = await (await fetch('/m/bytes')).arrayBuffer(); return failure(() => InferenceSession.create(bytes));"
+    )
+    del served["/m/bytes"]
+    return {key: found[key] for key in ("name", "message")}
+
+
+FAIL = """() => {
+    globalThis.told = false;
+    globalThis.failed = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+        InferenceSession.create('/m/model.onnx'))).then(
+            () => null, ({ name, message }) => { globalThis.told = true; return { name, message }; });
+}"""
+
+FAILED = "Promise.race([failed, new Promise((resolve) => { setTimeout(resolve, 60000, 'nothing is told'); })])"
+
+
+@pytest.mark.parametrize("how", ["operator", "name", "shape", "text", "end"])
+def test_create__bad_graph_and_one_strong_tag__is_told_before_the_weights_come(
+    script: Script, served: dict[str, Served], how: str
+) -> None:
+    expected_error = refusal(script, served, bad(how))
+    file = served["/m/model.onnx"] = Served(bad(how), gate=4 << 20)
+    script.page.evaluate(FAIL)
+    assert script.page.evaluate(FAILED) == expected_error
+    assert file.asked == [""] and file.sent == [4 << 20] and 1 <= len(file.parts) <= LAYERS
+    file.opened.set()
+    assert file.left.wait(30) and sum(file.sent) < len(file.data), "the rest was not wanted any more"
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"one"'])
+def test_create__bad_graph_and_no_strong_tag__is_told_when_all_has_come(
+    script: Script, served: dict[str, Served], etag: str | None
+) -> None:
+    expected_error = refusal(script, served, bad("operator"))
+    file = served["/m/model.onnx"] = Served(bad("operator"), gate=4 << 20, etag=etag)
+    script.page.evaluate(FAIL)
+    script.page.wait_for_timeout(3000)
+    assert not script.page.evaluate("told") and len(file.parts) == LAYERS
+    file.opened.set()
+    assert script.page.evaluate(FAILED) == expected_error
+    assert file.sent == [len(file.data)] and not file.left.is_set()
+
+
+@pytest.mark.parametrize("what", ["cut", "page", "noise", "GGUF"])
+def test_create__no_model__is_told_by_its_beginning(script: Script, served: dict[str, Served], what: str) -> None:
+    """Nothing is asked for: it is the stream that says so, of a size that counts."""
+    rest = np.random.default_rng(0).bytes(40 << 20)
+    data = {"cut": bad("cut"), "page": b"<!doctype html>" + b" " * (40 << 20), "noise": rest, "GGUF": b"GGUF" + rest}[
+        what
+    ]
+    expected_error = refusal(script, served, data)
+    file = served["/m/model.onnx"] = Served(data, gate=2 << 20, etag=None)
+    script.page.evaluate(FAIL)
+    assert script.page.evaluate(FAILED) == expected_error and expected_error["name"] == "InvalidProtobuf"
+    assert file.asked == [""] and file.sent == [2 << 20] and file.parts == []
+
+
+SHOWN = """
+const { ReadingAhead } = await import('/web/loading/ahead.js');
+const { fetch } = globalThis;
+const asked = [];
+globalThis.fetch = async (url, { headers: { Range } }) => {
+  asked.push(Range);
+  return new Response(new Uint8Array(1), { status: 206, headers });
+};
+try {
+  const ahead = new ReadingAhead('/m/model.onnx', { size: 1000, isExact, tag }, new AbortController().signal);
+  return [await ahead.isVouchedFor(), asked];
+} finally {
+  globalThis.fetch = fetch;
+}
+"""
+
+RANGE = {"Content-Range": "bytes 999-999/1000"}
+ONE = {"ETag": '"one"'}
+
+
+@pytest.mark.parametrize(
+    ("tag", "exact", "headers", "vouched"),
+    [
+        ('"one"', True, ONE | RANGE, True),
+        ('"one"', False, ONE | RANGE, True),
+        ('"one"', True, ONE, True),
+        ('"one"', False, ONE, False),
+        ('"one"', True, RANGE, False),
+        ('"one"', True, RANGE | {"ETag": '"two"'}, False),
+        ('"one"', True, RANGE | {"ETag": 'W/"one"'}, False),
+        ('"one"', True, ONE | {"Content-Range": "bytes 999-999/1001"}, False),
+        ("", True, ONE | RANGE, False),
+    ],
+)
+def test_is_vouched_for__what_the_server_shows__takes_a_strong_tag_and_a_size(
+    script: Script, tag: str, exact: bool, headers: dict[str, str], vouched: bool
+) -> None:
+    """What other origins show is chosen by them; without Content-Range the size may be that of a compressed form."""
+    found, asked = script(SHOWN, tag=tag, isExact=exact, headers=headers)
+    assert found == vouched and asked == (["bytes=999-999"] if tag else [])
+
+
+def test_model_file__given_out_by_a_size_that_was_wrong__was_misread(script: Script) -> None:
+    """The size is that of a compressed form; what was said of the file by it is not certain before all has come."""
+    certain, misread = script(
+        """const { ModelFile } = await import('/web/loading/file.js');
+        const { Scanner } = await import('/web/loading/scanner.js');
+        let open = () => {};
+        const gate = new Promise((resolve) => { open = resolve; });
+        const chunks = async function* () {
+          yield new Uint8Array(50).fill(7);
+          await gate;
+          yield new Uint8Array(60);
+        };
+        const file = new ModelFile('m', { size: 100, isExact: false }, null, new Scanner());
+        const taken = file.take(chunks(), () => {});
+        await file.readable();
+        let isCertain = false;
+        const certain = file.certain().then(() => { isCertain = true; });
+        await new Promise((resolve) => { setTimeout(resolve, 100); });
+        const before = isCertain;
+        open();
+        await Promise.all([taken, certain]);
+        return [before, file.wasMisread];"""
+    )
+    assert not certain and misread
 
 
 def test_create__aborted_while_it_reads_ahead__ends_and_asks_no_more(script: Script, served: dict[str, Served]) -> None:

@@ -49,14 +49,24 @@ export class Scanner {
   /** The beginning of a field, cut off by the end of a chunk. */
   #rest = new Uint8Array();
   /** @type {{kind: Kind, end: number}[]} */
-  #within = [{ kind: KINDS.model, end: Infinity }];
+  #within;
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
   #broken = false;
+  #senseless = false;
+
+  /** @param {number} [size] of the file, where it is known for certain */
+  constructor(size = Infinity) {
+    this.#within = [{ kind: KINDS.model, end: size }];
+  }
 
   /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
   push(chunk) {
+    if (this.#broken) {
+      this.#at += chunk.length;
+      return;
+    }
     let from = 0;
     let at = 0;
     while (at < chunk.length && !this.#broken) {
@@ -75,7 +85,7 @@ export class Scanner {
         at += this.#field(chunk, at);
       }
     }
-    if (this.#broken) this.#close(new Uint8Array(), 0);
+    if (this.#broken) this.#close(chunk.subarray(from), chunk.length);
     else if (at > from) this.#parts.push(chunk.slice(from, at));
     this.#at += chunk.length;
   }
@@ -90,8 +100,14 @@ export class Scanner {
     return this.#broken || this.#keep ? 0 : this.#pass;
   }
 
+  /** Whether no more of it is kept, of whatever comes. */
   get isBroken() {
     return this.#broken;
+  }
+
+  /** Whether that is because what came is no part of a model. */
+  get isSenseless() {
+    return this.#senseless;
   }
 
   /** Go on behind the bytes that are not looked at. */
@@ -115,6 +131,7 @@ export class Scanner {
     other.#parts = [...this.#parts];
     other.#begin = this.#begin;
     other.#broken = this.#broken;
+    other.#senseless = this.#senseless;
     return other;
   }
 
@@ -141,7 +158,7 @@ export class Scanner {
     const head = new Uint8Array([...this.#rest, ...chunk.subarray(at, at + LONGEST)]);
     const found = headerOf(head);
     const taken = found ? found.length - this.#rest.length : Math.min(LONGEST, chunk.length - at);
-    if (!found && head.length >= LONGEST) this.#broken = true;
+    if (!found && head.length >= LONGEST) this.#break();
     this.#rest = found ? new Uint8Array() : head;
     if (found) this.#enter(found, this.#at + at + taken);
     return taken;
@@ -155,7 +172,7 @@ export class Scanner {
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
     const { kind, end } = within[within.length - 1];
     if (begin + size > end || (wire !== 0 && wire !== 1 && wire !== 2 && wire !== 5)) {
-      this.#broken = true;
+      this.#break();
       return;
     }
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
@@ -168,6 +185,11 @@ export class Scanner {
       this.#keep = size;
       if (this.nbytes + size > MOST) this.#broken = true;
     }
+  }
+
+  #break() {
+    this.#broken = true;
+    this.#senseless = true;
   }
 
   /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
