@@ -16,6 +16,7 @@ from e2e.harness.browser import guarded_page
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from e2e.test_loading import NBYTES, ROW, RUN, SIZE, expected, loaded, model, weight
+from pyruntime.plan.constants import HEAVY
 
 LAYERS = 5
 MANY = 700
@@ -29,6 +30,21 @@ BEGIN = """() => new Promise((resolve, reject) => {
         } })));
     made.then(() => { events.push('ready'); resolve(); }, reject);
 })"""
+
+FEED = "const s = await made; const feeds = { x: new Tensor(Float32Array.from(x), [1, x.length]) };"
+
+COUNT = """async () => {
+    const { prototype } = (await import('/web/loading/file.js')).ModelFile;
+    const { partNow } = prototype;
+    globalThis.waits = 0;
+    globalThis.partNow ??= partNow;
+    prototype.partNow = function (...asked) {
+        const found = globalThis.partNow.call(this, ...asked);
+        if (!found) globalThis.waits += 1;
+        return found;
+    };
+}"""
+"""Counts what Python asks for before it is there: each time it plans once more."""
 
 FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
 
@@ -123,7 +139,8 @@ def refusal(script: Script, served: dict[str, Served], data: bytes) -> dict[str,
     """Name and message of the error that these bytes are refused with, when all are there."""
     served["/m/bytes"] = Served(data)
     found: dict[str, str] = script(
-        "const bytes = await (await fetch('/m/bytes')).arrayBuffer(); return failure(() => InferenceSession.create(bytes));"
+        "const bytes = await (await fetch('/m/bytes')).arrayBuffer(); "
+        "return failure(() => InferenceSession.create(bytes));"
     )
     del served["/m/bytes"]
     return {key: found[key] for key in ("name", "message")}
@@ -295,6 +312,34 @@ def test_create__hundreds_of_tensors_of_a_hundred_kilobytes__little_comes_twice(
     np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(LAYERS))
     ranges = [p.removeprefix("bytes=").split("-") for p in file.parts]
     assert sum(int(b) - int(a) + 1 for a, b in ranges) <= len(file.data) / 8 and len(ranges) < 100
+
+
+@pytest.mark.parametrize(("kind", "width", "waits"), [(np.float32, 4, 0), (np.int64, 8, 0), (np.float32, 16, 1)])
+def test_create__planning_folds_a_table__plans_once_where_a_mask_is_small(
+    script: Script, served: dict[str, Served], kind: type[np.generic], width: int, waits: int
+) -> None:
+    """Masks that are folded have up to `HEAVY` bytes, one an element; what they are made from has `width` for each."""
+    count = width * HEAVY // np.dtype(kind).itemsize
+    made = onnx.load_from_string(model(LAYERS))
+    made.graph.initializer.append(numpy_helper.from_array((np.arange(count) % 3).astype(kind), "table"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(2, kind), "two"))
+    made.graph.node.append(helper.make_node("Equal", ["table", "two"], ["mask"]))
+    made.graph.node.append(helper.make_node("Cast", ["mask"], ["ones"], to=TensorProto.FLOAT))
+    made.graph.node.append(helper.make_node("ReduceSum", ["ones"], ["sum"], keepdims=0))
+    made.graph.output.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, []))
+    file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
+    script("await preload()")
+    script.worker.evaluate(COUNT)
+    script.page.evaluate(BEGIN)
+    planned_ahead = script.worker.evaluate("() => waits")
+    file.opened.set()
+    found = script(
+        f"{FEED} const r = await s.run(feeds); await s.release(); return [r.sum.data[0], ...r.y.data];", x=ROW
+    )
+    assert found[0] == count // 3
+    np.testing.assert_array_equal(np.float32(found[1:]), expected(LAYERS))
+    assert script.worker.evaluate("() => waits") == planned_ahead == waits
+    assert len(file.parts) <= LAYERS + 3
 
 
 def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, served: dict[str, Served]) -> None:

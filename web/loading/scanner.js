@@ -1,12 +1,23 @@
 // @ts-check
 /**
- * Tells, while a model file passes, what a reader of its graph will look at: everything but the elements of large tensors.
+ * Tells, while a model file passes, what a reader of its graph, and who plans it, will look at: everything but the elements of
+ * large tensors.
  * Nothing is judged: where a file makes no sense, no more of it is kept, and whoever reads it finds out.
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 
-/** Bytes from which on a tensor's elements are not kept. */
+/** Bytes from which on a tensor's elements are not kept, unless they may be folded. */
 const LARGE = 1 << 16;
+
+/**
+ * Who plans folds values of up to 64 KB (`HEAVY` in pyruntime/plan/constants.py), say a mask of one byte an element. What it is made
+ * from has so many elements, of four bytes, or of eight where its type is one of these: int64, double, uint64, complex64.
+ */
+const FOLDED = 1 << 16;
+const WIDE = [7, 11, 13, 14];
+
+/** Most bytes that are kept of tensors for that reason alone. */
+const MOST_FOLDED = 8 << 20;
 
 /** Bytes of a field that is not kept that are: a reader that looks for a field's header asks for so many. */
 const HEADER = 16;
@@ -35,6 +46,9 @@ const KINDS = {
   tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
 };
 
+/** A tensor's field that has its type. */
+const TYPE = 2;
+
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
 
 export class Scanner {
@@ -48,8 +62,10 @@ export class Scanner {
   #pass = 0;
   /** The beginning of a field, cut off by the end of a chunk. */
   #rest = new Uint8Array();
-  /** @type {{kind: Kind, end: number}[]} */
+  /** @type {{kind: Kind, end: number, type?: number}[]} */
   #within;
+  /** Bytes kept because they may be folded. */
+  #folded = 0;
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
@@ -127,7 +143,8 @@ export class Scanner {
     other.#keep = this.#keep;
     other.#pass = this.#pass;
     other.#rest = this.#rest;
-    other.#within = [...this.#within];
+    other.#within = this.#within.map((message) => ({ ...message }));
+    other.#folded = this.#folded;
     other.#parts = [...this.#parts];
     other.#begin = this.#begin;
     other.#broken = this.#broken;
@@ -165,12 +182,15 @@ export class Scanner {
   }
 
   /**
-   * Decide about a field. @param {{field: number, wire: number, size: number}} header @param {number} begin of its content
+   * Decide about a field.
+   * @param {{field: number, wire: number, size: number, value: number}} header
+   * @param {number} begin of its content
    */
-  #enter({ field, wire, size }, begin) {
+  #enter({ field, wire, size, value }, begin) {
     const within = this.#within;
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
-    const { kind, end } = within[within.length - 1];
+    const message = within[within.length - 1];
+    const { kind, end } = message;
     if (begin + size > end || (wire !== 0 && wire !== 1 && wire !== 2 && wire !== 5)) {
       this.#break();
       return;
@@ -178,13 +198,26 @@ export class Scanner {
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
       within.push({ kind: KINDS[inner], end: begin + size });
-    } else if (wire === 2 && size > LARGE && kind.large.includes(field)) {
+    } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
       this.#keep = Math.max(HEADER, HEAD - begin);
       this.#pass = size - this.#keep;
     } else {
+      if (kind === KINDS.tensor && field === TYPE) message.type = value;
       this.#keep = size;
       if (this.nbytes + size > MOST) this.#broken = true;
     }
+  }
+
+  /**
+   * Whether `size` bytes may be folded, and are kept for that.
+   * @param {{kind: Kind, type?: number}} message
+   * @param {number} size
+   */
+  #isFolded({ kind, type = 0 }, size) {
+    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), MOST_FOLDED - this.#folded);
+    if (kind !== KINDS.tensor || size > most) return false;
+    this.#folded += size;
+    return true;
   }
 
   #break() {
@@ -222,15 +255,16 @@ function varint(data, at) {
 }
 
 /**
- * A field's number, wire type, the size of its content and the length of what is before that; null where it is not all there.
+ * A field's number, wire type, the size of its content or its value, and the length of what is before; null where it is not all
+ * there.
  * @param {Uint8Array} data
  */
 function headerOf(data) {
   const tag = varint(data, 0);
   if (!tag) return null;
   const [field, wire] = [Math.floor(tag[0] / 8), tag[0] % 8];
-  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, length: tag[1] };
+  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, value: 0, length: tag[1] };
   const number = varint(data, tag[1]);
   if (!number) return null;
-  return { field, wire, size: wire === 2 ? number[0] : 0, length: number[1] };
+  return { field, wire, size: wire === 2 ? number[0] : 0, value: number[0], length: number[1] };
 }
