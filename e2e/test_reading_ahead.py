@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from playwright.sync_api import Browser
 
-from e2e.conftest import HERE
-from e2e.harness.browser import guarded_page
+from e2e.harness.chain import NBYTES, ROW, RUN, SIZE, expected, loaded, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
-from e2e.test_loading import NBYTES, ROW, RUN, SIZE, expected, loaded, model, weight
 from pyruntime.plan.constants import HEAVY
 
 LAYERS = 5
@@ -50,25 +44,8 @@ FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release()
 
 
 @pytest.fixture(scope="module")
-def delivery(site: Path) -> Iterator[Delivery]:
-    with Delivery({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
-    with guarded_page(browser, delivery.url) as (page, guard):
-        page.goto(delivery.url + "e2e/blank.html")
-        yield Script(page, guard)
-
-
-@pytest.fixture
-def served(delivery: Delivery) -> Iterator[dict[str, Served]]:
-    delivery.served.clear()
-    yield delivery.served
-    for file in delivery.served.values():
-        file.opened.set()
-    delivery.served.clear()
+def site_url(delivery: Delivery) -> str:
+    return delivery.url
 
 
 def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
