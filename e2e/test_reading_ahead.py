@@ -71,13 +71,19 @@ def test_create__server_without_ranges_or_size__loads_as_it_comes(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "etag"),
-    [(wrong, None) for wrong in ("graph", "noise", "short", "operator")]
-    + [("operator", 'W/"one"'), ("operator", '"two"'), ("graph", '"two"')],
+    ("wrong", "etag", "parts"),
+    [
+        ("graph", None, LAYERS),
+        ("graph", 'W/"one"', LAYERS),
+        ("graph", '"two"', 1),
+        ("noise", None, 1),
+        ("short", None, LAYERS),
+    ],
 )
 def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
-    script: Script, served: dict[str, Served], wrong: str, etag: str | None
+    script: Script, served: dict[str, Served], wrong: str, etag: str | None, parts: int
 ) -> None:
+    """Where a tag tells, no more of them are asked for."""
     data = model(LAYERS)
     made = onnx.load_from_string(data)
     made.graph.node[0].input[1], made.graph.node[1].input[1] = "w1", "w0"
@@ -88,11 +94,12 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
         "graph": made.SerializeToString(),
         "noise": np.random.default_rng(0).bytes(len(data)),
         "short": data[:-100],
-        "operator": bad("operator"),
     }[wrong]
+    script("await preload()")
     file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other, other_etag=etag)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
+    assert file.sent == [4 << 20] and len(file.parts) == parts
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
 
@@ -150,7 +157,7 @@ def test_create__bad_graph_and_one_strong_tag__is_told_before_the_weights_come(
 def test_create__bad_graph_and_no_strong_tag__is_told_when_all_has_come(
     script: Script, served: dict[str, Served], etag: str | None
 ) -> None:
-    expected_error = refusal(script, served, bad("operator"))
+    expected_error = refusal(script, served, bad("operator"))  # Python is up, too
     file = served["/m/model.onnx"] = Served(bad("operator"), gate=4 << 20, etag=etag)
     script.page.evaluate(FAIL)
     script.page.wait_for_timeout(3000)

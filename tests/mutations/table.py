@@ -245,7 +245,7 @@ DEVICE_MUTATIONS = (
         "web/loading/file.js",
         "    if (!isVouchedFor) await complete;\n",
         "",
-        (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[operator-None]",),
+        (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-5]",),
     ),
     Mutation(
         "Python's attempt after a replay that failed",
