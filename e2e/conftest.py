@@ -20,7 +20,10 @@ from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
-LONG = ("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench")
+LONG = (
+    *("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench"),
+    *("loading", "reading_ahead"),
+)
 """Files that take about a minute or more go before the others, so that no browser is left alone with one at the end."""
 
 
