@@ -148,7 +148,7 @@ def test_create__bad_graph_and_one_strong_tag__is_told_before_the_weights_come(
     file = served["/m/model.onnx"] = Served(bad(how), gate=4 << 20)
     script.page.evaluate(FAIL)
     assert script.page.evaluate(FAILED) == expected_error
-    assert file.asked == [""] and file.sent == [4 << 20] and 1 <= len(file.parts) <= LAYERS
+    assert file.asked == [""] and file.sent[0] <= 4 << 20 and 1 <= len(file.parts) <= LAYERS
     file.opened.set()
     assert file.left.wait(30) and sum(file.sent) < len(file.data), "the rest was not wanted any more"
 
@@ -178,7 +178,7 @@ def test_create__no_model__is_told_by_its_beginning(script: Script, served: dict
     file = served["/m/model.onnx"] = Served(data, gate=2 << 20, etag=None)
     script.page.evaluate(FAIL)
     assert script.page.evaluate(FAILED) == expected_error and expected_error["name"] == "InvalidProtobuf"
-    assert file.asked == [""] and file.sent == [2 << 20] and file.parts == []
+    assert file.asked == [""] and file.sent[0] <= 2 << 20 and file.parts == []
 
 
 SHOWN = """
