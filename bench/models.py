@@ -375,9 +375,9 @@ def main(models: dict[str, Callable[[bool], Spec]], description: str | None) -> 
     """Export those of `models` that the command line names."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(models))
+    parser.add_argument("names", nargs="*")
     parser.add_argument("--tiny", action="store_true")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()  # names behind the flag, too
     args.folder.mkdir(parents=True, exist_ok=True)
     for name in args.names or models:
         torch.manual_seed(0)

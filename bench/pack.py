@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these models")
     parser.add_argument("--models", type=Path, action="append", default=[], metavar="DIR", help="generated or stripped")
     parser.add_argument("--light", action="store_true", help="the nine light models of the onnx package too")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()  # names behind flags, too
     every = [cases.digits(), *(cases.light() if args.light else [])]
     for folder in args.models:
         every += cases.generated(folder)

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from e2e.harness.browser import UNGUARDED, Guard, fresh_page, guarded_page, launch, shared_context
+from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
@@ -19,7 +20,10 @@ from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
-LONG = ("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench")
+LONG = (
+    *("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench"),
+    *("loading", "reading_ahead"),
+)
 """Files that take about a minute or more go before the others, so that no browser is left alone with one at the end."""
 
 
@@ -33,10 +37,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shutil.copytree(build_site(Path(sys.executable)), tmp_path_factory.mktemp("site") / "dist")
 
 
+def mounts(site: Path) -> dict[str, Path]:
+    """What the tests' servers serve: the site, `e2e/` (the pages of this folder) and `harness/`."""
+    return {"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}
+
+
 @pytest.fixture(scope="session")
 def site_server(site: Path) -> Iterator[Server]:
-    """Serves the site, `e2e/` (the pages of this folder) and `harness/`. A test may add to `mounts`."""
-    with Server({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
+    """Serves the site. A test may add to `mounts`."""
+    with Server(mounts(site)) as server:
         yield server
 
 
@@ -44,8 +53,25 @@ def site_server(site: Path) -> Iterator[Server]:
 def lenient_server(site: Path) -> Iterator[Server]:
     """The same for pages of others, which may evaluate text."""
     policy = CONTENT_SECURITY_POLICY.replace("'wasm-unsafe-eval'", "'unsafe-eval'")
-    with Server({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}, policy=policy) as server:
+    with Server(mounts(site), policy=policy) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def delivery(site: Path) -> Iterator[Delivery]:
+    """Serves the site, and single files as their tests say. A file of tests takes it by a `site_url` of its own."""
+    with Delivery(mounts(site)) as server:
+        yield server
+
+
+@pytest.fixture
+def served(delivery: Delivery) -> Iterator[dict[str, Served]]:
+    """The files of `delivery` by the path of their URL: none at first."""
+    delivery.served.clear()
+    yield delivery.served
+    for file in delivery.served.values():
+        file.opened.set()
+    delivery.served.clear()
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ import onnx
 import pytest
 from playwright.sync_api import Browser
 
-from e2e.conftest import HERE
 from e2e.harness.browser import guarded_page
+from e2e.harness.chain import NBYTES, ROW, expected, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
-from e2e.test_loading import NBYTES, ROW, expected, model, weight
+from e2e.harness.visits import Visits
 
 LAYERS = 2
 
@@ -26,8 +26,6 @@ SubtleCrypto.prototype.digest = function (name, data) {
   hashed += data.byteLength;
   return digest.call(this, name, data);
 };
-const said = [];
-console.info = (text) => { said.push(String(text)); };
 const session = await InferenceSession.create('/m/model.onnx', { keepPlan: true });
 const { y } = await session.run({ x: new Tensor('float32', Float32Array.from(x), [1, x.length]) });
 await session.release();
@@ -36,56 +34,51 @@ return { y: [...y.data], hashed, said };
 
 
 @pytest.fixture
-def delivery(site: Path) -> Iterator[Delivery]:
-    with Delivery({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
-        yield server
-
-
-@pytest.fixture
-def fresh_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
+def visits(browser: Browser, delivery: Delivery, tmp_path: Path) -> Iterator[Visits]:
     with guarded_page(browser, delivery.url) as (page, guard):
-        yield Script(page, guard)
+        yield Visits(Script(page, guard), delivery, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 
 
-def visit(script: Script, delivery: Delivery) -> dict[str, Any]:
-    script.page.goto(delivery.url + "e2e/blank.html")
-    found: dict[str, Any] = script(VISIT, x=ROW)
-    found["python"] = any(w.url.endswith("/worker.js") for w in script.page.workers)
+def visit(visits: Visits) -> dict[str, Any]:
+    found: dict[str, Any] = visits(VISIT, x=ROW)
+    found["python"] = visits.has_python()
     return found
 
 
 @pytest.mark.parametrize(("etag", "known"), [('"one"', True), ('W/"one"', False), (None, False)])
 def test_second_visit__same_file_by_its_tag__is_hashed_only_where_that_is_weak_or_missing(
-    fresh_script: Script, delivery: Delivery, etag: str | None, known: bool
+    visits: Visits, served: dict[str, Served], etag: str | None, known: bool
 ) -> None:
     data = model(LAYERS, {1: ("model.onnx.data", 0)})
-    delivery.served["/m/model.onnx"] = Served(data, etag=etag)
-    delivery.served["/m/model.onnx.data"] = Served(weight(1), etag=etag)
-    first, second = (visit(fresh_script, delivery) for _ in range(2))
+    served["/m/model.onnx"] = Served(data, etag=etag)
+    served["/m/model.onnx.data"] = Served(weight(1), etag=etag)
+    first, second = (visit(visits) for _ in range(2))
     assert first["python"] and not second["python"] and second["said"] == []
     np.testing.assert_array_equal(np.float32(second["y"]), expected(LAYERS))
     assert (second["hashed"] < NBYTES) == known
     assert known or second["hashed"] >= 2 * NBYTES
 
 
-def test_second_visit__another_file_with_another_tag__is_planned_anew(fresh_script: Script, delivery: Delivery) -> None:
-    delivery.served["/m/model.onnx"] = Served(model(LAYERS))
-    visit(fresh_script, delivery)
+def test_second_visit__another_file_with_another_tag__is_planned_anew(
+    visits: Visits, served: dict[str, Served]
+) -> None:
+    served["/m/model.onnx"] = Served(model(LAYERS))
+    visit(visits)
     other = onnx.load_from_string(model(LAYERS))
     other.graph.initializer[0].raw_data = weight(4)
-    delivery.served["/m/model.onnx"] = Served(other.SerializeToString(), etag='"two"')
-    found = visit(fresh_script, delivery)
+    served["/m/model.onnx"] = Served(other.SerializeToString(), etag='"two"')
+    found = visit(visits)
     assert found["said"][0].startswith("pyruntime: the plan is not used, Python plans: it is for another model")
     np.testing.assert_array_equal(np.float32(found["y"]), 5 * expected(LAYERS))
-    again = visit(fresh_script, delivery)
+    again = visit(visits)
     assert again["said"] == [] and not again["python"] and again["hashed"] < NBYTES
 
 
-def test_second_visit__same_tag_and_another_length__is_planned_anew(fresh_script: Script, delivery: Delivery) -> None:
-    delivery.served["/m/model.onnx"] = Served(model(LAYERS))
-    visit(fresh_script, delivery)
-    delivery.served["/m/model.onnx"] = Served(model(LAYERS + 1))
-    found = visit(fresh_script, delivery)
+def test_second_visit__same_tag_and_another_length__is_planned_anew(visits: Visits, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(LAYERS))
+    visit(visits)
+    served["/m/model.onnx"] = Served(model(LAYERS + 1))
+    found = visit(visits)
     assert found["said"][0].startswith("pyruntime: the plan is not used, Python plans: it is for another model")
     np.testing.assert_array_equal(np.float32(found["y"]), expected(LAYERS + 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,101 +11,23 @@ import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import Browser
 
-from e2e.conftest import HERE
 from e2e.harness.browser import guarded_page
+from e2e.harness.chain import NBYTES, ROW, RUN, X, expected, loaded, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
-from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.source import Buffer, ByteSource
-from tests.onnx.compare import compare_model
 from tools.devkit.shell import ROOT
 
-SIZE = 1536
-NBYTES = SIZE * SIZE * 4
-X = np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(1, SIZE)
-ROW = [float(v) for v in X.ravel()]
 
-RUN = """
-const run = async (session) => {
-    const { y } = await session.run({ x: new Tensor(Float32Array.from(x), [1, x.length]) });
-    return [...y.data];
-};
-"""
-
-
-def weight(layer: int) -> bytes:
-    """raw_data of the identity matrix times `layer + 1`, its columns reversed."""
-    return ((layer + 1) * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
-
-
-def model(layers: int, files: dict[int, tuple[str, int]] | None = None) -> bytes:
-    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere."""
-    weights = []
-    for i in range(layers):
-        tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT)
-        tensor.dims.extend([SIZE, SIZE])
-        if files and i in files:
-            location, offset = files[i]
-            tensor.data_location = TensorProto.EXTERNAL
-            entries = {"location": location, "offset": str(offset), "length": str(NBYTES)}
-            for key, value in entries.items():
-                tensor.external_data.add(key=key, value=value)
-        else:
-            tensor.raw_data = weight(i)
-        weights.append(tensor)
-    names = ["x", *(f"h{i}" for i in range(1, layers)), "y"]
-    nodes = [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, SIZE]) for name in "xy")
-    made = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
-    )
-    return bytes(made.SerializeToString())
-
-
-def expected(layers: int) -> np.ndarray[Any, Any]:
-    y = X.ravel()
-    for i in range(layers):
-        y = (i + 1) * y[::-1]
-    return y
+@pytest.fixture(scope="module")
+def site_url(delivery: Delivery) -> str:
+    return delivery.url
 
 
 @pytest.fixture(scope="module")
-def delivery(site: Path) -> Iterator[Delivery]:
-    with Delivery({"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, delivery: Delivery) -> Iterator[Script]:
-    with guarded_page(browser, delivery.url) as (page, guard):
-        page.goto(delivery.url + "e2e/blank.html")
-        yield Script(page, guard)
-
-
-@pytest.fixture(scope="module")
-def shared_python(browser: Browser, delivery: Delivery) -> Iterator[BrowserPython]:
-    with guarded_page(browser, delivery.url) as (page, guard):
-        yield BrowserPython(page, guard, delivery.url)
-
-
-@pytest.fixture
-def served(delivery: Delivery) -> Iterator[dict[str, Served]]:
-    delivery.served.clear()
-    yield delivery.served
-    for file in delivery.served.values():
-        file.opened.set()
-    delivery.served.clear()
-
-
-def loaded(script: Script, url: str, options: str = "") -> np.ndarray[Any, Any]:
-    values = script(
-        f"{RUN} const s = await InferenceSession.create(url{options}); const y = await run(s); "
-        "await s.release(); return y;",
-        url=url,
-        x=ROW,
-    )
-    return np.array(values, np.float32)
+def shared_python(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    with guarded_page(browser, site_url) as (page, guard):
+        yield BrowserPython(page, guard, site_url)
 
 
 def test_create__external_data_nobody_named__is_fetched_from_beside(script: Script, served: dict[str, Served]) -> None:
@@ -274,128 +195,6 @@ def test_create__aborted_while_weights_come__ends_at_once(script: Script, served
     served["/m/model.onnx.data"].opened.set()
     served["/m/one.onnx"] = Served(model(4))
     np.testing.assert_array_equal(loaded(script, "/m/one.onnx"), expected(4))
-
-
-class Segments(ByteSource):
-    """A file of which only these parts, (offset, length), are to be read; `outside` counts what is asked for else."""
-
-    smallest_window = 1 << 15
-
-    def __init__(self, data: bytes, kept: list[tuple[int, int]]) -> None:
-        super().__init__(len(data))
-        self.data, self.parts, self.outside = data, kept, 0
-
-    def fetch(self, offset: int, length: int) -> bytes:
-        if not any(at <= offset and offset + length <= at + size for at, size in self.parts):
-            self.outside += 1
-        return self.data[offset : offset + length]
-
-    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
-        for at, size in self.parts:
-            if at <= offset and offset + min(minimum, self.size - offset) <= at + size:
-                return self.data[at : at + size], at
-        return super().window(offset, minimum)
-
-
-def varied() -> bytes:
-    """Large tensors in every place a file has for them: raw, typed, in attributes, subgraphs, functions, sparse."""
-    rng = np.random.default_rng(1)
-    floats = [
-        TensorProto(
-            name=f"t{i}",
-            data_type=TensorProto.FLOAT,
-            dims=[n // 4],
-            raw_data=rng.standard_normal(n // 4).astype(np.float32).tobytes(),
-        )
-        for i, n in enumerate((60_000, 65_536, 65_540, 200_000, 12, 0, 1_000_000))
-    ]
-    typed = [
-        helper.make_tensor("f", TensorProto.FLOAT, [50_000], rng.standard_normal(50_000).astype(np.float32)),
-        helper.make_tensor("i", TensorProto.INT64, [50_000], rng.integers(-9, 1 << 60, 50_000)),
-        TensorProto(name="s", data_type=TensorProto.STRING, dims=[2], string_data=[b"a" * 70_000, b"b"]),
-    ]
-    inner = helper.make_graph([helper.make_node("Identity", ["big"], ["out"])], "inner", [], [], [floats[3]])
-    nodes = [
-        helper.make_node("Constant", [], ["c"], value=floats[6], name="n" * 300),
-        helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner),
-        helper.make_node("F", ["x"], ["w"], domain="d", notes="m" * 100_000),
-    ]
-    function = helper.make_function(
-        "d",
-        "F",
-        ["x"],
-        ["w"],
-        [helper.make_node("Constant", [], ["w"], value=floats[2])],
-        [helper.make_opsetid("", 17)],
-    )
-    sparse = helper.make_sparse_tensor(
-        helper.make_tensor("v", TensorProto.FLOAT, [40_000], np.ones(40_000, np.float32), raw=False),
-        helper.make_tensor("v_i", TensorProto.INT64, [40_000], np.arange(40_000)),
-        [1 << 20],
-    )
-    graph = helper.make_graph(
-        nodes, "g", [], [], [*floats, *typed], doc_string="d" * 90_000, sparse_initializer=[sparse]
-    )
-    made = helper.make_model(graph, functions=[function], opset_imports=[helper.make_opsetid("", 17)])
-    made.metadata_props.add(key="k", value="v" * 80_000)
-    return bytes(made.SerializeToString())
-
-
-@pytest.mark.parametrize("step", [1 << 20, 65_536, 4097, 19, 1])
-def test_scanner__chunks_of_any_size__keeps_what_reading_the_graph_takes(
-    script: Script, served: dict[str, Served], step: int
-) -> None:
-    data = varied()
-    served["/m/file.onnx"] = Served(data)
-    kept, right = script(
-        """const { Scanner } = await import('/web/loading/scanner.js');
-        const bytes = new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer());
-        const scanner = new Scanner();
-        for (let at = 0; at < bytes.length; at += step) scanner.push(bytes.slice(at, at + step));
-        scanner.end();
-        const { segments } = scanner;
-        const right = segments.every(({ at, bytes: part }) => part.every((value, i) => value === bytes[at + i]));
-        return [segments.map(({ at, bytes: part }) => [at, part.length]), right];""",
-        step=step,
-    )
-    assert right
-    source = Segments(data, [(at, size) for at, size in kept])
-    record = read_model(source)
-    assert source.outside == 0
-    compare_model(record, onnx.load_from_string(data))
-    assert sum(size for _, size in kept) < 800_000 < len(data) / 3
-
-
-def test_scanner__tensor_of_more_than_4_gib__counts_right(script: Script) -> None:
-    size = 5 << 30
-    small = TensorProto(name="after", data_type=TensorProto.FLOAT, dims=[1], raw_data=bytes(4)).SerializeToString()
-    head = TensorProto(name="big", data_type=TensorProto.FLOAT, dims=[size // 4]).SerializeToString() + field(9, size)
-    tensor = field(5, len(head) + size) + head
-    after = field(5, len(small)) + small
-    front = field(7, len(tensor) + size + len(after)) + tensor
-    kept = script(
-        """const { Scanner } = await import('/web/loading/scanner.js');
-        const scanner = new Scanner();
-        scanner.push(decode(front));
-        const zeros = new Uint8Array(64 << 20);
-        for (let at = 0; at < size; at += zeros.length) scanner.push(zeros);
-        scanner.push(decode(after));
-        scanner.end();
-        return scanner.segments.map(({ at, bytes }) => [at, bytes.length]);""",
-        front=front,
-        after=after,
-        size=size,
-    )
-    assert kept == [[0, 512], [len(front) + size, len(after)]]
-
-
-def field(number: int, size: int) -> bytes:
-    """Tag and length of a length-delimited field."""
-    out = bytearray([number << 3 | 2])
-    while size > 0x7F:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*out, size])
 
 
 @pytest.mark.parametrize("broken", ["cut", "junk", "page"])

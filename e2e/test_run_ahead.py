@@ -104,6 +104,42 @@ def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script
     assert more == {"buffers": 0, "groups": 0, "pipelines": 0}
 
 
+def test_pace__runs_that_follow_or_do_not__begins_more_or_takes_longer(script: Script) -> None:
+    """How many runs have to follow from one another before some are begun, and how many these are."""
+    found = script(
+        """const { Pace } = await import('/web/ahead/pace.js');
+        const pace = new Pace();
+        const untilSteady = () => {
+          for (let runs = 0; ; runs++) {
+            if (pace.isSteady) return runs;
+            pace.asked(true);
+          }
+        };
+        const depths = (hits) => Array.from({ length: hits }, () => { pace.hit(); return pace.depth; });
+        const miss = () => { pace.missed(); return [pace.isFollowing, pace.depth, untilSteady()]; };
+        pace.ran(5);
+        const made = [untilSteady(), depths(6), miss(), miss(), depths(1), miss()];
+        pace.ran(10);
+        made.push(depths(4));
+        pace.ran(41);
+        made.push(pace.isSteady);
+        pace.asked(false);
+        made.push(pace.isFollowing);
+        return made;"""
+    )
+    assert found == [
+        2,
+        [2, 3, 4, 5, 5, 5],
+        [False, 1, 4],
+        [False, 1, 8],
+        [2],
+        [False, 1, 8],
+        [2, 3, 3, 3],
+        False,
+        False,
+    ]
+
+
 def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script) -> None:
     """A branch off an earlier token, and the caches' rows themselves."""
     body = f"""{LOOP}

@@ -22,22 +22,20 @@ from playwright.sync_api import sync_playwright
 from e2e.conformance.cases import Case
 from e2e.conformance.operators import PATH, render
 from e2e.conformance.suites import SUITES, Results, Suite, run_in_browser, run_natively
+from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page, launch
 from e2e.harness.python import BrowserPython
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import build_site
 
-HERE = Path(__file__).parents[1]
-
 
 @contextmanager
 def browser_python() -> Iterator[BrowserPython]:
     """Python in headless Chromium, with the site as it is built now."""
     python = Path(sys.executable)
-    mounts = {"/": build_site(python), "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}
     with (
-        Server(mounts) as server,
+        Server(mounts(build_site(python))) as server,
         sync_playwright() as playwright,
         launch(playwright, ensure_chromium(python)) as browser,
         guarded_page(browser, server.url) as (page, guard),

@@ -31,8 +31,9 @@ class Served:
         breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
         asked: the Range header ('' where there is none) of each request. sent: bytes of it that went out.
+        left: set when somebody has gone before all was sent.
         parts: those of requests for a part with an end, which neither break nor wait, and are in no other list.
-        other: what these get instead of `data`.
+        other: what these get instead of `data`, with `other_etag` (None: without one).
     """
 
     data: bytes
@@ -48,7 +49,9 @@ class Served:
     asked: list[str] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)
     other: bytes | None = None
+    other_etag: str | None = None
 
 
 class _Handler(Handler):
@@ -75,8 +78,11 @@ class _Handler(Handler):
     def _part(self, file: Served, wanted: str) -> None:
         file.parts.append(wanted)
         begin, end = map(int, wanted.removeprefix("bytes=").split("-"))
-        body = (file.data if file.other is None else file.other)[begin : end + 1]
+        data, etag = (file.data, file.etag) if file.other is None else (file.other, file.other_etag)
+        body = data[begin : end + 1]
         self.send_response(206)
+        if etag:
+            self.send_header("ETag", etag)
         self.send_header("Content-Range", f"bytes {begin}-{begin + len(body) - 1}/{len(file.data)}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -113,7 +119,11 @@ class _Handler(Handler):
             self.send_header("Content-Length", str(end - begin))
         self.end_headers()
         stop = file.breaks[number] if number < len(file.breaks) else None
-        self._send(file, body[begin:end], begin, stop)
+        try:
+            self._send(file, body[begin:end], begin, stop)
+        except ConnectionError:
+            file.left.set()
+            raise
 
     def _send(self, file: Served, body: bytes, begin: int, stop: int | None) -> None:
         at = 0

@@ -36,6 +36,7 @@ FAULTS = "tests/session/test_device_faults.py::"
 INTERRUPTION = "tests/session/test_interruption.py::"
 EXTERNAL = "tests/onnx/test_external.py::"
 BROWSER = "e2e/test_reliability.py::"
+AHEAD = "e2e/test_reading_ahead.py::"
 PAGE = "e2e/test_reliability_page.py::"
 LIVES = "e2e/test_python_lives.py::"
 
@@ -238,6 +239,13 @@ DEVICE_MUTATIONS = (
         "name === token ? numberIn(feeds[name]) === fed.id && String",
         "name === token ? String",
         ("e2e/test_run_ahead.py::test_writing__ahead__gives_the_same_bits[another each sixth]",),
+    ),
+    Mutation(
+        "the wait for what an error was read from, where that is a hint",
+        "web/loading/file.js",
+        "    if (!isVouchedFor) await complete;\n",
+        "",
+        (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-5]",),
     ),
     Mutation(
         "Python's attempt after a replay that failed",

@@ -15,6 +15,7 @@ import { caught, collect, stage, waits } from '../staging.js';
 import { attend } from '../waiting.js';
 import { Chooser } from './chooser.js';
 import { later } from './later.js';
+import { DEPTH, Pace } from './pace.js';
 import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
 
 /**
@@ -52,19 +53,6 @@ import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, number
  * @property {Token} chosen
  */
 
-/** Runs that must have followed from one another. */
-const FEWEST = 2;
-const MOST_FEWEST = 64;
-
-/** Runs begun ahead at most; one more with each that was foreseen. */
-const DEPTH = 6;
-
-/** Milliseconds that runs begun ahead may take, about: what a wrong guess costs. */
-const AHEAD_MS = 24;
-
-/** Milliseconds: where a run takes longer, waiting for the caller is little of it. */
-const LONGEST_RUN = 40;
-
 /** Milliseconds without a run after which what was begun is given up: a text has ended, and its caches' memory is wanted. */
 const IDLE_MS = 1_000;
 
@@ -77,13 +65,7 @@ export class Ahead {
   #before = null;
   /** @type {Rules | null} */
   #rules = null;
-  /** Runs that followed from one another. */
-  #streak = 0;
-  #fewest = FEWEST;
-  #depth = 1;
-  /** Milliseconds that a run takes, about: where runs follow each other, between their arrivals. */
-  #runMs = 0;
-  #arrived = 0;
+  #pace = new Pace();
   /** When a run was asked for last. */
   #asked = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -125,13 +107,13 @@ export class Ahead {
     }
     if (!feeds || !isSameAsked(asked, this.#last?.asked) || !this.#isForeseen(step, feeds)) {
       this.#forget();
-      this.#missed();
+      this.#pace.missed();
+      this.#rules = null;
       return null;
     }
     this.#steps.shift();
     this.#dispose(step.fed);
-    this.#depth = Math.min(this.#depth + 1, DEPTH, Math.ceil(AHEAD_MS / this.#runMs));
-    this.#fewest = Math.max(FEWEST, this.#fewest / 2);
+    this.#pace.hit();
     if (step.there) later(() => this.#extend());
     else this.#extend();
     return this.#delivered(step, feeds, asked);
@@ -145,7 +127,7 @@ export class Ahead {
    * @returns {Promise<unknown>} resolved when it is known what token is foreseen
    */
   async follow(prepared, feeds, asked) {
-    if (this.#ended || this.#streak < this.#fewest || !this.#chooser || !this.#rules || this.#runMs > LONGEST_RUN) return;
+    if (this.#ended || !this.#pace.isSteady || !this.#chooser || !this.#rules) return;
     const { replay: by } = prepared;
     const place = this.#place(prepared);
     if (!place || by.kept.some(({ first }) => first)) return;
@@ -183,9 +165,9 @@ export class Ahead {
     }
     if (!staying.size || logits.length !== 1) return;
     const [[name, value]] = logits;
-    this.#runMs = ms;
+    this.#pace.ran(ms);
     this.#before = { feeds, asked: keyOf(asked), staying, best: bestOf(value) };
-    if (this.#streak || begins(feeds)) this.#prepareChooser(name, value, typeOfIds(feeds, this.#rules && tokenOf(this.#rules)));
+    if (this.#pace.isFollowing || begins(feeds)) this.#prepareChooser(name, value, typeOfIds(feeds, this.#rules && tokenOf(this.#rules)));
   }
 
   /** A tensor is disposed: what was foreseen to be fed it will not be asked for. @param {number} number */
@@ -209,17 +191,9 @@ export class Ahead {
   #learn(feeds, asked) {
     const before = this.#before;
     const rules = feeds && before && before.asked === keyOf(asked) ? learned(this.#rules, before, feeds) : null;
-    this.#streak = rules && tokenOf(rules) ? this.#streak + 1 : 0;
-    this.#rules = this.#streak ? rules : null;
+    this.#rules = rules && tokenOf(rules) ? rules : null;
+    this.#pace.asked(this.#rules !== null);
     this.#before = null;
-  }
-
-  /** The caller fed something else: next time more is asked for. */
-  #missed() {
-    this.#fewest = Math.min(2 * this.#fewest, MOST_FEWEST);
-    this.#streak = 0;
-    this.#rules = null;
-    this.#depth = 1;
   }
 
   /** @param {Step} step @param {Record<string, Fed>} feeds */
@@ -250,7 +224,7 @@ export class Ahead {
   #extend() {
     this.#asked = performance.now();
     this.#idle ??= setTimeout(() => this.#rest(), IDLE_MS);
-    while (this.#last && this.#steps.length < this.#depth && this.#queue(this.#last)) { /* one more */ }
+    while (this.#last && this.#steps.length < this.#pace.depth && this.#queue(this.#last)) { /* one more */ }
   }
 
   /**
@@ -284,7 +258,7 @@ export class Ahead {
     const step = { feeds: next, fed: chosen, chosen: behind.token, prepared, there: false,
       outputs: this.#send(by.device, [recording, behind.recording], read).then((bytes) => {
         step.there = true;
-        this.#took(performance.now() - Math.max(began, this.#arrived));
+        this.#pace.arrived(began);
         [step.chosen.id] = numbersOf([bytes[reads.length]], step.chosen);
         return results(prepared, reads, bytes, this.#maker.tensors);
       }) };
@@ -293,12 +267,6 @@ export class Ahead {
     const made = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
     this.#last = { by, asked, feeds: next, staying: made, chosen: behind.token };
     return true;
-  }
-
-  /** @param {number} ms of a run behind another */
-  #took(ms) {
-    this.#arrived = performance.now();
-    this.#runMs += (ms - this.#runMs) / 4;
   }
 
   /** The token that a copy of these logits gives, and how it is made. @param {{buffer: GPUBuffer, offset: number, nbytes: number}} place */

@@ -7,7 +7,6 @@
 
 import { BlobReader } from '../pieces.js';
 import { Parts, noRoom } from './parts.js';
-import { Scanner } from './scanner.js';
 
 /** Bytes that go to the browser together. */
 const BLOCK = 8 << 20;
@@ -44,7 +43,7 @@ export class ModelFile {
   isComplete = false;
   /** What ended it early. @type {{error: unknown} | null} */
   failure = null;
-  /** Whether what was read ahead of the stream was of another file. */
+  /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
   wasMisread = false;
   #parts = new Parts();
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
@@ -53,12 +52,18 @@ export class ModelFile {
   #began = performance.now();
   /** @type {Segment[]} */
   #recent = [];
-  /** @type {Scanner | null} */
+  #isExact;
+  /** @type {import('./scanner.js').Scanner | null} */
   #scanner;
   /** @type {import('./stream.js').Buffers | null} */
   #buffers;
   /** @type {import('./ahead.js').ReadingAhead | null} */
   #ahead;
+  /** Whether it was given out before all had come. */
+  #isGiven = false;
+  #tellReadable = () => {};
+  /** Fulfilled when a reader of the graph finds what it looks at, or something that is no model. @type {Promise<void>} */
+  #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
   /** @type {Waiting[]} */
   #waiting = [];
   #reader = new BlobReader(new Blob());
@@ -68,17 +73,20 @@ export class ModelFile {
 
   /**
    * @param {string} url where it comes from
-   * @param {number | undefined} size as far as it is known before the end
-   * @param {boolean} isModel whether it is to be scanned
+   * @param {{size: number | undefined, isExact: boolean}} known its size as far as that is known before the end, and whether that
+   * counts the bytes that arrive
    * @param {import('./stream.js').Buffers | null} [buffers] which chunks are in; they are given back
+   * @param {import('./scanner.js').Scanner | null} [scanner] of a model
    * @param {import('./ahead.js').ReadingAhead | null} [ahead] reads what is scanned before it comes
    */
-  constructor(url, size, isModel, buffers = null, ahead = null) {
+  constructor(url, { size, isExact }, buffers = null, scanner = null, ahead = null) {
     this.url = url;
     this.size = size;
-    this.#scanner = isModel ? new Scanner() : null;
+    this.#isExact = isExact;
     this.#buffers = buffers;
+    this.#scanner = scanner;
     this.#ahead = ahead;
+    ahead?.done.then(this.#tellReadable);
   }
 
   /**
@@ -94,8 +102,8 @@ export class ModelFile {
         if (this.#pendingBytes >= BLOCK) await this.#flush();
       }
       await this.#flush();
-      this.#compare();
       await this.#handedOver;
+      this.#compare();
       this.size = this.arrived;
       this.isComplete = true;
     } catch (error) {
@@ -108,7 +116,8 @@ export class ModelFile {
   #compare() {
     this.#scanner?.end();
     const found = this.#ahead?.found;
-    this.wasMisread = Boolean(found && this.#scanner && !this.#scanner.agrees(found));
+    const agrees = this.size === this.arrived && !(found && !this.#scanner?.agrees(found));
+    this.wasMisread = this.#isGiven && !agrees;
     this.#ahead?.stop();
   }
 
@@ -119,6 +128,7 @@ export class ModelFile {
     this.#pendingBytes += chunk.length;
     this.#scanner?.push(chunk);
     if (this.#scanner) this.#ahead?.follow(this.#scanner);
+    if (this.#scanner?.isSenseless) this.#tellReadable();
     this.arrived += chunk.length;
     this.#wake();
   }
@@ -169,15 +179,28 @@ export class ModelFile {
   }
 
   /**
-   * Fulfilled when everything has come that a reader of the graph looks at, and the rest takes longer than what is done
-   * meanwhile is slowed down by it; or everything has come.
+   * Fulfilled when everything has come that a reader of the graph looks at, or what it may refuse, and the rest takes longer than
+   * what is done meanwhile is slowed down by it; or everything has come.
    */
   async readable() {
     const complete = this.complete();
-    await Promise.race([complete, ...(this.#ahead ? [this.#ahead.done] : [])]);
+    await Promise.race([complete, this.#hasGraph]);
     while (!this.isComplete && this.#remainingMs() < SOON_MS) {
       await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, ASKED_MS); })]);
     }
+    this.#isGiven = !this.isComplete;
+  }
+
+  /**
+   * Fulfilled when it is certain that all that was read of it is of this file, and so is its size: the stream has brought it, or
+   * the server says so. At the latest when everything has come.
+   */
+  async certain() {
+    if (!this.#isGiven || this.isComplete) return;
+    if (this.#isExact && !this.#ahead?.found) return;
+    const complete = this.complete();
+    const isVouchedFor = await Promise.race([complete.then(() => true), this.#ahead?.isVouchedFor() ?? false]);
+    if (!isVouchedFor) await complete;
   }
 
   /** Milliseconds until all has come, at the rate so far. */

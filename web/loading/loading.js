@@ -6,6 +6,7 @@
 
 import { ReadingAhead } from './ahead.js';
 import { ModelFile } from './file.js';
+import { Scanner } from './scanner.js';
 import { Buffers, openStream } from './stream.js';
 import { strongTag } from '../tags.js';
 
@@ -80,6 +81,7 @@ export class Loading {
 
   /**
    * What `make` makes of the files: once more where it began with what was read ahead of a stream that has brought other bytes.
+   * Where it fails by what is certainly of the files, nobody waits for the rest of them.
    * @template T
    * @param {() => Promise<T>} make
    * @param {(made: T) => Promise<unknown>} undo
@@ -87,7 +89,10 @@ export class Loading {
    */
   async rightly(make, undo) {
     const outcome = await make().then((made) => ({ made }), (/** @type {unknown} */ error) => ({ error }));
-    for (const file of this.#files) if (file.isReadAhead) await file.complete();
+    for (const file of this.#files) {
+      if ('error' in outcome) await file.certain();
+      else if (file.isReadAhead) await file.complete();
+    }
     if (this.#files.some(({ wasMisread }) => wasMisread)) {
       if ('made' in outcome) await undo(outcome.made);
       return make();
@@ -117,8 +122,8 @@ export class Loading {
    * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
    */
   async #open(url, isModel) {
-    const { size, response, chunks } = await openStream(url, this.#signal);
-    this.tags[url] = strongTag(response);
+    const { size, isExact, response, chunks } = await openStream(url, this.#signal);
+    const tag = this.tags[url] = strongTag(response);
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
     if (!readsBlobs || (size ?? BIG) < BIG) {
       return joined(chunks(), (loaded) => onProgress(loaded, size)).catch((error) => {
@@ -127,8 +132,9 @@ export class Loading {
       });
     }
     const buffers = new Buffers();
-    const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, size, this.#signal) : null;
-    const file = new ModelFile(url, size, isModel, buffers, ahead);
+    const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
+    const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, { size, isExact, tag }, this.#signal) : null;
+    const file = new ModelFile(url, { size, isExact }, buffers, scanner, ahead);
     this.#files.push(file);
     file.take(chunks(buffers), onProgress);
     if (size === undefined) await file.complete();

@@ -1,12 +1,23 @@
 // @ts-check
 /**
- * Tells, while a model file passes, what a reader of its graph will look at: everything but the elements of large tensors.
+ * Tells, while a model file passes, what a reader of its graph, and who plans it, will look at: everything but the elements of
+ * large tensors.
  * Nothing is judged: where a file makes no sense, no more of it is kept, and whoever reads it finds out.
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 
-/** Bytes from which on a tensor's elements are not kept. */
+/** Bytes from which on a tensor's elements are not kept, unless they may be folded. */
 const LARGE = 1 << 16;
+
+/**
+ * Who plans folds values of up to 64 KB (`HEAVY` in pyruntime/plan/constants.py), say a mask of one byte an element. What it is made
+ * from has so many elements, of four bytes, or of eight where its type is one of these: int64, double, uint64, complex64.
+ */
+const FOLDED = 1 << 16;
+const WIDE = [7, 11, 13, 14];
+
+/** Most bytes that are kept of tensors for that reason alone. */
+const MOST_FOLDED = 8 << 20;
 
 /** Bytes of a field that is not kept that are: a reader that looks for a field's header asks for so many. */
 const HEADER = 16;
@@ -35,6 +46,9 @@ const KINDS = {
   tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
 };
 
+/** A tensor's field that has its type. */
+const TYPE = 2;
+
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
 
 export class Scanner {
@@ -48,15 +62,27 @@ export class Scanner {
   #pass = 0;
   /** The beginning of a field, cut off by the end of a chunk. */
   #rest = new Uint8Array();
-  /** @type {{kind: Kind, end: number}[]} */
-  #within = [{ kind: KINDS.model, end: Infinity }];
+  /** @type {{kind: Kind, end: number, type?: number}[]} */
+  #within;
+  /** Bytes kept because they may be folded. */
+  #folded = 0;
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
   #broken = false;
+  #senseless = false;
+
+  /** @param {number} [size] of the file, where it is known for certain */
+  constructor(size = Infinity) {
+    this.#within = [{ kind: KINDS.model, end: size }];
+  }
 
   /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
   push(chunk) {
+    if (this.#broken) {
+      this.#at += chunk.length;
+      return;
+    }
     let from = 0;
     let at = 0;
     while (at < chunk.length && !this.#broken) {
@@ -75,7 +101,7 @@ export class Scanner {
         at += this.#field(chunk, at);
       }
     }
-    if (this.#broken) this.#close(new Uint8Array(), 0);
+    if (this.#broken) this.#close(chunk.subarray(from), chunk.length);
     else if (at > from) this.#parts.push(chunk.slice(from, at));
     this.#at += chunk.length;
   }
@@ -90,8 +116,14 @@ export class Scanner {
     return this.#broken || this.#keep ? 0 : this.#pass;
   }
 
+  /** Whether no more of it is kept, of whatever comes. */
   get isBroken() {
     return this.#broken;
+  }
+
+  /** Whether that is because what came is no part of a model. */
+  get isSenseless() {
+    return this.#senseless;
   }
 
   /** Go on behind the bytes that are not looked at. */
@@ -111,10 +143,12 @@ export class Scanner {
     other.#keep = this.#keep;
     other.#pass = this.#pass;
     other.#rest = this.#rest;
-    other.#within = [...this.#within];
+    other.#within = this.#within.map((message) => ({ ...message }));
+    other.#folded = this.#folded;
     other.#parts = [...this.#parts];
     other.#begin = this.#begin;
     other.#broken = this.#broken;
+    other.#senseless = this.#senseless;
     return other;
   }
 
@@ -141,33 +175,54 @@ export class Scanner {
     const head = new Uint8Array([...this.#rest, ...chunk.subarray(at, at + LONGEST)]);
     const found = headerOf(head);
     const taken = found ? found.length - this.#rest.length : Math.min(LONGEST, chunk.length - at);
-    if (!found && head.length >= LONGEST) this.#broken = true;
+    if (!found && head.length >= LONGEST) this.#break();
     this.#rest = found ? new Uint8Array() : head;
     if (found) this.#enter(found, this.#at + at + taken);
     return taken;
   }
 
   /**
-   * Decide about a field. @param {{field: number, wire: number, size: number}} header @param {number} begin of its content
+   * Decide about a field.
+   * @param {{field: number, wire: number, size: number, value: number}} header
+   * @param {number} begin of its content
    */
-  #enter({ field, wire, size }, begin) {
+  #enter({ field, wire, size, value }, begin) {
     const within = this.#within;
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
-    const { kind, end } = within[within.length - 1];
+    const message = within[within.length - 1];
+    const { kind, end } = message;
     if (begin + size > end || (wire !== 0 && wire !== 1 && wire !== 2 && wire !== 5)) {
-      this.#broken = true;
+      this.#break();
       return;
     }
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
       within.push({ kind: KINDS[inner], end: begin + size });
-    } else if (wire === 2 && size > LARGE && kind.large.includes(field)) {
+    } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
       this.#keep = Math.max(HEADER, HEAD - begin);
       this.#pass = size - this.#keep;
     } else {
+      if (kind === KINDS.tensor && field === TYPE) message.type = value;
       this.#keep = size;
       if (this.nbytes + size > MOST) this.#broken = true;
     }
+  }
+
+  /**
+   * Whether `size` bytes may be folded, and are kept for that.
+   * @param {{kind: Kind, type?: number}} message
+   * @param {number} size
+   */
+  #isFolded({ kind, type = 0 }, size) {
+    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), MOST_FOLDED - this.#folded);
+    if (kind !== KINDS.tensor || size > most) return false;
+    this.#folded += size;
+    return true;
+  }
+
+  #break() {
+    this.#broken = true;
+    this.#senseless = true;
   }
 
   /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
@@ -200,15 +255,16 @@ function varint(data, at) {
 }
 
 /**
- * A field's number, wire type, the size of its content and the length of what is before that; null where it is not all there.
+ * A field's number, wire type, the size of its content or its value, and the length of what is before; null where it is not all
+ * there.
  * @param {Uint8Array} data
  */
 function headerOf(data) {
   const tag = varint(data, 0);
   if (!tag) return null;
   const [field, wire] = [Math.floor(tag[0] / 8), tag[0] % 8];
-  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, length: tag[1] };
+  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, value: 0, length: tag[1] };
   const number = varint(data, tag[1]);
   if (!number) return null;
-  return { field, wire, size: wire === 2 ? number[0] : 0, length: number[1] };
+  return { field, wire, size: wire === 2 ? number[0] : 0, value: number[0], length: number[1] };
 }

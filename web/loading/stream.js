@@ -25,6 +25,7 @@ class Fail extends Error {
  * @typedef {object} Opened
  * @property {number | undefined} size in bytes where the server tells. What another origin tells may be the size of a
  * compressed form: `Content-Encoding` cannot be seen there.
+ * @property {boolean} isExact whether `size` counts the bytes that arrive
  * @property {Response} response the server's first answer; its body is not to be read
  * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
  * these, as long as the connection holds, and whoever takes a chunk gives its buffer back
@@ -71,7 +72,7 @@ export async function openStream(url, signal) {
   const length = isEncoded ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
   const known = { size, isExact: response.type !== 'cors', isEncoded, validator: validatorOf(response) };
-  return { size, response, chunks: (buffers) => chunks(url, response, known, signal, buffers) };
+  return { size, isExact: known.isExact, response, chunks: (buffers) => chunks(url, response, known, signal, buffers) };
 }
 
 /** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */

@@ -1,0 +1,70 @@
+"""A chain of products: a model file as large as a test wants, of weights inside it or beside, whose result is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from e2e.harness.script import Script
+
+__all__ = ["NBYTES", "ROW", "RUN", "SIZE", "X", "expected", "loaded", "model", "weight"]
+
+SIZE = 1536
+NBYTES = SIZE * SIZE * 4
+X = np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(1, SIZE)
+ROW = [float(v) for v in X.ravel()]
+
+RUN = """
+const run = async (session) => {
+    const { y } = await session.run({ x: new Tensor(Float32Array.from(x), [1, x.length]) });
+    return [...y.data];
+};
+"""
+
+
+def weight(layer: int) -> bytes:
+    """raw_data of the identity matrix times `layer + 1`, its columns reversed."""
+    return ((layer + 1) * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
+
+
+def model(layers: int, files: dict[int, tuple[str, int]] | None = None) -> bytes:
+    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere."""
+    weights = []
+    for i in range(layers):
+        tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT)
+        tensor.dims.extend([SIZE, SIZE])
+        if files and i in files:
+            location, offset = files[i]
+            tensor.data_location = TensorProto.EXTERNAL
+            entries = {"location": location, "offset": str(offset), "length": str(NBYTES)}
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=value)
+        else:
+            tensor.raw_data = weight(i)
+        weights.append(tensor)
+    names = ["x", *(f"h{i}" for i in range(1, layers)), "y"]
+    nodes = [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, SIZE]) for name in "xy")
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
+    return bytes(made.SerializeToString())
+
+
+def expected(layers: int) -> np.ndarray[Any, Any]:
+    y = X.ravel()
+    for i in range(layers):
+        y = (i + 1) * y[::-1]
+    return y
+
+
+def loaded(script: Script, url: str, options: str = "") -> np.ndarray[Any, Any]:
+    values = script(
+        f"{RUN} const s = await InferenceSession.create(url{options}); const y = await run(s); "
+        "await s.release(); return y;",
+        url=url,
+        x=ROW,
+    )
+    return np.array(values, np.float32)
