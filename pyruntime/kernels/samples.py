@@ -15,6 +15,8 @@ from pyruntime.kernels.dispatch import Dispatch, Target, Winners, inp, out
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.reduce import Fold, reduction
+from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.split_norm import sum_and_normalize
 from pyruntime.kernels.tiling import Tiling
@@ -37,6 +39,8 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
         return legalize(target, _convolution(forced, problem))
     if family is ATTENTIONS and isinstance(problem, AttentionProblem):
         return legalize(target, _attention(forced, problem))
+    if family is REDUCTIONS and isinstance(problem, ReductionProblem):
+        return legalize(target, _reduction(forced, problem))
     raise LookupError(f"kernels of {family.name} have no sample")
 
 
@@ -58,6 +62,14 @@ def _attention(target: Target, p: AttentionProblem) -> tuple[Dispatch, ...]:
     q, k, v = (inp(i, TensorType(DType.FLOAT, (1, *shape))) for i, shape in enumerate(shapes))
     y = out(0, TensorType(DType.FLOAT, (1, p.heads, p.queries, p.v_size)))
     return attend(target, p.form, AttentionTensors(q, k, v, y))
+
+
+def _reduction(target: Target, p: ReductionProblem) -> tuple[Dispatch, ...]:
+    """A sum of floats."""
+    fold = Fold("sample", "f32", "0.0", "x", "a + b", state=None if p.once else DType.FLOAT)
+    x = TensorType(DType.FLOAT, (p.outputs, p.count) if p.adjacent else (p.count, p.outputs))
+    y = TensorType(DType.FLOAT, (p.outputs,))
+    return reduction(target, fold, out(0, y), inp(0, x), (1,) if p.adjacent else (0,))
 
 
 def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.kernels.matmul_candidates import PRODUCTS
+from pyruntime.kernels.reduce_candidates import REDUCTIONS
 
 __all__ = ["VARIANTS"]
 
@@ -35,8 +36,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         **CONVOLUTIONS.switches,
         "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
         "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",
-        "reduce_lanes": "invocations that share a reduction; without: one invocation a result",
-        "reduce_split": "long reductions in two passes; without: in one",
+        **REDUCTIONS.switches,
         "transpose_tiled": "transposes through workgroup memory; without: element by element",
     }
 )
