@@ -6,11 +6,15 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.kernels.reduce import Fold, reduction
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of, softmax_rows
+from pyruntime.ops.registry import newest
+from tests.harness import typed
 
 __all__ = ["GPU", "LEAST", "PROCESSOR", "TARGETS", "WAYS", "listed", "told"]
 
@@ -68,6 +72,14 @@ def _norm(target: Target, x: TensorType, inner: int) -> Dispatch:
     return normalize_rows(target, out(0, x), inp(0, x), rows_of(x.shape, 1, True), Norm(1e-5, scale=scale))
 
 
+def _scan(target: Target, text: str, dtype: DType) -> str:
+    """Rows as of softmax. Invocations of a row."""
+    shape = (*map(int, text.split("x")), 1)[:3]
+    (made,) = newest("CumSum").lower(target, TensorType(dtype, shape), typed(np.array(1)))
+    wide = re.search(r"_wg(\d+)", made.kernel.name)
+    return "1" if "alone" in made.kernel.name else wide[1] if wide else "64"
+
+
 def _groups(target: Target, text: str, dtype: DType) -> str:
     """'32x8192': rows and elements of each. Invocations of a workgroup, or how many share a row in two passes."""
     rows, length = map(int, text.split("x"))
@@ -79,7 +91,13 @@ def _groups(target: Target, text: str, dtype: DType) -> str:
     return found[1] if found else "64"
 
 
-WAYS = {"reduction": _reduction, "softmax": _rows(_softmax), "normalization": _rows(_norm), "groups": _groups}
+WAYS = {
+    "reduction": _reduction,
+    "softmax": _rows(_softmax),
+    "normalization": _rows(_norm),
+    "scan": _scan,
+    "groups": _groups,
+}
 """By family: what runs for a problem in the list's words."""
 
 
