@@ -122,12 +122,21 @@ FOLD_LEVEL = 0.05
 """`Rates.merge`s when invocations join pairs of shares of one number or two."""
 
 FOLD_FLOPS = 5.6
-"""Operations that folding an element counts as, with its index; measured on SwiftShader, like the next two."""
+"""Operations that an element of a reduction counts as, with its index; measured on SwiftShader, like the next five."""
+
+SOFTMAX_FLOPS = 36.0
+"""Those of an element of a softmax, in both passes."""
+
+NORM_FLOPS = 38.0
+"""Those of an element of a norm, in all passes."""
+
+SCAN_FLOPS = 16.0
+"""Those of an element of a scan, in both passes."""
 
 FOLD_PACK = 4
 """Invocations that a processor computes at once, in the time of one."""
 
-FOLD_STOP = 4.0
+FOLD_STOP = 16.0
 """Barriers that one counts as while rows are folded."""
 
 FOLD_HELD = 4

@@ -26,13 +26,16 @@ __all__ = [
     "BY_EIGHT",
     "BY_FOUR",
     "EACH",
+    "REDUCING",
     "WIDE",
+    "Folding",
     "Lanes",
     "busy",
-    "folding",
     "moved_for_one",
+    "power",
     "refuses_lanes",
     "shortest",
+    "workgroup_of",
 ]
 
 SHORT = 32
@@ -44,31 +47,40 @@ FILLED = 2
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Invocations a row: one for `by` elements, at most `most`, a power of two; `by` 0: one a row."""
+    """Invocations a row: one for `by` elements, at least `least` and at most `most`, powers of two; `by` 0: one a row.
+
+    Attributes:
+        narrower: fewer invocations a row. enough: how many rows a unit keep it busy with those.
+    """
 
     by: int
     most: int = 1
+    least: int = 1
+    narrower: Lanes | None = None
+    enough: int = 0
 
     def of(self, length: int, target: Target) -> int:
         """For rows of `length` elements."""
         if not self.by:
             return 1
         most = min(self.most, target.limits.invocations, target.limits.workgroup_x)
-        return power(min(most, max(1, length // self.by)))
+        return power(min(most, max(self.least, length // self.by)))
 
 
 EACH = Lanes(0)
 BY_EIGHT = Lanes(8, 4 * WORKGROUP)
-BY_FOUR = Lanes(4, 4 * WORKGROUP)
-WIDE = Lanes(4, 16 * WORKGROUP)
-
-_NARROWER = {BY_FOUR: (BY_EIGHT, 8), WIDE: (BY_FOUR, 2)}
-"""Fewer invocations a row, and how many rows a unit keep it busy with them."""
+BY_FOUR = Lanes(4, 4 * WORKGROUP, narrower=BY_EIGHT, enough=8)
+WIDE = Lanes(4, 16 * WORKGROUP, narrower=BY_FOUR, enough=2)
 
 
 def power(number: float) -> int:
     """The largest power of two that is not above a number of at least 1."""
     return 1 << (int(number).bit_length() - 1)
+
+
+def workgroup_of(lanes: int) -> int:
+    """Invocations of a workgroup whose rows have `lanes` each."""
+    return max(WORKGROUP, lanes)
 
 
 def busy(target: Target) -> int:
@@ -89,12 +101,11 @@ def refuses_lanes(lanes: Lanes, rows: int, length: int, target: Target) -> str:
         return ""
     if length <= SHORT:
         return f"for rows of more than {SHORT} elements"
-    if lanes not in _NARROWER:
+    if lanes.narrower is None:
         return ""
-    narrower, enough = _NARROWER[lanes]
-    if narrower.of(length, target) == lanes.of(length, target):
+    if lanes.narrower.of(length, target) == lanes.of(length, target):
         return "it would be no more invocations a row"
-    full = power(enough * target.speed.units)
+    full = power(lanes.enough * target.speed.units)
     return f"{full} rows keep the device busy with fewer invocations each" if rows >= full else ""
 
 
@@ -105,18 +116,36 @@ def moved_for_one(target: Target, lanes: int, adjacent: bool) -> float:
     return FOLD_ALONE if adjacent and not target.is_software else 1.0
 
 
-def folding(target: Target, rows: int, length: int, lanes: int, nbytes: float, passes: float = 1.0) -> Work:
-    """The dispatch in which `lanes` invocations fold each row, `passes` times."""
-    wide = max(WORKGROUP, lanes)
-    together = wide // lanes
-    levels = math.log2(lanes)
-    packed = -(-min(rows, together) * lanes // FOLD_PACK) * FOLD_PACK
-    return Work(
-        groups=-(-rows // together),
-        threads=max(1, wide // FOLD_HELD),
-        flops=FOLD_FLOPS * passes * length * packed / lanes,
-        nbytes=nbytes,
-        loads=FOLD_TURN * passes * -(-length // (4 * lanes)),
-        merges=FOLD_LEVEL * levels,
-        stops=FOLD_HELD * FOLD_STOP * (levels + 1) if lanes > 1 else 0,
-    )
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What a kernel does with each row.
+
+    Attributes:
+        passes: times that it goes through a row, in turns of four elements.
+        flops: operations that an element counts as, in all passes.
+        joins: times that invocations join their shares.
+    """
+
+    passes: float
+    flops: float
+    joins: float = 1.0
+
+    def work(self, rows: int, length: int, lanes: int, nbytes: float) -> Work:
+        """The dispatch in which `lanes` invocations have each row."""
+        wide = workgroup_of(lanes)
+        together = wide // lanes
+        levels = math.log2(lanes)
+        packed = -(-min(rows, together) * lanes // FOLD_PACK) * FOLD_PACK
+        return Work(
+            groups=-(-rows // together),
+            threads=max(1, wide // FOLD_HELD),
+            flops=self.flops * length * packed / lanes,
+            nbytes=nbytes,
+            loads=FOLD_TURN * self.passes * -(-length // (4 * lanes)),
+            merges=FOLD_LEVEL * self.joins * levels,
+            stops=FOLD_HELD * FOLD_STOP * (self.joins * levels + 1) if lanes > 1 else 0,
+        )
+
+
+REDUCING = Folding(1.0, FOLD_FLOPS)
+"""A reduction."""

@@ -19,9 +19,9 @@ from pyruntime.kernels.lanes import (
     BY_EIGHT,
     BY_FOUR,
     EACH,
+    REDUCING,
     Lanes,
     busy,
-    folding,
     moved_for_one,
     refuses_lanes,
     shortest,
@@ -94,7 +94,7 @@ def _work(way: FoldWay) -> Callable[[ReductionProblem, Target], tuple[Work, ...]
         made = strategy_of(way, p, target)
         moved = 4.0 * p.outputs * (p.count * moved_for_one(target, made.lanes, p.adjacent) + made.segments)
         share = -(-p.count // made.segments)
-        first = folding(target, p.outputs * made.segments, share, made.lanes, moved)
+        first = REDUCING.work(p.outputs * made.segments, share, made.lanes, moved)
         if made.segments == 1:
             return (first,)
         rest = joining(p, made)
