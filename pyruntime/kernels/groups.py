@@ -78,7 +78,7 @@ def _two_passes(
     length = x.type.size // form.rows
     share = -(-upper(length) // (4 * shares)) * 4
     segments = -(-length // share)
-    stats = scratch(DType.FLOAT, form.rows, segments, 3)
+    stats = scratch(DType.FLOAT, form.rows, segments, 4)
     vector = {"VEC": 1} if multiple(length, 4) else {}
     moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
     groups = form.rows * segments
