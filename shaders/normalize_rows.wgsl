@@ -151,6 +151,7 @@ fn main(
   }
   let total = parts[place - lane];
 //#else
+  if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
 //#endif
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);

@@ -1,4 +1,5 @@
-// y = finish((x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias]), from the moments of every row's segments.
+// y = finish((x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias]), from the moments of every row's segments, whose
+// means are of distances from a pivot (normalize_moments).
 //
 // A workgroup joins the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
 // channel), or one a row's group. VEC: rows, and channels where they matter, are whole vec4s.
@@ -39,7 +40,7 @@ fn main(
   let base = row * params.length;
   var mine = vec3<f32>();
   if (lane < params.segments) {
-    let at = (row * params.segments + lane) * 3u;
+    let at = (row * params.segments + lane) * 4u;
     mine = vec3<f32>(load_stats(at), load_stats(at + 1u), load_stats(at + 2u));
   }
   parts[lane] = mine;
@@ -48,13 +49,14 @@ fn main(
     if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
+  let pivot = load_stats(row * params.segments * 4u + 3u);
   let center = parts[0].y;
   let factor = 1.0 / (sqrt(parts[0].z / f32(params.length) + params.epsilon) + params.floor);
   let group = row % params.rows;
 //#if VEC
   for (var k = start + lane * 4u; k < end; k += WG * 4u) {
     let channel = group * (params.length / params.inner) + k / params.inner;
-    var v = (load4_x((base + k) >> 2u) - vec4<f32>(center)) * factor;
+    var v = ((load4_x((base + k) >> 2u) - vec4<f32>(pivot)) - vec4<f32>(center)) * factor;
 //#if AFFINE
     let which = select(channel, group, params.per_group == 1u);
     v = v * load_scale(which) + load_bias(which);
@@ -68,7 +70,7 @@ fn main(
 //#else
   for (var k = start + lane; k < end; k += WG) {
     let channel = group * (params.length / params.inner) + k / params.inner;
-    var v = (load_x(base + k) - center) * factor;
+    var v = ((load_x(base + k) - pivot) - center) * factor;
 //#if AFFINE
     let which = select(channel, group, params.per_group == 1u);
     v = v * load_scale(which) + load_bias(which);

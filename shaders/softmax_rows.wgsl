@@ -113,6 +113,7 @@ fn main(
   }
   let total = parts[place - lane];
 //#else
+  if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
 //#endif
   if (row < params.rows) { finish_row(base, lane, LANES, total); }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +12,9 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
+from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.groups_candidates import GROUP_NORMS, GroupsProblem
+from pyruntime.kernels.samples import sample
 from tests.harness import run_op, typed
 from tests.ops.test_normalization import SHAPES, batch_inputs, normalization_op
 
@@ -58,7 +63,10 @@ def test_mean_variance_normalization__axes__as_host(gpu: Gpu, axes: list[int]) -
 def test_normalization__large_mean__variance_without_cancellation(gpu: Gpu) -> None:
     x = (np.random.default_rng(2).standard_normal((2, 2, 5000)) + 3000).astype(np.float32)
     ones = np.ones(2, np.float32)
-    _as_host(gpu, "InstanceNormalization", [x, ones, ones])
+    for disabled in (frozenset[str](), frozenset({"normalize_split"})):
+        one = copy.copy(gpu)
+        one.target = replace(gpu.target, disabled=disabled)
+        _as_host(one, "InstanceNormalization", [x, ones, ones])
     _as_host(gpu, "BatchNormalization", [x, ones, ones, ones, ones], 3, training_mode=1)
 
 
@@ -83,3 +91,18 @@ def test_normalization__no_images__no_output(gpu: Gpu) -> None:
     _as_host(gpu, "BatchNormalization", inputs)
     _as_host(gpu, "InstanceNormalization", inputs[:3])
     _as_host(gpu, "LRN", inputs[:1], size=3)
+
+
+@pytest.mark.parametrize("software", [False, True])
+@pytest.mark.parametrize("problem", [GroupsProblem(3, 9001), GroupsProblem(4, 20000), GroupsProblem(70, 300)])
+def test_group_norm__every_candidate__as_the_formula(gpu: Gpu, problem: GroupsProblem, software: bool) -> None:
+    target = replace(gpu.target, vendor="google" if software else "")
+    x = (np.random.default_rng(9).standard_normal((problem.rows, problem.length)) + 3000).astype(np.float32)
+    d = x.astype(np.float64) - x.mean(1, dtype=np.float64, keepdims=True)
+    expected = (d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5)).astype(np.float32)
+    names = {c.name for c in GROUP_NORMS.rank(problem, target).others if c.cost is not None}
+    assert names == {"one_64", "one_256", *(["dealt"] if problem.length > 8192 else [])}
+    for name in names:
+        made = sample(Noted(GROUP_NORMS, problem), name, target)
+        (got,) = gpu.run(made, [x], [typed(x)], [typed(expected)])
+        np.testing.assert_allclose(got, expected, 1e-4, 1e-4, err_msg=name)

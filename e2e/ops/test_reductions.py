@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -10,8 +11,11 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
+from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
+from pyruntime.kernels.samples import sample
 from pyruntime.ops.gradient import SumTo
-from tests.harness import make_op, run_op
+from tests.harness import make_op, run_op, typed
 from tests.oracle import node_of
 
 FOLDS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
@@ -171,3 +175,29 @@ def test_hardmax__of_a_row_that_takes_two_passes__as_host(gpu: Gpu, software: Gp
     x = np.random.default_rng(5).normal(size=shape).astype(np.float32)
     _same(gpu, "Hardmax", [x], opset=13, axis=1)
     _same(software, "Hardmax", [x], opset=13, axis=1)
+
+
+@pytest.mark.parametrize("software", [False, True])
+@pytest.mark.parametrize(
+    ("problem", "least"),
+    [
+        (ReductionProblem(1, 40000, True), {"each", "shared_8", "shared_dealt", "each_dealt"}),
+        (ReductionProblem(70, 300, True), {"each", "shared_8", "shared_4", "each_dealt"}),
+        (ReductionProblem(70, 300, False), {"each", "shared_8", "shared_4", "each_dealt"}),
+        (ReductionProblem(3, 20000, False, once=True), {"each", "shared_8"}),
+    ],
+    ids=lambda v: v.key if isinstance(v, ReductionProblem) else "",
+)
+def test_reduction__every_candidate__as_the_sum(
+    gpu: Gpu, problem: ReductionProblem, least: set[str], software: bool
+) -> None:
+    target = replace(gpu.target, vendor="google" if software else "")
+    shape = (problem.outputs, problem.count) if problem.adjacent else (problem.count, problem.outputs)
+    x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    expected = x.sum(int(problem.adjacent), dtype=np.float64).astype(np.float32)
+    names = {c.name for c in REDUCTIONS.rank(problem, target).others if c.cost is not None}
+    assert software or least <= names
+    for name in names:
+        made = sample(Noted(REDUCTIONS, problem), name, target)
+        (got,) = gpu.run(made, [x], [typed(x)], [typed(expected)])
+        np.testing.assert_allclose(got, expected, 1e-5, 1e-4, err_msg=name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +12,10 @@ import pytest
 
 from e2e.gpu import Gpu
 from pyruntime.ir import Array
-from tests.harness import make_op, run_op
+from pyruntime.kernels.candidates import Family, Noted
+from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
+from pyruntime.kernels.samples import sample
+from tests.harness import make_op, run_op, typed
 from tests.ops.test_row_ops import AWKWARD
 from tests.oracle import node_of
 
@@ -123,3 +128,38 @@ def test_cumulative__types__as_host(gpu: Gpu, name: str, exclusive: int, reverse
 def test_cumsum__lengths__as_host(gpu: Gpu, exclusive: int, reverse: int, length: int) -> None:
     x = RNG.integers(-9, 9, (2, length)).astype(np.int32)
     _same(gpu, "CumSum", [x, np.array([1], np.int32)], exclusive=exclusive, reverse=reverse)
+
+
+def _softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
+
+
+def _norm(x: Array) -> Array:
+    d = x - x.mean(1, keepdims=True)
+    return np.asarray(d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5))
+
+
+@pytest.mark.parametrize("software", [False, True])
+@pytest.mark.parametrize("problem", [RowsProblem(3, 4100), RowsProblem(70, 301), RowsProblem(2, 70, 40)])
+@pytest.mark.parametrize(
+    ("family", "formula"),
+    [(SOFTMAX, _softmax), (NORMS, _norm), (SCANS, lambda x: x.cumsum(1))],
+    ids=["softmax", "norm", "scan"],
+)
+def test_rows__every_candidate__as_the_formula(
+    gpu: Gpu, family: Family[Any, Any], formula: Callable[[Array], Array], problem: RowsProblem, software: bool
+) -> None:
+    if family is NORMS:
+        problem = RowsProblem(problem.count, problem.length)
+    target = replace(gpu.target, vendor="google" if software else "")
+    shape = (problem.outer, problem.length, problem.inner)
+    x = np.random.default_rng(8).standard_normal(shape).astype(np.float32)
+    given = [x, np.ones(problem.length, np.float32)][: 2 if family is NORMS else 1]
+    expected = formula(x.astype(np.float64)).astype(np.float32)
+    names = {c.name for c in family.rank(problem, target).others if c.cost is not None}
+    assert software or {"each", "shared_8"} <= names
+    for name in names:
+        made = sample(Noted(family, problem), name, target)
+        (got,) = gpu.run(made, given, [typed(v) for v in given], [typed(expected)])
+        np.testing.assert_allclose(got, expected, 2e-5, 2e-5 * max(1.0, float(abs(expected).max())), err_msg=name)

@@ -3,6 +3,8 @@
 one pass     `shaders/normalize_groups.wgsl`: a workgroup reads its row three times
 two passes   `shaders/normalize_moments.wgsl` and `normalize_spread.wgsl`: where few rows are long, all of the GPU
              takes their moments, then all of it writes
+
+Which of them runs, `kernels.groups_candidates` say.
 """
 
 from __future__ import annotations
@@ -11,24 +13,10 @@ from dataclasses import dataclass
 
 from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.groups_candidates import CHUNK, GROUP_NORMS, GroupsProblem, shares_of
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["Groups", "normalize_groups"]
-
-LONG = 8192
-"""Elements from which a row may be shared by workgroups."""
-
-FILLING = 512
-"""Workgroups that keep a GPU busy."""
-
-LEAST = 2048
-"""Elements of a workgroup's share of a row, at least."""
-
-CHUNK = 4096
-"""Elements a workgroup of the second pass writes."""
-
-SHARES = 256
-"""Most shares of a row: the invocations that join their moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +38,6 @@ class Groups:
     inner: int = 1
     per_group: bool = False
 
-    def shares(self, length: int, target: Target) -> int:
-        """Workgroups that share a row; 1: one pass."""
-        if target.is_software or not target.allows("normalize_split") or target.limits.invocations < SHARES:
-            return 1
-        long, rows = upper(length), upper(self.rows)
-        if long < LONG or rows * 2 > FILLING:
-            return 1
-        return min(-(-long // LEAST), -(-FILLING // rows), SHARES)
-
 
 def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tuple[Dispatch, ...]:
     """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each row."""
@@ -76,11 +55,11 @@ def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tu
         "epsilon": form.epsilon,
         "floor": form.floor,
     }
-    shares = form.shares(length, target)
-    if shares > 1:
-        return _two_passes(target, y, x, form, shares, types, defines, common)
-    wide = 256 if upper(length) >= LEAST and target.limits.invocations >= 256 else 64
-    kernel = template("normalize_groups", types, WG=wide, **defines)
+    problem = GroupsProblem(upper(form.rows), upper(length))
+    way = GROUP_NORMS.choose(problem, target).way
+    if way.dealt:
+        return _two_passes(target, y, x, form, shares_of(problem, target), types, defines, common)
+    kernel = template("normalize_groups", types, WG=way.wide, **defines)
     params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
     operands = (x, *(form.affine or ()), y)
     return (Dispatch(kernel, operands, target.fold(positive(form.rows)), params, flops=8 * x.type.size),)
@@ -99,7 +78,7 @@ def _two_passes(
     length = x.type.size // form.rows
     share = -(-upper(length) // (4 * shares)) * 4
     segments = -(-length // share)
-    stats = scratch(DType.FLOAT, form.rows, segments, 3)
+    stats = scratch(DType.FLOAT, form.rows, segments, 4)
     vector = {"VEC": 1} if multiple(length, 4) else {}
     moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
     groups = form.rows * segments

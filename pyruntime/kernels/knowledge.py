@@ -111,6 +111,43 @@ ATTENTION_ROWS_LOADS = 0.7
 ATTENTION_MERGE = 0.09
 """Part of a device's operations that joining shares reaches: it waits for memory."""
 
+FOLD_TURN = 2.75
+"""`Rates.load`s of a turn of an invocation that folds a row: four elements.
+
+This and all other `FOLD_`: set so that on an H200 costs choose what rules of thumb had chosen (tests/kernels/choices),
+where no candidate is plainly better; not measured kernel by kernel.
+"""
+
+FOLD_LEVEL = 0.05
+"""`Rates.merge`s when invocations join pairs of shares of one number or two."""
+
+FOLD_FLOPS = 5.6
+"""Operations that an element of a reduction counts as, with its index; measured on SwiftShader, like the next five."""
+
+SOFTMAX_FLOPS = 36.0
+"""Those of an element of a softmax, in both passes."""
+
+NORM_FLOPS = 38.0
+"""Those of an element of a norm, in all passes."""
+
+SCAN_FLOPS = 16.0
+"""Those of an element of a scan, in both passes."""
+
+FOLD_PACK = 4
+"""Invocations that a processor computes at once, in the time of one."""
+
+FOLD_STOP = 16.0
+"""Barriers that one counts as while rows are folded."""
+
+FOLD_HELD = 4
+"""Invocations that only fold and count as one of a product, whose registers are why few are on a unit at once."""
+
+FOLD_APART = 8.0
+"""Bytes that are moved for a byte where invocations side by side read what lies apart."""
+
+FOLD_ALONE = 2.0
+"""Bytes that are moved for a byte where each invocation goes through a row of its own: caches have most of the rest."""
+
 _VERSION = 1
 
 

@@ -1,7 +1,7 @@
 """Generated kernels that fold many elements into one: sums, extrema, arg-extrema.
 
-A `Fold` says what is folded, in WGSL; `reduction` chooses how: one invocation an output for short and strided folds,
-one workgroup an output for long ones, and two passes where a few outputs fold very many elements. Sums are blocked: an
+A `Fold` says what is folded, in WGSL; how is one of `kernels.reduce_candidates`: an invocation an output, several that
+share it, and two passes where few outputs fold very many elements. Sums are blocked: an
 invocation adds at most 64 elements in a row before it adds their sum to its total, so rounding errors grow with about
 64 + n / (64 · lanes) instead of n.
 """
@@ -16,18 +16,13 @@ from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scr
 from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
 from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, Strategy, joining, strategy_of
 from pyruntime.kernels.storage import group, lanes
 
-__all__ = ["Fold", "Strategy", "choose", "reduction"]
+__all__ = ["Fold", "reduction"]
 
 BLOCK = 64
 """Elements added in a row before their sum joins the total."""
-
-SHORT = 32
-"""Folds of at most this many elements take one invocation."""
-
-FILL = 1 << 17
-"""Invocations that keep a large device busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,36 +79,6 @@ class Fold:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """How a fold runs: `lanes` invocations, a power of two, for each of `segments` parts of an output."""
-
-    lanes: int
-    segments: int
-
-
-def choose(outputs: int, count: int, adjacent: bool, target: Target, two_passes: bool = True) -> Strategy:
-    """The strategy for `outputs` folds of `count` elements each.
-
-    Args:
-        adjacent: the elements of one fold lie next to each other (else those of neighbouring outputs may).
-        two_passes: whether accumulators can be stored between passes.
-    """
-    outputs, count = upper(outputs), upper(count)
-    if count <= SHORT:
-        return Strategy(1, 1)
-    two_passes = two_passes and target.allows("reduce_split")
-    if target.is_software or not target.allows("reduce_lanes"):
-        return Strategy(1, max(1, min(WORKGROUP // outputs, count // 4096)) if two_passes else 1)
-    if not adjacent and outputs >= WORKGROUP:
-        most = min(FILL // outputs, count // (2 * SHORT)) if two_passes else 1
-        return Strategy(1, max(1, most))
-    wide = min(4 * WORKGROUP, target.limits.invocations, target.limits.workgroup_x)
-    lanes = min(wide, 1 << ((count // (8 if outputs >= 1024 else 4)).bit_length() - 1))
-    most = min(FILL // (lanes * outputs), count // 8192) if two_passes else 1
-    return Strategy(lanes, max(1, most))
-
-
 def reduction(target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence[int]) -> tuple[Dispatch, ...]:
     """y = `fold` of x over `axes`; y's shape without them, kept dimensions of size 1 aside.
 
@@ -130,7 +95,8 @@ def reduction(target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence
     for dim in inner:
         count *= dim
     flat = len(inner) == 1 and inner_view[0] in (0, 1)
-    plan = choose(positive(outputs), count, flat, target, fold.state is not None)
+    problem = ReductionProblem(upper(positive(outputs)), upper(count), flat, fold.state is None)
+    plan = strategy_of(REDUCTIONS.choose(problem, target).way, problem, target)
     view = _View(outer, outer_view, inner, inner_view)
     if plan.segments == 1:
         return (_dispatch(target, fold, y, x, view, plan),)
@@ -138,7 +104,8 @@ def reduction(target: Target, fold: Fold, y: Operand, x: Operand, axes: Sequence
     # Neighbouring invocations make neighbouring outputs, so that strided folds read side by side.
     middle = scratch(fold.state, plan.segments, outputs)
     rest = _View((outputs,), (1,), (plan.segments,), (outputs,), count)
-    last = choose(outputs, plan.segments, True, target, False)
+    joined = joining(problem, plan)
+    last = strategy_of(REDUCTIONS.choose(joined, target).way, joined, target)
     return (
         _dispatch(target, fold.partial(), middle, x, view, plan),
         _dispatch(target, fold.rest(), y, middle, rest, last),

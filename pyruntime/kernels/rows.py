@@ -1,4 +1,4 @@
-"""Kernels that treat a tensor as rows along one axis: how many invocations a row gets, and softmax."""
+"""Kernels that treat a tensor as rows along one axis: softmax, norms, scans; `rows_candidates` are how they run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import multiple, positive, upper
-from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.lanes import workgroup_of
+from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Norm", "Rows", "normalize_rows", "rows_of", "softmax_rows"]
-
-ALONE = 32
-"""Rows of at most this many elements take one invocation each."""
+__all__ = ["Norm", "Rows", "Scan", "normalize_rows", "rows_of", "scan_rows", "softmax_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,34 +34,19 @@ class Rows:
         """True where rows are whole vec4s."""
         return multiple(self.length, 4) and self.inner == 1
 
-    def lanes(self, target: Target) -> int:
-        """Invocations a row, a power of two: 1 for short rows, neighbours side by side, and where barriers are dear.
+    @property
+    def problem(self) -> RowsProblem:
+        """For the choice of a kernel."""
+        return RowsProblem(upper(self.outer), upper(self.length), upper(self.inner))
 
-        Many rows get one for eight elements or more, few rows all they can use.
-        """
-        length, count = upper(self.length), upper(self.count)
-        if length <= ALONE or target.is_software or not target.allows("row_lanes"):
-            return 1
-        if upper(self.inner) >= ALONE and count >= 1024:
-            return 1
-        most = min(256 if count >= 256 else 1024, target.limits.invocations, target.limits.workgroup_x)
-        share = length // (8 if count >= 1024 else 4)
-        return min(1 << (share.bit_length() - 1), 1 << (most.bit_length() - 1))
-
-    def workgroup(self, target: Target) -> int:
-        """Invocations of a workgroup."""
-        return max(WORKGROUP, self.lanes(target))
-
-    def grid(self, target: Target) -> tuple[int, int, int]:
+    def grid(self, target: Target, lanes: int) -> tuple[int, int, int]:
         """Workgroups that cover all rows."""
-        together = self.workgroup(target) // self.lanes(target)
-        return target.fold(positive(-(-self.count // together)))
+        return target.fold(positive(-(-self.count // (workgroup_of(lanes) // lanes))))
 
-    def defines(self, target: Target) -> dict[str, int]:
+    def defines(self, lanes: int) -> dict[str, int]:
         """WG, LANES, SHARED and VEC of the row templates."""
-        lanes = self.lanes(target)
         flags = {"SHARED": lanes > 1, "VEC": self.vector}
-        return {"WG": self.workgroup(target), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
+        return {"WG": workgroup_of(lanes), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
 
 
 def rows_of(shape: Sequence[int], axis: int, flatten: bool = False) -> Rows:
@@ -76,17 +60,43 @@ def softmax_rows(
     target: Target, y: Operand, x: Operand, rows: Rows, log: bool = False, masked: bool = False
 ) -> Dispatch:
     """y = softmax of x along rows, or its logarithm; `masked`: rows of -inf alone give 0."""
+    lanes = lanes_of(SOFTMAX, rows.problem, target)
     flags = {"LOG": log, "MASKED": masked}
     kernel: Kernel = template(
         "softmax_rows",
         {"x": x.type.dtype, "y": y.type.dtype},
-        **rows.defines(target),
+        **rows.defines(lanes),
         **{k: 1 for k, v in flags.items() if v},
     )
     params = params_of(kernel, rows=rows.count, length=rows.length, inner=positive(rows.inner))
     # Every row is folded before the barrier; after it an invocation rereads only what it writes.
     inplace = ((0, 1),) if kernel.can_share(0, 1) else ()
-    return Dispatch(kernel, (x, y), rows.grid(target), params, inplace, flops=5 * x.type.size)
+    return Dispatch(kernel, (x, y), rows.grid(target, lanes), params, inplace, flops=5 * x.type.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What `scan_rows` computes: sums or products, without the element itself, from the last element to the first."""
+
+    product: bool = False
+    exclusive: bool = False
+    reverse: bool = False
+
+
+def scan_rows(target: Target, y: Operand, x: Operand, rows: Rows, scan: Scan) -> Dispatch:
+    """y[k] = x[0] op ... op x[k] along rows, of x's type."""
+    lanes = lanes_of(SCANS, rows.problem, target)
+    flags = {
+        "ALONE": lanes == 1,
+        "PRODUCT": scan.product,
+        "EXCLUSIVE": scan.exclusive,
+        "REVERSE": scan.reverse,
+        "WIDE": x.type.dtype.is_wide,
+    }
+    kernel = template("scan_rows", x.type.dtype, WG=workgroup_of(lanes), **{k: 1 for k, v in flags.items() if v})
+    run = -(-rows.length // lanes)
+    params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner), run=run)
+    return Dispatch(kernel, (x, y), rows.grid(target, lanes), params, flops=2 * x.type.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +127,13 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     reads = {"x": x, "skip": norm.skip, "offset": norm.offset, "scale": norm.scale, "bias": norm.bias}
     writes = {"y": y, "joined": norm.sum, "mean": norm.mean, "inv": norm.inv}
     bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
+    lanes = lanes_of(NORMS, rows.problem, target)
     parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv")
     flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in parts}}
     kernel = template(
         "normalize_rows",
         {name: operand.type.dtype for name, operand in bound.items()},
-        **rows.defines(target),
+        **rows.defines(lanes),
         **{k: 1 for k, v in flags.items() if v},
     )
     period = norm.skip.type.size if norm.skip is not None else 0
@@ -130,4 +141,4 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     operands = tuple(bound[b.name] for b in kernel.bindings)
     place = operands.index(y)
     inplace = ((0, place),) if kernel.can_share(0, place) else ()
-    return Dispatch(kernel, operands, rows.grid(target), params, inplace, flops=8 * x.type.size)
+    return Dispatch(kernel, operands, rows.grid(target, lanes), params, inplace, flops=8 * x.type.size)

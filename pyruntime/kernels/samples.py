@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels.attention import attend
 from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem, AttentionTensors
-from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.candidates import Family, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.convolution import Convolution, convolve, convolve_transposed
 from pyruntime.kernels.dispatch import Dispatch, Target, Winners, inp, out
+from pyruntime.kernels.groups import Groups, normalize_groups
+from pyruntime.kernels.groups_candidates import GroupsProblem
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
-from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
+from pyruntime.kernels.reduce import Fold, reduction
+from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
+from pyruntime.kernels.rows import Norm, Rows, Scan, normalize_rows, rows_of, scan_rows, softmax_rows
+from pyruntime.kernels.rows_candidates import SCANS, SOFTMAX, RowsProblem
 from pyruntime.kernels.split_norm import sum_and_normalize
 from pyruntime.kernels.tiling import Tiling
 
@@ -37,6 +43,13 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
         return legalize(target, _convolution(forced, problem))
     if family is ATTENTIONS and isinstance(problem, AttentionProblem):
         return legalize(target, _attention(forced, problem))
+    if family is REDUCTIONS and isinstance(problem, ReductionProblem):
+        return legalize(target, _reduction(forced, problem))
+    if isinstance(problem, RowsProblem):
+        return legalize(target, (_rows(forced, family, problem),))
+    if isinstance(problem, GroupsProblem):
+        x = TensorType(DType.FLOAT, (problem.rows, problem.length))
+        return legalize(target, normalize_groups(forced, out(0, x), inp(0, x), Groups(problem.rows, 1e-5)))
     raise LookupError(f"kernels of {family.name} have no sample")
 
 
@@ -58,6 +71,25 @@ def _attention(target: Target, p: AttentionProblem) -> tuple[Dispatch, ...]:
     q, k, v = (inp(i, TensorType(DType.FLOAT, (1, *shape))) for i, shape in enumerate(shapes))
     y = out(0, TensorType(DType.FLOAT, (1, p.heads, p.queries, p.v_size)))
     return attend(target, p.form, AttentionTensors(q, k, v, y))
+
+
+def _reduction(target: Target, p: ReductionProblem) -> tuple[Dispatch, ...]:
+    """A sum of floats."""
+    fold = Fold("sample", "f32", "0.0", "x", "a + b", state=None if p.once else DType.FLOAT)
+    x = TensorType(DType.FLOAT, (p.outputs, p.count) if p.adjacent else (p.count, p.outputs))
+    y = TensorType(DType.FLOAT, (p.outputs,))
+    return reduction(target, fold, out(0, y), inp(0, x), (1,) if p.adjacent else (0,))
+
+
+def _rows(target: Target, family: Family[Any, Any], p: RowsProblem) -> Dispatch:
+    """Floats along rows."""
+    kind = TensorType(DType.FLOAT, (p.outer, p.length, p.inner))
+    y, x, rows = out(0, kind), inp(0, kind), Rows(p.outer, p.length, p.inner)
+    if family is SOFTMAX:
+        return softmax_rows(target, y, x, rows)
+    if family is SCANS:
+        return scan_rows(target, y, x, rows, Scan())
+    return normalize_rows(target, y, x, rows, Norm(1e-5, scale=inp(1, TensorType(DType.FLOAT, (p.length,)))))
 
 
 def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:

@@ -10,7 +10,10 @@ from types import MappingProxyType
 
 from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS
+from pyruntime.kernels.groups_candidates import GROUP_NORMS
 from pyruntime.kernels.matmul_candidates import PRODUCTS
+from pyruntime.kernels.reduce_candidates import REDUCTIONS
+from pyruntime.kernels.rows_candidates import SOFTMAX
 
 __all__ = ["VARIANTS"]
 
@@ -33,10 +36,9 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
         "subgroup_sums": "sums across invocations of few rows by shuffles; without: through workgroup memory",
         **CONVOLUTIONS.switches,
-        "normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row",
-        "row_lanes": "invocations that share a row of softmax, norms and scans; without: one invocation a row",
-        "reduce_lanes": "invocations that share a reduction; without: one invocation a result",
-        "reduce_split": "long reductions in two passes; without: in one",
+        **GROUP_NORMS.switches,
+        **SOFTMAX.switches,
+        **REDUCTIONS.switches,
         "transpose_tiled": "transposes through workgroup memory; without: element by element",
     }
 )

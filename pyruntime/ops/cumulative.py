@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.kernels.rows import rows_of
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.rows import Scan, rows_of, scan_rows
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
@@ -49,19 +49,8 @@ class _Cumulative(Op):
         if x.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
         rows = rows_of(x.shape, self.axis_of(axis.ints()[0], x.rank))
-        lanes = 1 if rows.lanes(target) == 1 else rows.workgroup(target)
-        flags = {
-            "ALONE": lanes == 1,
-            "PRODUCT": self.product,
-            "EXCLUSIVE": self.exclusive,
-            "REVERSE": self.reverse,
-            "WIDE": x.dtype.is_wide,
-        }
-        kernel = template("scan_rows", x.dtype, WG=rows.workgroup(target), **{k: 1 for k, v in flags.items() if v})
-        run = -(-rows.length // lanes)
-        params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner), run=run)
-        grid = rows.grid(target) if lanes == 1 else target.fold(max(1, rows.count))
-        return (Dispatch(kernel, (inp(0, x), out(0, x)), grid, params, flops=2 * x.size),)
+        scan = Scan(self.product, bool(self.exclusive), bool(self.reverse))
+        return (scan_rows(target, out(0, x), inp(0, x), rows, scan),)
 
 
 @op("CumSum", opsets=range(11, LATEST + 1))

@@ -99,7 +99,7 @@ class Insight(Session):
         return Profile.of(measured, wall, peak)
 
     def tune(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
-        """Measure on this device every kernel for this model's products, convolutions and attention, some seconds long.
+        """Measure on this device every kernel that competes with others for a part of this model, some seconds long.
 
         The fastest run in sessions that are created from now on, in later visits of this browser too. What is planned
         counts: give inputs of the shapes that matter to `run` first, where the model leaves shapes open.

@@ -12,7 +12,7 @@ import pytest
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
-from pyruntime.kernels.reduce import Strategy, choose
+from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, Strategy, strategy_of
 from pyruntime.ops.registry import op_class
 from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of
@@ -132,14 +132,16 @@ def test_reduction__every_opset__attributes_as_in_schema(name: str) -> None:
 @pytest.mark.parametrize(
     ("outputs", "count", "adjacent", "expected"),
     [
-        (1, 8, True, Strategy(1, 1)),
-        (4096, 768, True, Strategy(64, 1)),
-        (32768, 128, True, Strategy(16, 1)),
-        (128, 4096, True, Strategy(256, 1)),
+        (1, 8, True, Strategy(1)),
+        (4096, 768, True, Strategy(64)),
+        (32768, 128, True, Strategy(16)),
+        (128, 4096, True, Strategy(256)),
         (1, 1 << 20, True, Strategy(256, 128)),
         (1 << 16, 512, False, Strategy(1, 2)),
         (1024, 4096, False, Strategy(1, 64)),
+        (768, 128, False, Strategy(32)),
     ],
 )
 def test_choose__shape__strategy(outputs: int, count: int, adjacent: bool, expected: Strategy) -> None:
-    assert choose(outputs, count, adjacent, Target()) == expected
+    problem = ReductionProblem(outputs, count, adjacent)
+    assert strategy_of(REDUCTIONS.choose(problem, Target()).way, problem, Target()) == expected

@@ -11,6 +11,7 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.kernels.rows import Rows, rows_of
+from pyruntime.kernels.rows_candidates import NORMS, SOFTMAX, lanes_of
 from pyruntime.ops.registry import op_class
 from tests.harness import make_op, run_op
 from tests.oracle import check_against_ort, node_of
@@ -104,13 +105,15 @@ def test_cumsum__empty_axis__empty() -> None:
         (Rows(4, 10, 1), 1),
         (Rows(4, 100, 1), 16),
         (Rows(4, 4096, 1), 256),
-        (Rows(8, 100, 256), 1),
+        (Rows(8, 20, 256), 1),
+        (Rows(8, 100, 256), 8),
         (Rows(4096, 128, 1), 16),
     ],
 )
 def test_rows__shape__lanes(rows: Rows, lanes: int) -> None:
-    assert rows.lanes(Target()) == lanes
-    assert rows.lanes(Target(vendor="google")) == 1
+    for family in (SOFTMAX, NORMS):
+        assert lanes_of(family, rows.problem, Target()) == lanes
+        assert lanes_of(family, rows.problem, Target(vendor="google")) == 1
 
 
 def test_rows_of__flatten__everything_from_axis() -> None:
