@@ -17,10 +17,12 @@ import { attend } from './waiting.js';
 
 /**
  * Dispatches in the first submit, and at most in one: each has twice as many as the one before. A submit costs 30 microseconds,
- * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded.
+ * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded. So few that it
+ * would not be worth it go in one: a small model, or a token of a small decoder.
  */
 const FIRST = 16;
 const MOST = 96;
+const WHOLE = 48;
 
 /** Runs that were queued without Python in this thread: who measures the GPU must know that it is not alone. */
 export const activity = { replays: 0 };
@@ -101,7 +103,8 @@ function queue(device, commands, writes, reads, numbers) {
 
   function encodeAndSubmit() {
     for (const write of writes) uploadNow(device, write);
-    for (let first = 0, count = FIRST; first < Math.max(commands.length, 1); first += count, count = Math.min(2 * count, MOST)) {
+    let count = commands.length > WHOLE ? FIRST : WHOLE;
+    for (let first = 0; first < Math.max(commands.length, 1); first += count, count = Math.min(2 * count, MOST)) {
       const encoder = device.createCommandEncoder();
       if (commands.length) encode(encoder, commands.slice(first, first + count), numbers);
       if (first + count >= commands.length) copy(encoder, pieces.slice(0, COPIES));
