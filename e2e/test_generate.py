@@ -325,10 +325,15 @@ def test_penalties__of_known_logits__are_as_transformers_and_openai_define_them(
     assert found == [1 / 2, -1 * 2, 2 / 2 - 0.5 - 2 * 0.25, 0.5]
 
 
+@pytest.mark.parametrize("open_axes", [(), (3,), (1, 3)], ids=["sized caches", "open components", "open heads"])
 def test_genai_folder__with_weights_beside_the_graph__writes_the_same(
-    script: Script, site_server: Server, tmp_path: Path
+    script: Script, site_server: Server, tmp_path: Path, open_axes: tuple[int, ...]
 ) -> None:
     model = onnx.load(FOLDER / "onnx" / "model_q4.onnx")
+    known = json.loads((FOLDER / "config.json").read_text())
+    for value in (*model.graph.input, *model.graph.output):
+        for axis in open_axes if value.name.startswith(("past", "present")) else ():
+            value.type.tensor_type.shape.dim[axis].dim_param = f"size_{axis}"
     names = [f"{part}_layer_%d.{kind}" for part in ("past", "present") for kind in ("key", "value")]
     for value in (*model.graph.input, *model.graph.output):
         value.name = renamed(value.name)
@@ -338,7 +343,8 @@ def test_genai_folder__with_weights_beside_the_graph__writes_the_same(
     onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="model.onnx.data")
     inputs = {"input_ids": "ids", "attention_mask": "mask", "past_key_names": names[0], "past_value_names": names[1]}
     outputs = {"logits": "scores", "present_key_names": names[2], "present_value_names": names[3]}
-    decoder = {"filename": "model.onnx", "inputs": inputs, "outputs": outputs}
+    sizes = {"num_key_value_heads": known["num_key_value_heads"], "head_size": known["head_dim"]}
+    decoder = {"filename": "model.onnx", "inputs": inputs, "outputs": outputs, **sizes}
     parts = {"decoder": decoder, "context_length": 1024, "eos_token_id": [0]}
     config = {"model": parts, "search": {"do_sample": False}}
     (tmp_path / "genai_config.json").write_text(json.dumps(config))

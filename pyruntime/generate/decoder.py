@@ -177,7 +177,7 @@ class DecoderModel:
             return self._sizes[size]
         if len(shape) == 4 and axis == 2:
             return 0
-        role = {1: "kv_heads", 3: "head_size"}.get(axis) if len(shape) == 4 else None
+        role = {1: "kv_heads", 3: "head_size"}.get(axis) if self._grows(name) else None
         if role in self._sizes:
             return self._sizes[role]
         raise InvalidArgument(f"the cache {name!r} is {list(shape)}: say in `sizes` what {size or role!r} is")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
+from pyruntime.session.cache_sizes import cache_sizes
 
 __all__ = ["ExpectedRun", "expected_runs"]
 
@@ -79,7 +80,7 @@ def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
         ) from None
     outputs = tuple(v.name for v in graph.outputs)
     stay = frozenset(outputs if staying is None else [n for n in outputs if n in staying])
-    decoder = _decoder_of(graph.inputs)
+    decoder = _decoder_of(graph)
     if decoder is None or len(stay) < len(decoder.caches):
         return []
     wanted = outputs
@@ -96,12 +97,18 @@ def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
     ]
 
 
-def _decoder_of(inputs: list[ValueInfo]) -> _Decoder | None:
+def _decoder_of(graph: Graph) -> _Decoder | None:
     """The inputs of a decoder with caches; None where there are others, or no caches."""
-    kinds = dict(_declared(inputs))
+    kinds = dict(_declared(graph.inputs))
+    for name, (heads, components) in cache_sizes(graph).items():
+        if name in kinds and len(shape := kinds[name].shape or ()) == 4:
+            sized = (shape[0], heads, shape[2], components)
+            kinds[name] = DeclaredTensor(
+                kinds[name].dtype, tuple(s if isinstance(d, str) else d for d, s in zip(shape, sized, strict=True))
+            )
     caches = tuple(n for n, k in kinds.items() if k.dtype in _FLOATS)
     ids = next((n for n, k in kinds.items() if k.dtype in _INTEGERS and len(k.shape or ()) == 2), None)
-    if len(kinds) < len(inputs) or not caches or ids is None:
+    if len(kinds) < len(graph.inputs) or not caches or ids is None:
         return None
     batch, tokens = kinds[ids].shape or ("", "")
     if not isinstance(batch, str) or not isinstance(tokens, str) or not batch or not tokens or batch == tokens:

@@ -7,6 +7,8 @@ import { Samplers } from './samplers.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('./repository.js').Names} Names */
+/** @typedef {import('./repository.js').HeadSizes} HeadSizes */
+/** @typedef {{names: Names, sizes: HeadSizes}} Naming what a repository says of its decoder */
 /** @typedef {{input: ValueMetadata, output: string}} Cache */
 
 /** Tokens of a prompt that are computed together. */
@@ -68,11 +70,14 @@ export class Turn {
 export class Decoder {
   #rewinder;
 
-  /** @param {InferenceSession} session @param {Names} names @param {Cache[]} caches */
-  constructor(session, names, caches) {
+  #sizes;
+
+  /** @param {InferenceSession} session @param {Naming} naming @param {Cache[]} caches */
+  constructor(session, { names, sizes }, caches) {
     this.session = session;
     this.names = names;
     this.caches = caches;
+    this.#sizes = sizes;
     this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
     this.samplers = new Samplers();
     this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.behind(session)?.keepPlan));
@@ -88,18 +93,18 @@ export class Decoder {
   /**
    * @param {Blob | string} model
    * @param {{path: string, data: Blob | string}[]} externalData
-   * @param {Names} names
+   * @param {Naming} naming
    * @param {import('../pyruntime.js').SessionOptions} options
    */
-  static async create(model, externalData, names, options) {
+  static async create(model, externalData, naming, options) {
     const extra = { 'pyruntime.expects': JSON.stringify({ staying: null, text: true }), ...options.extra };
     const session = await InferenceSession.create(model, { ...options, extra, externalData, preferredOutputLocation: 'gpu-buffer' });
     try {
       const caches = session.inputMetadata.flatMap((input) => {
-        const output = presentOf(input.name, names, session.outputNames);
+        const output = presentOf(input.name, naming.names, session.outputNames);
         return output ? [{ input, output }] : [];
       });
-      return new Decoder(session, names, caches);
+      return new Decoder(session, naming, caches);
     } catch (error) {
       await session.release();
       throw error;
@@ -257,7 +262,9 @@ export class Decoder {
     if (this.inputs.has('use_cache_branch')) {
       feeds.use_cache_branch = new Tensor('bool', [past > 0], [1]);
     }
-    for (const { input } of this.caches) feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids));
+    for (const { input } of this.caches) {
+      feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids), this.#sizes);
+    }
     return feeds;
   }
 
@@ -268,17 +275,20 @@ export class Decoder {
 }
 
 /**
- * The cache of no token: a dimension without a size has none, but for the batch, which is one text. That is the one whose
- * name says so or is that of the ids' batch, else the first where there is another one.
+ * The cache of no token: a dimension without a size has none, but for the batch, which is one text, and for what the
+ * configuration says of heads. The batch is the one whose name says so or is that of the ids' batch, else the first where there
+ * is another one.
  * @param {ValueMetadata} input
  * @param {ValueMetadata | undefined} ids
+ * @param {HeadSizes} sizes
  */
-function empty({ type, shape }, ids) {
+function empty({ type, shape }, ids, { heads, components }) {
   const isBatch = (/** @type {string} */ dim) => /batch/i.test(dim) || (dim !== '' && dim === ids?.shape[0]);
   const open = shape.filter((dim) => typeof dim === 'string');
   const named = open.some((dim) => isBatch(dim));
+  const told = shape.length === 4 && typeof shape[2] === 'string' ? [undefined, heads, undefined, components] : [];
   const dims = shape.map((dim, axis) => (
-    typeof dim === 'number' ? dim : Number(named ? isBatch(dim) : axis === 0 && open.length > 1)));
+    typeof dim === 'number' ? dim : told[axis] ?? Number(named ? isBatch(dim) : axis === 0 && open.length > 1)));
   const size = dims.reduce((product, dim) => product * dim, 1);
   return new Tensor(type, Array(size).fill(0), dims);
 }

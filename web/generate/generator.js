@@ -67,7 +67,7 @@ export class TextGenerator {
     const either = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
     const decoding = (async () => {
       const { model, externalData } = await readGraph(folder, repository.model, { signal: either, onProgress: file });
-      return Decoder.create(model, externalData, repository.names, { ...sessionOptions, onProgress: heard, signal: either });
+      return Decoder.create(model, externalData, repository, { ...sessionOptions, onProgress: heard, signal: either });
     })();
     const reading = readTokenizer(folder, either).then((files) => TextTokenizer.create(files, folder));
     try {

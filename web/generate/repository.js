@@ -17,9 +17,14 @@ import { addressOf, json, required } from './folder.js';
  * @property {string} logits
  * @property {[past: string, present: string][]} caches
  *
+ * @typedef {object} HeadSizes of caches, where the configuration tells them
+ * @property {number | undefined} heads that have keys and values
+ * @property {number | undefined} components of each
+ *
  * @typedef {object} Repository
  * @property {string} model path of the graph
  * @property {Names} names
+ * @property {HeadSizes} sizes
  * @property {SamplingOptions} sampling as its makers advise
  * @property {number[]} endTokens
  * @property {number} contextLength tokens that it can look back at
@@ -68,6 +73,11 @@ function textPart(config) {
   return config.text_config ?? config.llm_config ?? config.language_config ?? config;
 }
 
+/** What transformers' configuration of a language model says of its heads. @param {Record<string, any>} text @returns {HeadSizes} */
+function headsOf({ num_attention_heads: all, num_key_value_heads: heads = all, hidden_size: width, head_dim: components = width / all }) {
+  return { heads, components: Number.isInteger(components) ? components : undefined };
+}
+
 /**
  * @param {Folder} folder
  * @param {Record<string, any>} config
@@ -94,7 +104,8 @@ async function graphOf(folder, config, dtype, signal) {
 /** @param {Folder} folder @param {Record<string, any>} genai @returns {Promise<Repository>} */
 async function ofGenai(folder, genai) {
   const { model, search = {} } = genai;
-  const { inputs = {}, outputs = {}, filename = 'model.onnx' } = model?.decoder ?? {};
+  const decoder = model?.decoder ?? {};
+  const { inputs = {}, outputs = {}, filename = 'model.onnx' } = decoder;
   const layers = (/** @type {string} */ pattern, /** @type {string} */ fallback) => (pattern ?? fallback).split('%d');
   const caches = ['key', 'value'].map((part) => /** @type {[string, string]} */ ([
     layers(inputs[`past_${part}_names`], `past_key_values.%d.${part}`).join('%d'),
@@ -106,6 +117,7 @@ async function ofGenai(folder, genai) {
       ids: inputs.input_ids ?? USUAL.ids, mask: inputs.attention_mask ?? USUAL.mask,
       positions: inputs.position_ids ?? USUAL.positions, logits: outputs.logits ?? USUAL.logits, caches,
     },
+    sizes: { heads: decoder.num_key_value_heads, components: decoder.head_size },
     sampling: samplingOf(search),
     endTokens: numbers(model?.eos_token_id),
     contextLength: model?.context_length ?? search.max_length ?? Infinity,
@@ -135,6 +147,7 @@ export async function readRepository(folder, dtype, signal) {
   return {
     model: path,
     names: USUAL,
+    sizes: headsOf(text),
     sampling: samplingOf(generation),
     endTokens: ends,
     contextLength: text.max_position_embeddings ?? text.n_positions ?? text.n_ctx ?? Infinity,
