@@ -8,6 +8,9 @@
 /** Bytes of a result from which on this pays. */
 const LEAST_BYTES = 1 << 20;
 
+/** Bytes of a result from which on touching it while the GPU works pays. */
+const COLD_BYTES = 64 << 10;
+
 /** Spare results of one size, and bytes of all of them, at most. */
 const DEPTH = 2;
 const KEPT_BYTES = 128 << 20;
@@ -29,12 +32,12 @@ let thread;
 let idle;
 
 /**
- * Zeroed memory for a result of `nbytes`; `warm` says whether it has been touched.
+ * Zeroed memory for a result of `nbytes`; `warm` says whether it has been touched, or is not worth it.
  * @param {number} nbytes
  * @returns {{bytes: Uint8Array<ArrayBuffer>, warm: boolean}}
  */
 export function resultMemory(nbytes) {
-  if (nbytes < LEAST_BYTES) return { bytes: new Uint8Array(nbytes), warm: true };
+  if (nbytes < LEAST_BYTES) return { bytes: new Uint8Array(nbytes), warm: nbytes < COLD_BYTES };
   const buffer = spare.get(nbytes)?.pop();
   if (known.has(nbytes)) order(nbytes);
   known.add(nbytes);
