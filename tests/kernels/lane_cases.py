@@ -12,7 +12,7 @@ from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.base import Op
-from pyruntime.ops.registry import newest
+from pyruntime.ops.registry import newest, op_class
 from tests.harness import typed
 from tests.kernels.variant_cases import CASES as VARIANTS
 
@@ -30,6 +30,7 @@ def _wide(*shape: int) -> Array:
 
 
 _NORM, _SOFTMAX, _INSTANCES = newest("LayerNormalization"), newest("Softmax"), newest("InstanceNormalization")
+_TURNED: Any = op_class("Gemm", "", 13)
 
 CASES: dict[str, tuple[Op, list[Any]]] = {
     "sum": (newest("ReduceSum"), [_some(3, 3000)]),
@@ -50,6 +51,11 @@ CASES: dict[str, tuple[Op, list[Any]]] = {
     "groups": (_INSTANCES, [_some(2, 3, 40, 41), _some(3), _some(3)]),
     "groups_in_two": (_INSTANCES, [_some(1, 2, 128, 80), _some(2), _some(2)]),
     "product_norm": (VARIANTS["matmul_norm"].op, VARIANTS["matmul_norm"].inputs()),
+    "few_rows": (newest("MatMul"), [_some(5, 300), _some(300, 41)]),
+    "few_rows_long": (newest("MatMul"), [_some(1, 3000), _some(3000, 40)]),
+    "few_rows_turned": (_TURNED(transB=1), [_some(3, 301), _some(37, 301)]),
+    "few_rows_turned_long": (_TURNED(transB=1), [_some(2, 3000), _some(40, 3000)]),
+    "one_column": (newest("MatMul"), [_some(30, 777), _some(777, 1)]),
 }
 """By name: an operator and its inputs."""
 
