@@ -11,6 +11,7 @@ import numpy as np
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.dispatch import SUBGROUP_SIZE
+from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import typed
@@ -56,6 +57,11 @@ CASES: dict[str, tuple[Op, list[Any]]] = {
     "few_rows_turned": (_TURNED(transB=1), [_some(3, 301), _some(37, 301)]),
     "few_rows_turned_long": (_TURNED(transB=1), [_some(2, 3000), _some(40, 3000)]),
     "one_column": (newest("MatMul"), [_some(30, 777), _some(777, 1)]),
+    "attention": (Attention(), [_some(1, 4, 2, 8), _some(1, 2, 9, 8), _some(1, 2, 9, 8)]),
+    "attention_masked": (
+        Attention(softcap=2.0),
+        [_some(2, 8, 1, 64), _some(2, 2, 300, 64), _some(2, 2, 300, 64), _some(1, 300)],
+    ),
 }
 """By name: an operator and its inputs."""
 
