@@ -58,6 +58,7 @@ CASES: dict[str, tuple[Op, list[Any]]] = {
     "few_rows_turned_long": (_TURNED(transB=1), [_some(2, 3000), _some(40, 3000)]),
     "one_column": (newest("MatMul"), [_some(30, 777), _some(777, 1)]),
     "attention": (Attention(), [_some(1, 4, 2, 8), _some(1, 2, 9, 8), _some(1, 2, 9, 8)]),
+    "attention_wide": (Attention(), [_some(1, 32, 1, 256), _some(1, 4, 77, 256), _some(1, 4, 77, 256)]),
     "attention_masked": (
         Attention(softcap=2.0),
         [_some(2, 8, 1, 64), _some(2, 2, 300, 64), _some(2, 2, 300, 64), _some(1, 300)],
