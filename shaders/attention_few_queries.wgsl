@@ -11,6 +11,7 @@
 // divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
 // shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
+//#variants VEC=1,SUBGROUP=32 | VEC=1,MASK=1,SUBGROUP=16,ROWS=8,LANES=8
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
 //#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
 //#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,KEYS=64,SHARE=4 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
@@ -70,6 +71,14 @@ var<workgroup> part: array<f32, ROWS * LANES>;
 var<workgroup> decay: array<f32, ROWS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
 var<workgroup> stretch: vec2<u32>;
+//#if SUBGROUP
+
+alias Share = f32;
+
+fn join_shares(a: Share, b: Share) -> Share { return max(a, b); }
+
+//#include lanes
+//#endif
 
 //#include attention_views
 
@@ -156,13 +165,27 @@ fn main(
         score[r / 4u][r % 4u] += dot(tile_q[r * QUADS + d], x);
       }
     }
+//#if !SUBGROUP
     //#unroll
     for (var p = 0u; p < PACKS; p++) {
       shared_parts[p * THREADS + t] = score[p];
     }
     workgroupBarrier();
+//#endif
 
     let hidden = f32_bits(0xff800000u, params.keys);
+//#if SUBGROUP
+    // Of the rows of its key an invocation keeps every SHAREth score.
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      let i = r * KEYS + t / SHARE;
+      let key = first + t / SHARE;
+      var s = 0.0;
+      //#unroll
+      for (var n = 0u; n < SHARE; n++) {
+        s += subgroupShuffle(score[r / 4u][r % 4u], t % SUBGROUP - t % SHARE + n);
+      }
+//#else
     for (var i = t; i < ROWS * KEYS; i += THREADS) {
       let r = i / KEYS;
       let key = first + i % KEYS;
@@ -171,6 +194,7 @@ fn main(
       for (var n = 0u; n < SHARE; n++) {
         s += shared_parts[r / 4u * THREADS + i % KEYS * SHARE + n][r % 4u];
       }
+//#endif
 //#if CAP
       s = capped(s, params.cap);
 //#endif
@@ -180,10 +204,24 @@ fn main(
       let at = vec4<u32>(batch, head0 + place.head, place.query, min(key, span.y - 1u));
       s += f32(load_mask(dot(at, params.mask_strides)));
 //#endif
+//#if SUBGROUP
+      if (r % SHARE == t % SHARE) { scores[i] = select(hidden, s, is_seen); }
+//#else
       scores[i] = select(hidden, s, is_seen);
+//#endif
     }
     workgroupBarrier();
 
+//#if SUBGROUP
+    var highest = top;
+    if (row < ROWS) {
+      //#unroll
+      for (var n = 0u; n < SPAN; n++) {
+        highest = max(highest, scores[row * KEYS + n * LANES + t % LANES]);
+      }
+    }
+    highest = joined_for_all(highest, t);
+//#else
     if (row < ROWS) {
       var highest = top;
       //#unroll
@@ -193,13 +231,18 @@ fn main(
       part[t] = highest;
     }
     workgroupBarrier();
+//#endif
 
     if (row < ROWS) {
       let before = top;
+//#if SUBGROUP
+      top = highest;
+//#else
       //#unroll
       for (var n = 0u; n < LANES; n++) {
         top = max(top, part[row * LANES + n]);
       }
+//#endif
       let factor = exp(before - top);
       if (t % LANES == 0u) { decay[row] = factor; }
       sum *= factor;

@@ -7,7 +7,7 @@
 //#tensors a, b -> y
 //#type T = y
 //#variants M=1,VEC_B=1,VEC_Y=1 | M=8 | M=1,TRANS_B=1,VEC_A=1,VEC_B=1 | M=4,TRANS_B=1 a=float16 b=bfloat16
-//#variants SWAPPED=1 | SWAPPED=1,TRANS_B=1,VEC_A=1,VEC_B=1
+//#variants M=3,SUBGROUP=32,APART=8,ACROSS=1 | TRANS_B=1,SUBGROUP=32,VEC_A=1,VEC_B=1 | SWAPPED=1 | SWAPPED=1,TRANS_B=1,VEC_A=1,VEC_B=1
 const M: u32 = 1u;
 const COLS: u32 = 8u;
 const SHARES: u32 = 32u;
@@ -26,10 +26,24 @@ struct Params {
   b_strides: vec4<u32>,
 }
 
+//#if SUBGROUP
+//#if TRANS_B
+alias Share = T;
+//#else
+alias Share = vec4<T>;
+//#endif
+const WG: u32 = COLS * SHARES;
+const LANES: u32 = SHARES;
+
+fn join_shares(a: Share, b: Share) -> Share { return a + b; }
+
+//#include lanes
+//#else
 //#if TRANS_B
 var<workgroup> parts: array<T, COLS * SHARES>;
 //#else
 var<workgroup> parts: array<vec4<T>, COLS * SHARES>;
+//#endif
 //#endif
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
@@ -118,6 +132,13 @@ fn main(
 
   //#unroll
   for (var m = 0u; m < M; m++) {
+//#if SUBGROUP
+    let total = joined_lanes(sums[m], lane);
+    if (share == 0u && col < params.n) { put(batch * M + m, col, total); }
+//#if ACROSS
+    if (m + 1u < M) { workgroupBarrier(); }
+//#endif
+//#else
     parts[lane] = sums[m];
     workgroupBarrier();
     for (var width = SHARES / 2u; width > 0u; width >>= 1u) {
@@ -130,6 +151,7 @@ fn main(
     }
     if (share == 0u && col < params.n) { put(batch * M + m, col, parts[lane]); }
     workgroupBarrier();
+//#endif
   }
 }
 

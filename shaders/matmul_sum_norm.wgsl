@@ -5,7 +5,7 @@
 // is wanted too. Shares are joined by Chan, Golub and LeVeque's formula (1979).
 //#tensors parts, scale, bias -> y, p
 //#type T = parts
-//#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1
+//#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1 | RMS=1,SUBGROUP=32,ACROSS=1 | BIAS=1,SUBGROUP=64
 const WG: u32 = 64u;
 const QUADS: u32 = 3u;
 
@@ -17,7 +17,16 @@ struct Params {
   epsilon: f32,
 }
 
+//#if SUBGROUP
+alias Share = vec3<f32>;
+const LANES: u32 = WG;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
 var<workgroup> shares: array<vec3<f32>, WG>;
+//#endif
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -66,6 +75,9 @@ fn main(
       squares += dot(d, d);
     }
   }
+//#if SUBGROUP
+  let total = joined_for_all(vec3<f32>(count, own, squares), lane);
+//#else
   shares[lane] = vec3<f32>(count, own, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
@@ -73,6 +85,7 @@ fn main(
     workgroupBarrier();
   }
   let total = shares[0];
+//#endif
   let inv = 1.0 / sqrt(total.z / f32(params.n) + params.epsilon);
   //#unroll
   for (var i = 0u; i < QUADS; i++) {

@@ -5,7 +5,7 @@
 // AFFINE: scale and bias are one an `inner` elements (a channel), or one a row's group. VEC: rows, and channels where
 // they matter, are whole vec4s.
 //#tensors x, scale, bias -> y
-//#variants WG=64 | AFFINE=1,WG=256 | AFFINE=1,VEC=1,WG=256 | VEC=1 | AFFINE=1 x=float16 scale=float16 bias=float16 y=float16
+//#variants WG=64,SUBGROUP=64 | AFFINE=1,WG=256,SUBGROUP=32,ACROSS=1 | WG=64 | AFFINE=1,WG=256 | AFFINE=1,VEC=1,WG=256 | VEC=1 | AFFINE=1 x=float16 scale=float16 bias=float16 y=float16
 const WG: u32 = 64u;
 
 alias ACC = f32;
@@ -22,6 +22,14 @@ struct Params {
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
+//#if SUBGROUP
+alias Share = vec2<f32>;
+const LANES: u32 = WG;
+
+fn join_shares(a: Share, b: Share) -> Share { return a + b; }
+
+//#include lanes
+//#else
 var<workgroup> part: array<vec2<f32>, WG>;
 
 // The sum of all invocations' values, known to each of them.
@@ -35,6 +43,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
   }
   return part[0];
 }
+//#endif
 
 @compute @workgroup_size(WG)
 fn main(
@@ -53,7 +62,11 @@ fn main(
 //#else
   for (var k = lane; k < params.length; k += WG) { sum.x += load_x(base + k); }
 //#endif
+//#if SUBGROUP
+  let rough = joined_for_all(sum, lane).x / count;
+//#else
   let rough = total(sum, lane).x / count;
+//#endif
   sum = vec2<f32>(0.0);
 //#if VEC
   for (var k = lane * 4u; k < params.length; k += WG * 4u) {
@@ -66,7 +79,14 @@ fn main(
     sum += vec2<f32>(d, d * d);
   }
 //#endif
+//#if SUBGROUP
+//#if ACROSS
+  workgroupBarrier();
+//#endif
+  let moments = joined_for_all(sum, lane) / count;
+//#else
   let moments = total(sum, lane) / count;
+//#endif
   let deviation = sqrt(max(moments.y - moments.x * moments.x, 0.0) + params.epsilon) + params.floor;
   let group = row % params.groups;
 //#if VEC

@@ -4,7 +4,7 @@
 // Means are of distances from the row's first element, the pivot, and shares are joined by Chan, Golub and LeVeque's
 // formula (1979): no digits are lost where the mean is large.
 //#tensors x -> stats
-//#variants VEC=1 | WG=64 | VEC=1 x=float16
+//#variants VEC=1,SUBGROUP=32,ACROSS=1 | VEC=1 | WG=64 | VEC=1 x=float16
 const WG: u32 = 256u;
 
 struct Params {
@@ -14,7 +14,16 @@ struct Params {
   share: u32,      // elements of a segment, a multiple of four
 }
 
+//#if SUBGROUP
+alias Share = vec3<f32>;
+const LANES: u32 = WG;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
 var<workgroup> parts: array<vec3<f32>, WG>;
+//#endif
 
 @compute @workgroup_size(WG)
 fn main(
@@ -58,14 +67,20 @@ fn main(
     squares += d * d;
   }
 //#endif
+//#if SUBGROUP
+  let total = joined_lanes(vec3<f32>(count, center, squares), lane);
+//#else
   parts[lane] = vec3<f32>(count, center, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
     if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
+//#endif
   if (lane == 0u) {
+//#if !SUBGROUP
     let total = parts[0];
+//#endif
     store_stats(job * 4u, total.x);
     store_stats(job * 4u + 1u, total.y);
     store_stats(job * 4u + 2u, total.z);

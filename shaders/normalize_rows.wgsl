@@ -9,6 +9,7 @@
 //#tensors x, skip, offset, scale, bias -> y, joined, mean, inv
 //#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
 //#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
+//#variants SHARED=1,LANES=8,SUBGROUP=32,SCALE=1 | SHARED=1,WG=256,LANES=256,SUBGROUP=4,ACROSS=1,VEC=1,RMS=1,SCALE=1
 //#variants LANES=1,VEC=1,RMS=1,SCALE=1 | SHARED=1,SKIP=1,OFFSET=1,SCALE=1,BIAS=1,JOINED=1
 //#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
 const WG: u32 = 64u;
@@ -21,8 +22,16 @@ struct Params {
   epsilon: f32,
 }
 
+//#if SUBGROUP
+alias Share = vec3<f32>;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
 //#if SHARED
 var<workgroup> parts: array<vec3<f32>, WG>;
+//#endif
 //#endif
 
 //#if VEC
@@ -141,6 +150,9 @@ fn main(
   let row = first_row + place / LANES;
   let lane = place % LANES;
   let base = min(row, params.rows - 1u) * params.length;
+//#if SUBGROUP
+  let total = joined_for_all(fold(base, lane, LANES), place);
+//#else
 //#if SHARED
   parts[place] = fold(base, lane, LANES);
   workgroupBarrier();
@@ -153,6 +165,7 @@ fn main(
 //#else
   if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
+//#endif
 //#endif
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }

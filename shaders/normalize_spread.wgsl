@@ -4,7 +4,7 @@
 // A workgroup joins the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
 // channel), or one a row's group. VEC: rows, and channels where they matter, are whole vec4s.
 //#tensors x, stats, scale, bias -> y
-//#variants VEC=1 | AFFINE=1,WG=64 | AFFINE=1,VEC=1 x=float16 scale=float16 bias=float16 y=float16
+//#variants VEC=1,SUBGROUP=32,ACROSS=1 | VEC=1 | AFFINE=1,WG=64 | AFFINE=1,VEC=1 x=float16 scale=float16 bias=float16 y=float16
 const WG: u32 = 256u;
 
 alias ACC = f32;
@@ -22,7 +22,16 @@ struct Params {
   floor: f32,
 }
 
+//#if SUBGROUP
+alias Share = vec3<f32>;
+const LANES: u32 = WG;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
 var<workgroup> parts: array<vec3<f32>, WG>;
+//#endif
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
@@ -43,15 +52,24 @@ fn main(
     let at = (row * params.segments + lane) * 4u;
     mine = vec3<f32>(load_stats(at), load_stats(at + 1u), load_stats(at + 2u));
   }
+//#if SUBGROUP
+  let total = joined_for_all(mine, lane);
+//#else
   parts[lane] = mine;
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
     if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
+//#endif
   let pivot = load_stats(row * params.segments * 4u + 3u);
+//#if SUBGROUP
+  let center = total.y;
+  let factor = 1.0 / (sqrt(total.z / f32(params.length) + params.epsilon) + params.floor);
+//#else
   let center = parts[0].y;
   let factor = 1.0 / (sqrt(parts[0].z / f32(params.length) + params.epsilon) + params.floor);
+//#endif
   let group = row % params.rows;
 //#if VEC
   for (var k = start + lane * 4u; k < end; k += WG * 4u) {

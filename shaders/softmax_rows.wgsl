@@ -6,6 +6,7 @@
 // Online normaliser: Milakov and Gimelshein, 2018.
 //#tensors x -> y
 //#variants LANES=64 | LOG=1,LANES=16 | LANES=1 | LANES=1,VEC=1,LOG=1 x=float16 y=float16
+//#variants SHARED=1,LANES=16,SUBGROUP=32 | SHARED=1,WG=256,LANES=256,SUBGROUP=32,ACROSS=1,VEC=1
 //#variants MASKED=1 | VEC=1,WG=256,LANES=256 x=bfloat16 y=bfloat16
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
@@ -16,8 +17,16 @@ struct Params {
   inner: u32,
 }
 
+//#if SUBGROUP
+alias Share = vec2<f32>;
+
+fn join_shares(a: Share, b: Share) -> Share { return lse_combine(a, b); }
+
+//#include lanes
+//#else
 //#if SHARED
 var<workgroup> parts: array<vec2<f32>, WG>;
+//#endif
 //#endif
 
 // (max, sum) of four elements joined to `total`.
@@ -103,6 +112,9 @@ fn main(
   let row = first_row + place / LANES;
   let lane = place % LANES;
   let base = start(min(row, params.rows - 1u));
+//#if SUBGROUP
+  let total = joined_for_all(fold(base, lane, LANES), place);
+//#else
 //#if SHARED
   parts[place] = fold(base, lane, LANES);
   workgroupBarrier();
@@ -115,6 +127,7 @@ fn main(
 //#else
   if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
+//#endif
 //#endif
   if (row < params.rows) { finish_row(base, lane, LANES, total); }
 }

@@ -25,6 +25,7 @@ from pyruntime.kernels.attention_form import (
 )
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
@@ -131,6 +132,8 @@ def attend_few(
         FEW_QUADS=-(-D // (4 * made.share)) <= UNROLLED,
         FEW_TURNS=made.keys * min(-(-E // 4), made.threads) <= UNROLLED * made.threads,
         **flags,
+        # Where a row's lanes lie in several subgroups, workgroup memory takes them no more barriers.
+        **(shuffled(target, made.lanes) if made.lanes <= target.subgroup else {}),
     )
     groups = made.groups(form)
     params = params_of(

@@ -122,10 +122,16 @@ class Target:
         return self.vendor == SOFTWARE_VENDOR and self.allows("software")
 
     @property
-    def subgroup(self) -> int:
-        """Invocations in a row that exchange numbers by `subgroupShuffleDown`; 0 where that is not known."""
+    def subgroup_size(self) -> int:
+        """Invocations in a row that can exchange numbers by shuffles; 0 where that is not known."""
         sizes = [f.removeprefix(SUBGROUP_SIZE) for f in self.features if f.startswith(SUBGROUP_SIZE)]
-        return int(sizes[0]) if sizes and "subgroups" in self.features and self.allows("subgroup_sums") else 0
+        return int(sizes[0]) if sizes and "subgroups" in self.features else 0
+
+    @property
+    def subgroup(self) -> int:
+        """`subgroup_size` for kernels; 0 where shuffles are switched off. Costs ask for the size: what is chosen, and
+        with it the order of sums, is the same with the switch on and off."""
+        return self.subgroup_size if self.allows("subgroup_sums") else 0
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""

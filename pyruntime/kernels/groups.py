@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
-from pyruntime.kernels.groups_candidates import CHUNK, GROUP_NORMS, GroupsProblem, shares_of
+from pyruntime.kernels.groups_candidates import CHUNK, GROUP_NORMS, SHARES, GroupsProblem, shares_of
+from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["Groups", "normalize_groups"]
@@ -59,7 +60,7 @@ def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tu
     way = GROUP_NORMS.choose(problem, target).way
     if way.dealt:
         return _two_passes(target, y, x, form, shares_of(problem, target), types, defines, common)
-    kernel = template("normalize_groups", types, WG=way.wide, **defines)
+    kernel = template("normalize_groups", types, WG=way.wide, **defines, **shuffled(target, way.wide))
     params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
     operands = (x, *(form.affine or ()), y)
     return (Dispatch(kernel, operands, target.fold(positive(form.rows)), params, flops=8 * x.type.size),)
@@ -80,12 +81,13 @@ def _two_passes(
     segments = -(-length // share)
     stats = scratch(DType.FLOAT, form.rows, segments, 4)
     vector = {"VEC": 1} if multiple(length, 4) else {}
-    moments = template("normalize_moments", {"x": x.type.dtype}, **vector)
+    joins = shuffled(target, SHARES)
+    moments = template("normalize_moments", {"x": x.type.dtype}, **vector, **joins)
     groups = form.rows * segments
     params = params_of(moments, groups=groups, length=length, segments=segments, share=share)
     first = Dispatch(moments, (x, stats), target.fold(groups), params, flops=4 * x.type.size)
     chunks = -(-length // CHUNK)
-    spread = template("normalize_spread", types, **defines)
+    spread = template("normalize_spread", types, **defines, **joins)
     groups = form.rows * chunks
     params = params_of(spread, groups=groups, segments=segments, chunks=chunks, chunk=CHUNK, rows=form.groups, **common)
     operands = (x, stats, *(form.affine or ()), y)

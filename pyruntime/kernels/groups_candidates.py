@@ -13,9 +13,9 @@ from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import Target
 from pyruntime.kernels.knowledge import NORM_FLOPS
-from pyruntime.kernels.lanes import Folding, power
+from pyruntime.kernels.lanes import Folding, power, priced
 
-__all__ = ["CHUNK", "GROUP_NORMS", "GroupWay", "GroupsProblem", "shares_of"]
+__all__ = ["CHUNK", "GROUP_NORMS", "SHARES", "GroupWay", "GroupsProblem", "shares_of"]
 
 FILLING = 4
 """Workgroups a unit that keep it busy."""
@@ -66,7 +66,7 @@ def _alone(wide: int) -> Candidate[GroupsProblem, GroupWay]:
         return f"it takes {wide} invocations a workgroup" if wide > target.limits.invocations else ""
 
     def work(p: GroupsProblem, target: Target) -> tuple[Work, ...]:
-        return (_ALONE.work(p.rows, p.length, wide, 8.0 * p.rows * p.length),)
+        return (_ALONE.work(p.rows, p.length, wide, 8.0 * p.rows * p.length, priced(target)),)
 
     return Candidate(f"one_{wide}", GroupWay(wide), refuses, work)
 
@@ -79,9 +79,10 @@ def _refuses_dealt(p: GroupsProblem, target: Target) -> str:
 
 def _dealt_work(p: GroupsProblem, target: Target) -> tuple[Work, ...]:
     shares, size = shares_of(p, target), p.rows * p.length
-    moments = _MOMENTS.work(p.rows * shares, -(-p.length // shares), SHARES, 4.0 * size)
+    subgroup = priced(target)
+    moments = _MOMENTS.work(p.rows * shares, -(-p.length // shares), SHARES, 4.0 * size, subgroup)
     chunk = min(CHUNK, p.length)
-    return moments, _SPREAD.work(p.rows * -(-p.length // CHUNK), chunk, SHARES, 8.0 * size)
+    return moments, _SPREAD.work(p.rows * -(-p.length // CHUNK), chunk, SHARES, 8.0 * size, subgroup)
 
 
 GROUP_NORMS: Family[GroupsProblem, GroupWay] = Family(

@@ -121,6 +121,9 @@ where no candidate is plainly better; not measured kernel by kernel.
 FOLD_LEVEL = 0.05
 """`Rates.merge`s when invocations join pairs of shares of one number or two."""
 
+FOLD_SHUFFLE = 0.02
+"""Those of the same by a shuffle, without a barrier; the barriers that are left count as `FOLD_LEVEL` each."""
+
 FOLD_FLOPS = 5.6
 """Operations that an element of a reduction counts as, with its index; measured on SwiftShader, like the next five."""
 

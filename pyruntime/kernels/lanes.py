@@ -1,7 +1,9 @@
 """Rows that invocations share: how many of them, and what folding a row costs so.
 
 A row is the elements of a reduction's result, of a softmax, of a norm. `LANES` invocations each fold a share of it, in
-turns of four elements whose loads are on their way together; then the shares are joined in workgroup memory.
+turns of four elements whose loads are on their way together; then the shares are joined, those of one half of the
+invocations with those of the other, until one is left: in workgroup memory, a barrier each time, or, where subgroups of
+a device have one size, by `shaders/parts/lanes.wgsl`, which joins the same pairs in the same order.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pyruntime.kernels.knowledge import (
     FOLD_HELD,
     FOLD_LEVEL,
     FOLD_PACK,
+    FOLD_SHUFFLE,
     FOLD_STOP,
     FOLD_TURN,
 )
@@ -30,11 +33,14 @@ __all__ = [
     "WIDE",
     "Folding",
     "Lanes",
+    "barriers",
     "busy",
     "moved_for_one",
     "power",
+    "priced",
     "refuses_lanes",
     "shortest",
+    "shuffled",
     "workgroup_of",
 ]
 
@@ -81,6 +87,36 @@ def power(number: float) -> int:
 def workgroup_of(lanes: int) -> int:
     """Invocations of a workgroup whose rows have `lanes` each."""
     return max(WORKGROUP, lanes)
+
+
+AT_ONCE = 8
+"""Shares in workgroup memory that an invocation of `parts/lanes.wgsl` joins between two barriers."""
+
+
+def shuffled(target: Target, lanes: int, apart: int = 1) -> dict[str, int]:
+    """What templates that include `parts/lanes.wgsl` are told; nothing where shares are joined in workgroup memory.
+
+    Args:
+        lanes: invocations that join their shares. apart: how far each is from the next.
+    """
+    if lanes == 1 or not target.subgroup:
+        return {}
+    across = {"ACROSS": 1} if barriers(lanes, target.subgroup, apart) else {}
+    return {"SUBGROUP": target.subgroup, **across, **({"APART": apart} if apart > 1 else {})}
+
+
+def priced(target: Target) -> int:
+    """Invocations that shuffle, for costs; 0: joining costs what it does in workgroup memory. So on processors: what
+    they pay for is that invocations stop at all (SwiftShader, measured: two barriers instead of nine save a tenth)."""
+    return 0 if target.is_software else target.subgroup_size
+
+
+def barriers(lanes: int, subgroup: int, apart: int = 1) -> int:
+    """Barriers of `parts/lanes.wgsl` until one invocation has the shares of all joined."""
+    close, wide, found = max(subgroup, apart), lanes * apart, 0
+    while wide > close:
+        wide, found = max(close, wide // AT_ONCE), found + 1
+    return found
 
 
 def busy(target: Target) -> int:
@@ -130,11 +166,14 @@ class Folding:
     flops: float
     joins: float = 1.0
 
-    def work(self, rows: int, length: int, lanes: int, nbytes: float) -> Work:
-        """The dispatch in which `lanes` invocations have each row."""
+    def work(self, rows: int, length: int, lanes: int, nbytes: float, subgroup: int = 0) -> Work:
+        """The dispatch in which `lanes` invocations have each row; `subgroup`: what `priced` says."""
         wide = workgroup_of(lanes)
         together = wide // lanes
         levels = math.log2(lanes)
+        level = FOLD_LEVEL * levels
+        if subgroup:
+            level = FOLD_SHUFFLE * levels + FOLD_LEVEL * barriers(lanes, subgroup)
         packed = -(-min(rows, together) * lanes // FOLD_PACK) * FOLD_PACK
         return Work(
             groups=-(-rows // together),
@@ -142,7 +181,7 @@ class Folding:
             flops=self.flops * length * packed / lanes,
             nbytes=nbytes,
             loads=FOLD_TURN * self.passes * -(-length // (4 * lanes)),
-            merges=FOLD_LEVEL * self.joins * levels,
+            merges=self.joins * level,
             stops=FOLD_HELD * FOLD_STOP * (self.joins * levels + 1) if lanes > 1 else 0,
         )
 

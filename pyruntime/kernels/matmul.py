@@ -9,6 +9,7 @@ from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
+from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
 from pyruntime.kernels.packed import Packed
 from pyruntime.kernels.product import Product, product_of
@@ -135,6 +136,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
         COLS=cols,
         SHARES=shares,
         **{k: 1 for k, v in flags.items() if v},
+        **shuffled(target, shares, 1 if p.trans_b else cols),
     )
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches

@@ -15,9 +15,12 @@ from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
 from pyruntime.kernels.kernel import Kernel, bindings
+from pyruntime.kernels.lanes import shuffled, workgroup_of
+from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import Fields, declare, pack
 from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, Strategy, joining, strategy_of
 from pyruntime.kernels.storage import group, lanes
+from pyruntime.kernels.template import part
 
 __all__ = ["Fold", "reduction"]
 
@@ -174,7 +177,7 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
             fold.functions(x.type.dtype, y.type.dtype),
             _where(len(view.outer), len(view.inner), vector),
             _fold_vectors(fold.acc) if vector else _fold_scalars(fold.acc),
-            _workgroup_main(fold.acc, plan.lanes) if plan.lanes > 1 else _invocation_main(y.type.dtype),
+            _main(target, fold, y.type.dtype, plan.lanes),
         )
     )
     name = f"{fold.name}_{'rows' if plan.lanes > 1 else 'each'}{plan.lanes}_r{len(view.outer)}{len(view.inner)}"
@@ -248,6 +251,14 @@ def _fold_vectors(acc: str) -> str:
 }}"""
 
 
+def _main(target: Target, fold: Fold, y: DType, lanes: int) -> str:
+    """The entry point, and how invocations that share an output join what they have of it."""
+    if lanes == 1:
+        return _invocation_main(y)
+    joins = shuffled(target, lanes)
+    return _shuffling_main(fold, lanes, joins) if joins else _workgroup_main(fold.acc, lanes)
+
+
 def _invocation_main(y: DType) -> str:
     """One invocation an output, or the outputs that share a word of a smaller type."""
     count = 1 if lanes(y) == 1 else group(y)
@@ -263,7 +274,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 
 def _workgroup_main(acc: str, lanes: int) -> str:
     """`lanes` invocations an output: every one folds its share, the shares are folded in a tree."""
-    wide = max(WORKGROUP, lanes)
     levels = []
     step = lanes // 2
     while step:
@@ -272,18 +282,9 @@ def _workgroup_main(acc: str, lanes: int) -> str:
         step //= 2
     return "\n".join(
         (
-            f"var<workgroup> parts: array<{acc}, {wide}>;",
+            f"var<workgroup> parts: array<{acc}, {workgroup_of(lanes)}>;",
             "",
-            f"@compute @workgroup_size({wide})",
-            "fn main(",
-            "  @builtin(workgroup_id) wid: vec3<u32>,",
-            "  @builtin(num_workgroups) nwg: vec3<u32>,",
-            "  @builtin(local_invocation_index) place: u32,",
-            ") {",
-            f"  let first = workgroup_index(wid, nwg) * {wide // lanes}u;",
-            "  if (first >= params.size) { return; }",
-            f"  let i = first + place / {lanes}u;",
-            f"  let lane = place % {lanes}u;",
+            *_shared_head(lanes),
             f"  parts[place] = fold(min(i, params.size - 1u), lane, {lanes}u);",
             "  workgroupBarrier();",
             *levels,
@@ -291,3 +292,54 @@ def _workgroup_main(acc: str, lanes: int) -> str:
             "}",
         )
     )
+
+
+def _shared_head(lanes: int) -> tuple[str, ...]:
+    """The entry point as far as output `i` and the invocation's `lane` among those that share it."""
+    wide = workgroup_of(lanes)
+    return (
+        f"@compute @workgroup_size({wide})",
+        "fn main(",
+        "  @builtin(workgroup_id) wid: vec3<u32>,",
+        "  @builtin(num_workgroups) nwg: vec3<u32>,",
+        "  @builtin(local_invocation_index) place: u32,",
+        ") {",
+        f"  let first = workgroup_index(wid, nwg) * {wide // lanes}u;",
+        "  if (first >= params.size) { return; }",
+        f"  let i = first + place / {lanes}u;",
+        f"  let lane = place % {lanes}u;",
+    )
+
+
+def _shuffling_main(fold: Fold, lanes: int, joins: dict[str, int]) -> str:
+    """The same tree by `shaders/parts/lanes.wgsl`."""
+    return "\n".join(
+        (
+            f"alias Share = {fold.acc};",
+            f"const WG: u32 = {workgroup_of(lanes)}u;",
+            f"const LANES: u32 = {lanes}u;",
+            "",
+            "fn join_shares(a: Share, b: Share) -> Share { return combine(a, b); }",
+            "",
+            f"fn moved(share: Share, by: u32) -> Share {{ return {_moved(fold)}; }}",
+            "",
+            part("lanes", MOVED=1, **joins),
+            "",
+            *_shared_head(lanes),
+            "  let total = joined_lanes(fold(min(i, params.size - 1u), lane, LANES), place);",
+            "  if (lane == 0u && i < params.size) { store_y(i, finish(total, params.total)); }",
+            "}",
+        )
+    )
+
+
+def _moved(fold: Fold) -> str:
+    """The accumulator `share` of the invocation `by` places behind: shuffles take numbers and vectors of them."""
+
+    def of(value: str, kind: str) -> str:
+        return f"subgroupShuffleDown(u32({value}), by) != 0u" if kind == "bool" else f"subgroupShuffleDown({value}, by)"
+
+    members = Module.of(fold.helpers).structs.get(fold.acc)
+    if members is None:
+        return of("share", fold.acc)
+    return f"{fold.acc}({', '.join(of(f'share.{name}', kind) for name, kind in members)})"

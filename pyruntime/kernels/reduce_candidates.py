@@ -23,6 +23,7 @@ from pyruntime.kernels.lanes import (
     Lanes,
     busy,
     moved_for_one,
+    priced,
     refuses_lanes,
     shortest,
 )
@@ -94,7 +95,7 @@ def _work(way: FoldWay) -> Callable[[ReductionProblem, Target], tuple[Work, ...]
         made = strategy_of(way, p, target)
         moved = 4.0 * p.outputs * (p.count * moved_for_one(target, made.lanes, p.adjacent) + made.segments)
         share = -(-p.count // made.segments)
-        first = REDUCING.work(p.outputs * made.segments, share, made.lanes, moved)
+        first = REDUCING.work(p.outputs * made.segments, share, made.lanes, moved, priced(target))
         if made.segments == 1:
             return (first,)
         rest = joining(p, made)

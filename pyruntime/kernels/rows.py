@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.lanes import workgroup_of
+from pyruntime.kernels.lanes import shuffled, workgroup_of
 from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.template import params_of, template
 
@@ -43,10 +43,11 @@ class Rows:
         """Workgroups that cover all rows."""
         return target.fold(positive(-(-self.count // (workgroup_of(lanes) // lanes))))
 
-    def defines(self, lanes: int) -> dict[str, int]:
-        """WG, LANES, SHARED and VEC of the row templates."""
+    def defines(self, target: Target, lanes: int) -> dict[str, int]:
+        """WG, LANES, SHARED and VEC of the row templates, and how lanes join their shares."""
         flags = {"SHARED": lanes > 1, "VEC": self.vector}
-        return {"WG": workgroup_of(lanes), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
+        shape = {"WG": workgroup_of(lanes), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
+        return {**shape, **shuffled(target, lanes)}
 
 
 def rows_of(shape: Sequence[int], axis: int, flatten: bool = False) -> Rows:
@@ -65,11 +66,11 @@ def softmax_rows(
     kernel: Kernel = template(
         "softmax_rows",
         {"x": x.type.dtype, "y": y.type.dtype},
-        **rows.defines(lanes),
+        **rows.defines(target, lanes),
         **{k: 1 for k, v in flags.items() if v},
     )
     params = params_of(kernel, rows=rows.count, length=rows.length, inner=positive(rows.inner))
-    # Every row is folded before the barrier; after it an invocation rereads only what it writes.
+    # Nobody knows a row's sum before all of it is read; then an invocation rereads only what it writes.
     inplace = ((0, 1),) if kernel.can_share(0, 1) else ()
     return Dispatch(kernel, (x, y), rows.grid(target, lanes), params, inplace, flops=5 * x.type.size)
 
@@ -133,7 +134,7 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     kernel = template(
         "normalize_rows",
         {name: operand.type.dtype for name, operand in bound.items()},
-        **rows.defines(lanes),
+        **rows.defines(target, lanes),
         **{k: 1 for k, v in flags.items() if v},
     )
     period = norm.skip.type.size if norm.skip is not None else 0

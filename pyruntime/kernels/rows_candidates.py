@@ -14,7 +14,7 @@ from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.knowledge import NORM_FLOPS, SCAN_FLOPS, SOFTMAX_FLOPS
-from pyruntime.kernels.lanes import BY_EIGHT, BY_FOUR, EACH, WIDE, Folding, Lanes, moved_for_one, refuses_lanes
+from pyruntime.kernels.lanes import BY_EIGHT, BY_FOUR, EACH, WIDE, Folding, Lanes, moved_for_one, priced, refuses_lanes
 
 __all__ = ["NORMS", "SCANS", "SOFTMAX", "RowsProblem", "lanes_of"]
 
@@ -47,8 +47,8 @@ def lanes_of(family: Family[RowsProblem, Lanes], problem: RowsProblem, target: T
     return family.choose(problem, target).way.of(problem.length, target)
 
 
-def _family(name: str, folding: Folding, ways: tuple[Lanes, ...]) -> Family[RowsProblem, Lanes]:
-    """`ways` to do with rows what `folding` says."""
+def _family(name: str, folding: Folding, ways: tuple[Lanes, ...], shuffles: bool = True) -> Family[RowsProblem, Lanes]:
+    """`ways` to do with rows what `folding` says; `shuffles`: the kernels join shares by them."""
 
     def candidate(named: str, way: Lanes) -> Candidate[RowsProblem, Lanes]:
         def refuses(p: RowsProblem, target: Target) -> str:
@@ -57,7 +57,7 @@ def _family(name: str, folding: Folding, ways: tuple[Lanes, ...]) -> Family[Rows
         def work(p: RowsProblem, target: Target) -> tuple[Work, ...]:
             lanes = way.of(p.length, target)
             moved = 8.0 * p.count * p.length * moved_for_one(target, lanes, p.inner == 1)
-            return (folding.work(p.count, p.length, lanes, moved),)
+            return (folding.work(p.count, p.length, lanes, moved, priced(target) if shuffles else 0),)
 
         return Candidate(named, way, refuses, work, ("row_lanes",) if way.by else ())
 
@@ -80,5 +80,5 @@ _RUNS_FOUR = replace(BY_FOUR, least=WORKGROUP, narrower=_RUNS_EIGHT)
 
 _RUNS_WIDE = replace(WIDE, least=WORKGROUP, narrower=_RUNS_FOUR)
 
-SCANS = _family("scan", Folding(8.0, SCAN_FLOPS, 2.0), (EACH, _RUNS_EIGHT, _RUNS_FOUR, _RUNS_WIDE))
+SCANS = _family("scan", Folding(8.0, SCAN_FLOPS, 2.0), (EACH, _RUNS_EIGHT, _RUNS_FOUR, _RUNS_WIDE), shuffles=False)
 """Cumulative sums and products: two passes, an element a turn, a workgroup a row where invocations share it."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.rows import Norm
 from pyruntime.kernels.template import params_of, template
 
@@ -40,6 +41,7 @@ def sum_and_normalize(
         WG=wide,
         QUADS=-(-quads // wide),
         **{name: 1 for name, on in flags.items() if on},
+        **shuffled(target, wide),
     )
     rows = y.type.size // n
     splits = parts.type.shape[0]

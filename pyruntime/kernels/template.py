@@ -25,7 +25,7 @@ from pyruntime.kernels.library import read
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import pack
 
-__all__ = ["params_of", "template", "tensors_of", "variants_of"]
+__all__ = ["params_of", "part", "template", "tensors_of", "variants_of"]
 
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
@@ -118,10 +118,12 @@ def _literal(kind: str, value: float | int | bool) -> str:
     return f"{int(value)}{'u' if kind == 'u32' else 'i'}"
 
 
-@lru_cache(maxsize=1024)
-def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, float | int | bool], ...]) -> Kernel:
-    reads, writes = tensors_of(name)
-    values = dict(defines)
+def _told(name: str, values: Mapping[str, float | int | bool]) -> str:
+    """A file's text with its conditions decided and its constants replaced.
+
+    Raises:
+        ValueError: a value for what the file does not have.
+    """
     if unknown := values.keys() - _defines(name):
         raise ValueError(f"shaders/{name}.wgsl has no constant or condition {', '.join(sorted(unknown))}")
 
@@ -129,7 +131,19 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
         key, kind, default = match.groups()
         return f"const {key}: {kind} = {_literal(kind, values[key]) if key in values else default};"
 
-    text = _CONST.sub(replace, _conditionals(name, values))
+    return _CONST.sub(replace, _conditionals(name, values))
+
+
+def part(name: str, **defines: float | int | bool) -> str:
+    """The text of `shaders/parts/<name>.wgsl`, for kernels that are generated."""
+    return _told(f"parts/{name}", defines)
+
+
+@lru_cache(maxsize=1024)
+def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, float | int | bool], ...]) -> Kernel:
+    reads, writes = tensors_of(name)
+    values = dict(defines)
+    text = _told(name, values)
     text = _UNROLL.sub(lambda mark: f"{mark[1]}\n" if values.get(mark[2]) else "", text)
     types = dict(zip((*reads, *writes), dtypes, strict=True))
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)

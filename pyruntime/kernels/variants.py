@@ -34,7 +34,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
         "normed_few_rows": "products of few rows normalise what they read; without: a kernel of its own does",
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
-        "subgroup_sums": "sums across invocations of few rows by shuffles; without: through workgroup memory",
+        "subgroup_sums": "sums, extrema and norms across invocations by shuffles; without: through workgroup memory",
         **CONVOLUTIONS.switches,
         **GROUP_NORMS.switches,
         **SOFTMAX.switches,
