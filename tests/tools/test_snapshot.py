@@ -15,6 +15,7 @@ from py_compile import PycInvalidationMode, compile
 
 import pytest
 
+from tools.snapshot.__main__ import brotli
 from tools.snapshot.wheels import read_wheel, source_of, with_bytecode
 
 RECORD = "small-1.0.dist-info/RECORD"
@@ -50,6 +51,18 @@ def compiled(tmp_path: Path) -> dict[str, bytes]:
         assert path
         made[Path(path).relative_to(tmp_path / "site").as_posix()] = Path(path).read_bytes()
     return made
+
+
+def test_brotli__without_its_module__is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "brotli", None)
+    assert brotli(b"content") == b""
+
+
+def test_brotli__with_its_module__is_unpacked_to_the_same() -> None:
+    module = pytest.importorskip("brotli")
+    data = bytes(range(256)) * 4096
+    assert module.decompress(brotli(data)) == data
+    assert len(brotli(data)) < 10_000
 
 
 def test_source_of__path_of_bytecode__is_pep_3147s() -> None:

@@ -13,7 +13,7 @@ from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_
 
 SWITCH = "PYRUNTIME_SNAPSHOT"
 SOURCES = (ROOT / "tools" / "snapshot", ROOT / "web" / "snapshot.js", ROOT / "models" / "digits.onnx")
-FILES = ("memory.gz", "packages.gz")
+FILES = ("memory.gz", "memory.br", "packages.gz")
 
 
 def ensure_snapshot(
