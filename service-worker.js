@@ -83,16 +83,48 @@ function pathOf(url) {
   return path === '' || path.endsWith('/') ? `${path}index.html` : path;
 }
 
-/** Store a response if it is what the list says, and there is room. @param {string} key @param {string} hash @param {Response} response */
-async function keep(key, hash, response) {
-  const bytes = await response.arrayBuffer();
+/**
+ * What a response holds, as the list has its hash: of a .br file what it unpacks to. The browser unpacks it where the server
+ * says `Content-Encoding: br`; where it does not, and this browser knows Brotli, pages do.
+ * @param {string} path @param {Response} response
+ */
+function content(path, response) {
+  if (!path.endsWith('.br') || response.headers.has('Content-Encoding')) return response.arrayBuffer();
+  const unpacking = new DecompressionStream(/** @type {any} */ ('brotli'));
+  return new Response(/** @type {ReadableStream<any>} */ (response.body).pipeThrough(unpacking)).arrayBuffer();
+}
+
+/** Whether `content` can be had. @param {string} path @param {Response} response */
+function isReadable(path, { status, headers }) {
+  if (status !== 200) return false;
+  if (!path.endsWith('.br') || headers.get('Content-Encoding') === 'br') return true;
+  try {
+    return !headers.has('Content-Encoding') && Boolean(new DecompressionStream(/** @type {any} */ ('brotli')));
+  } catch {
+    return false;
+  }
+}
+
+/** What is at a URL; a .br file that is of no use here is not fetched. @param {string} path @param {string} url */
+async function fetchReadable(path, url) {
+  if (path.endsWith('.br') && !isReadable(path, await fetch(url, { method: 'HEAD' }))) return null;
+  const response = await fetch(url);
+  return isReadable(path, response) ? response : null;
+}
+
+/**
+ * Store a response if it is what the list says, and there is room.
+ * @param {string} path @param {string} hash @param {Response} response
+ */
+async function keep(path, hash, response) {
+  const bytes = await content(path, response);
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-384', bytes));
   if (`sha384-${btoa(String.fromCharCode(...digest))}` !== hash) return;
   const headers = new Headers(response.headers);
   headers.set('Content-Length', String(bytes.byteLength));
   headers.delete('Content-Encoding');
   const cache = isCleared ? null : await existing();
-  await cache?.put(key, new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
+  await cache?.put(keyOf(path, hash), new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
 }
 
 /** @param {Request} request @param {(work: Promise<unknown>) => void} later @returns {Promise<Response>} */
@@ -106,7 +138,9 @@ async function answer(request, later) {
   const known = await caches.match(key, { cacheName: CACHE });
   if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
   const response = await fetch(request);
-  if (!isCleared && request.method === 'GET' && response.status === 200) later(tracked(keep(key, hash, response.clone())));
+  if (!isCleared && request.method === 'GET' && isReadable(/** @type {string} */ (path), response)) {
+    later(tracked(keep(/** @type {string} */ (path), hash, response.clone())));
+  }
   return response;
 }
 
@@ -121,8 +155,8 @@ async function keepAll(urls) {
     const path = pathOf(url);
     const hash = path === null ? undefined : known[path];
     if (!hash || await cache.match(keyOf(/** @type {string} */ (path), hash))) continue;
-    const response = await fetch(url).catch(() => null);
-    if (response?.ok) await keep(keyOf(/** @type {string} */ (path), hash), hash, response);
+    const response = await fetchReadable(/** @type {string} */ (path), url).catch(() => null);
+    if (response) await keep(/** @type {string} */ (path), hash, response);
   }
   for (const client of await worker.clients.matchAll({ includeUncontrolled: true })) client.postMessage({ kept: urls.length });
 }

@@ -8,6 +8,7 @@ import pickle
 import re
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,36 @@ def test_site__lock_file__every_entry_is_there_with_its_hash(notebook_site: Path
         assert set(entry["depends"]) <= packages.keys(), name
     wheels = {path.name for path in folder.glob("*.whl")}
     assert wheels == {entry["file_name"] for entry in packages.values()}
+    with zipfile.ZipFile(folder / packages["ipython"]["file_name"]) as wheel:
+        assert "IPython/core/__pycache__/interactiveshell.cpython-313.pyc" in wheel.namelist()
+
+
+@pytest.mark.parametrize("snapshot", [True, False], ids=["snapshot", "nothing"])
+def test_kernel__from_its_snapshot_or_from_nothing__imports_and_runs(
+    snapshot: bool, browser: Browser, notebook_site: Path, tmp_path: Path
+) -> None:
+    none = tmp_path / "manifest.json"
+    none.write_text("null")
+    folders = {"/": notebook_site}
+    if not snapshot:
+        folders["/static/pyodide/snapshot/manifest.json"] = none
+    with (
+        Server(folders, policy=None) as server,
+        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
+    ):
+        names: set[str] = set()
+        page.context.on("request", lambda request: names.add(request.url.rsplit("/", 1)[1]))
+        expected(guard)
+        lab = Notebooks(page, server.url)
+        lab.open(f"{NAMES[0]}.ipynb")
+        imported = "sorted({'IPython', 'numpy', 'pyruntime'} & set(sys.modules))"
+        found = "['IPython', 'numpy', 'pyruntime']" if snapshot else "['IPython']"
+        assert text_of(lab.execute(f"import sys\n{imported}")) == found
+        outputs = lab.execute(
+            SESSION + "import IPython, pyruntime.genai\n%pip install pyruntime\nsession.get_providers()"
+        )
+        assert "WebGpuExecutionProvider" in text_of(outputs)
+        assert any(name.endswith(".whl") for name in names) != snapshot
 
 
 def test_site__contents__are_listed_as_they_are(notebook_site: Path) -> None:

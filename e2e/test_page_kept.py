@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,19 @@ KEPT = "the page and Python"
 # Addresses of what the service worker keeps.
 KEYS = "caches.open('pyruntime-site').then((cache) => cache.keys()).then((keys) => keys.map(({ url }) => url))"
 
+# The service worker says so when it has kept all that the page named.
+ALL_KEPT = """globalThis.allKept = new Promise((resolve) => {
+  navigator.serviceWorker?.addEventListener('message', ({ data }) => { if (data?.kept !== undefined) resolve(true); });
+})"""
+
+
+def first_visit(page: Page, url: str) -> None:
+    """Until all is kept."""
+    page.add_init_script(ALL_KEPT)
+    open_page(page, url)
+    assert page.evaluate("allKept")
+    expect(page.locator("#storage-text")).to_contain_text(KEPT)
+
 
 class Counting:
     """Paths that a server was asked for; while it is `down`, it hangs up on whoever asks."""
@@ -27,16 +40,18 @@ class Counting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.paths: list[str] = []
         self.down = False
-        original = Handler.do_GET
+        for name in ("do_GET", "do_HEAD"):
+            monkeypatch.setattr(Handler, name, self._counted(getattr(Handler, name)))
 
-        def do_get(handler: Handler) -> None:
+    def _counted(self, original: Callable[[Handler], None]) -> Callable[[Handler], None]:
+        def do(handler: Handler) -> None:
             self.paths.append(handler.path)
             if self.down:
                 handler.close_connection = True
             else:
                 original(handler)
 
-        monkeypatch.setattr(Handler, "do_GET", do_get)
+        return do
 
     def drain(self) -> list[str]:
         paths, self.paths = self.paths, []
@@ -50,8 +65,7 @@ def visited(browser: Browser, site: Path) -> Iterator[tuple[Page, Guard, Server]
         Server({"/": site}) as server,
         guarded_page(browser, server.url, service_workers="allow") as (page, guard),
     ):
-        open_page(page, server.url)
-        expect(page.locator("#storage-text")).to_contain_text(KEPT)
+        first_visit(page, server.url)
         yield page, guard, server
 
 
@@ -74,6 +88,28 @@ def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
     expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
     assert page.evaluate("caches.keys()") == []
     assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
+
+
+@pytest.mark.parametrize("brotli", [True, False])
+def test_visits__offline__the_snapshot_that_was_fetched_is_the_one_that_is_kept(
+    brotli: bool, browser: Browser, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_brotli = json.loads((site / "snapshot" / "manifest.json").read_text())["brotli"] > 0
+    with (
+        Server({"/": site}, brotli=brotli) as server,
+        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
+    ):
+        first_visit(page, server.url)
+        kept = [key.split("?")[0].rsplit("/", 1)[1] for key in page.evaluate(KEYS)]
+        kept = [name for name in kept if name in ("memory.br", "memory.gz")]
+        assert [name for name in kept if name != "memory.br" or has_brotli] == [
+            "memory.br" if brotli and has_brotli else "memory.gz"
+        ]
+        counting = Counting(monkeypatch)
+        counting.down = True
+        guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")
+        open_page(page, server.url)
+        assert {*counting.drain()} <= {"/integrity.json", "/service-worker.js", "/snapshot/memory.br"}
 
 
 # When the first answer was shown, and when Python's worker was made.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.python import BrowserPython
@@ -66,7 +66,7 @@ def messages_of(page: Page) -> list[str]:
 def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url: str, requested: list[str]) -> None:
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert "memory.gz" in requested
+    assert {"memory.br", "memory.gz"} & set(requested)
     assert not has_numpy_wheel(requested)
 
 
@@ -163,12 +163,118 @@ def test_snapshot__damaged__python_starts_from_nothing(
 ) -> None:
     damaged = tmp_path / "memory.gz"
     damaged.write_bytes(damage(site))
+    nothing = tmp_path / "memory.br"
+    nothing.write_bytes(b"")
     monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
+    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.br", nothing)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert has_numpy_wheel(requested)
     assert any("starts without its snapshot" in text for text in messages)
+
+
+@pytest.fixture
+def asked(page: Page, site: Path) -> list[tuple[str, str]]:
+    """Methods and names of the page's requests for the snapshot's memory."""
+    if not json.loads((site / "snapshot" / "manifest.json").read_text())["brotli"]:
+        pytest.skip("the build's Python has no module for Brotli")
+    requests: list[tuple[str, str]] = []
+    page.context.on("request", lambda request: requests.append((request.method, request.url.rsplit("/", 1)[1])))
+    return requests
+
+
+def of_memory(asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(method, name) for method, name in asked if name in ("memory.br", "memory.gz")]
+
+
+BROTLI = [("HEAD", "memory.br"), ("GET", "memory.br")]
+GZIP = [("HEAD", "memory.br"), ("GET", "memory.gz")]
+
+
+def test_brotli__server_that_says_so__memory_comes_from_it(
+    page: Page, site_url: str, asked: list[tuple[str, str]]
+) -> None:
+    messages = messages_of(page)
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+    assert of_memory(asked) == BROTLI
+    assert not has_numpy_wheel([name for _, name in asked])
+    assert messages == []
+
+
+def test_brotli__server_that_says_nothing_of_it__gzip(browser: Browser, site: Path) -> None:
+    with (
+        Server({"/": site, "/e2e/": Path(__file__).parent / "pages"}, brotli=False) as server,
+        guarded_page(browser, server.url) as (page, _),
+    ):
+        names: list[str] = []
+        page.context.on("request", lambda request: names.append(request.url.rsplit("/", 1)[1]))
+        page.goto(server.url + "e2e/blank.html")
+        assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+        unpacks = page.evaluate("try { Boolean(new DecompressionStream('brotli')) } catch { false }")
+    assert unpacks or "memory.gz" in names
+    assert not has_numpy_wheel(names)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        {"Content-Encoding": "br", "Content-Length": "17"},
+        {"Content-Encoding": "zstd"},
+        {"Content-Encoding": "br"},
+    ],
+    ids=["no connection", "another length", "another encoding", "no length"],
+)
+def test_brotli__answer_that_does_not_fit__gzip(
+    headers: dict[str, str] | None, page: Page, site_url: str, asked: list[tuple[str, str]], guard: Guard
+) -> None:
+    guard.allow("Failed to load resource")
+
+    def answer(route: Route) -> None:
+        if route.request.method != "HEAD":
+            route.fallback()
+        elif headers is None:
+            route.abort()
+        else:
+            route.fulfill(headers=headers)
+
+    page.context.route("**/memory.br", answer)
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+    assert of_memory(asked) == GZIP
+    assert not has_numpy_wheel([name for _, name in asked])
+
+
+def noise(right: bytes) -> bytes:
+    return bytes(len(right))
+
+
+def ending_in_zeros(right: bytes) -> bytes:
+    """Well formed at the beginning."""
+    return right[:-1000] + bytes(1000)
+
+
+@pytest.mark.parametrize("damage", [noise, ending_in_zeros])
+def test_brotli__damaged__gzip(
+    damage: Callable[[bytes], bytes],
+    page: Page,
+    site: Path,
+    site_server: Server,
+    asked: list[tuple[str, str]],
+    guard: Guard,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard.allow("Failed to load resource|ERR_CONTENT_DECODING_FAILED")
+    damaged = tmp_path / "memory.br"
+    damaged.write_bytes(damage((site / "snapshot" / "memory.br").read_bytes()))
+    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.br", damaged)
+    page.goto(site_server.url + "e2e/blank.html")
+    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+    assert of_memory(asked) == [*BROTLI, ("GET", "memory.gz")]
+    assert not has_numpy_wheel([name for _, name in asked])
 
 
 def test_snapshot__function_table_of_another_length__python_starts_from_nothing(
@@ -203,7 +309,7 @@ def test_snapshot__device_that_pyodide_treats_apart__is_not_fetched(browser: Bro
     page = context.new_page()
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert "memory.gz" not in names
+    assert not {"memory.br", "memory.gz"} & set(names)
     context.close()
     guard.check()
 
@@ -214,7 +320,7 @@ def test_env__snapshot_switched_off__python_starts_from_nothing(
     page.goto(site_url + "e2e/blank.html")
     page.evaluate("import('/web/pyruntime.js').then(({ env }) => { env.snapshotUrl = null; })")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert "memory.gz" not in requested
+    assert not {"memory.br", "memory.gz"} & set(requested)
 
 
 def test_wheel__record__lists_every_file_with_its_digest(site: Path) -> None:

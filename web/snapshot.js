@@ -10,6 +10,7 @@
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
  * @property {number} bytes of the snapshot, unpacked
+ * @property {number} brotli bytes of `memory.br`; 0 where the build made none
  * @property {number} table entries of the function table when it was taken
  * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
  * @property {[string, string][]} handles of the dynamic linker: its number, and the library's path
@@ -104,9 +105,37 @@ async function get(url) {
   return response;
 }
 
-/** What a gzip file holds. @param {Response} response @returns {ReadableStream<Uint8Array>} */
-function gunzip({ body }) {
-  return /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream('gzip'));
+/** @typedef {(response: Response) => ReadableStream<Uint8Array>} Unpack what a file holds, from its response */
+
+/** @param {Response} response @param {string} [format] */
+function gunzip({ body }, format = 'gzip') {
+  const unpacking = new DecompressionStream(/** @type {any} */ (format));
+  return /** @type {ReadableStream<any>} */ (body).pipeThrough(unpacking);
+}
+
+/** @type {Unpack} */
+const asItComes = ({ body }) => /** @type {ReadableStream<Uint8Array>} */ (body);
+
+function knowsBrotli() {
+  try {
+    return Boolean(new DecompressionStream(/** @type {any} */ ('brotli')));
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * How `memory.br` is unpacked: by the browser where the server says `Content-Encoding: br`, and not at all where it is kept
+ * as it was then (service-worker.js); null where it is not what the build wrote, or nobody unpacks it.
+ * @param {Response | null} head of `memory.br` @param {Manifest} manifest
+ * @returns {Unpack | null}
+ */
+function unpackingOf(head, { bytes, brotli }) {
+  if (!head?.ok || !brotli) return null;
+  const encoding = head.headers.get('Content-Encoding');
+  const length = Number(head.headers.get('Content-Length'));
+  if (encoding ? encoding === 'br' && length === brotli : length === bytes) return asItComes;
+  return !encoding && length === brotli && knowsBrotli() ? (response) => gunzip(response, 'brotli') : null;
 }
 
 /** @param {string} url */
@@ -117,21 +146,43 @@ function compile(url) {
 }
 
 /**
- * Read a gzip file into `target`, which it must fill. Unpacking keeps this thread busy: it begins after `start`, when
+ * Read a file into `target`, which it must fill. Unpacking keeps this thread busy: it begins after `start`, when
  * WebAssembly is compiled in other threads and this one would wait.
  * @param {Promise<Response>} source
- * @param {Promise<Uint8Array>} target
+ * @param {Unpack} unpack
+ * @param {Uint8Array} bytes
  * @param {Promise<unknown>} start
  */
-async function fill(source, target, start) {
-  const [response, bytes] = await Promise.all([source, target, start]);
-  const reader = gunzip(response).getReader();
+async function fill(source, unpack, bytes, start) {
+  const [response] = await Promise.all([source, start]);
+  const reader = unpack(response).getReader();
   let offset = 0;
   for (let step = await reader.read(); !step.done; step = await reader.read()) {
     bytes.set(step.value, offset);
     offset += step.value.length;
   }
   if (offset !== bytes.length) throw new Error(`${response.url} has ${offset} bytes, not ${bytes.length}`);
+}
+
+/**
+ * Read the snapshot from `memory.br` where that can be, from `memory.gz` otherwise.
+ * @param {string} folder
+ * @param {Manifest} manifest
+ * @param {Promise<Response | null>} head of `memory.br`
+ * @param {Uint8Array} bytes
+ * @param {Promise<unknown>} start
+ */
+async function fillMemory(folder, manifest, head, bytes, start) {
+  const unpack = unpackingOf(await head, manifest);
+  if (unpack) {
+    try {
+      await fill(get(`${folder}memory.br`), unpack, bytes, start);
+      return;
+    } catch (error) {
+      console.info(`pyruntime: memory.gz in place of memory.br: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+  await fill(get(`${folder}memory.gz`), gunzip, bytes, start);
 }
 
 /**
@@ -145,10 +196,12 @@ async function fill(source, target, start) {
 export async function restorePython(folder, indexURL, packages, options) {
   const manifest = get(`${folder}manifest.json`).then((response) => (
     /** @type {Promise<Manifest | null>} */ (response.json())));
+  const head = fetch(`${folder}memory.br`, { method: 'HEAD' }).catch(() => null);
   const main = compile(`${indexURL}pyodide.asm.wasm`);
   const script = import(`${indexURL}pyodide.asm.js`);
   const memory = manifest.then((known) => new Uint8Array(known?.bytes ?? 0));
-  const filled = fill(get(`${folder}memory.gz`), memory, script);
+  const filled = Promise.all([manifest, memory]).then(([known, bytes]) => (
+    known && fillMemory(folder, known, head, bytes, script)));
   const bundle = packages.then(async (data) => {
     await script;
     return new Response(gunzip(new Response(data))).arrayBuffer();

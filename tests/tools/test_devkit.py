@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import json
@@ -18,6 +19,7 @@ import pytest
 
 from tools.devkit import pins
 from tools.devkit.fetch import HashMismatch, download, extract
+from tools.devkit.integrity import digest, write_integrity
 from tools.devkit.pyodide import recompress, record_digest, trim_lock
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT, SetupError, fingerprint, put_stamp, sha256, stamped
@@ -31,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         folder.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
     (site / "index.html").write_text("<!doctype html>")
-    for suffix in ("js", "mjs", "wasm", "json", "onnx"):
+    for suffix in ("js", "mjs", "wasm", "json", "onnx", "br"):
         (site / f"file.{suffix}").write_bytes(b"content")
     (other / "page.html").write_text("other")
     with Server({"/": site, "/other/": other}) as server:
@@ -63,6 +65,29 @@ def test_server__path_outside_its_folders__is_not_found(server: Server, path: st
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(server.url + path)
     assert caught.value.code == 404
+
+
+@pytest.mark.parametrize("accepted", ["gzip, deflate, br, zstd", "br;q=1.0", "gzip", ""])
+def test_server__brotli__is_an_encoding_for_those_who_take_it(server: Server, accepted: str) -> None:
+    for method in ("GET", "HEAD"):
+        request = urllib.request.Request(server.url + "file.br", headers={"Accept-Encoding": accepted}, method=method)
+        with urllib.request.urlopen(request) as response:
+            assert response.headers["Content-Encoding"] == ("br" if "br" in accepted else None)
+            assert response.headers["Content-Length"] == "7"
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(urllib.request.Request(server.url + "no.br", headers={"Accept-Encoding": "br"}))
+    assert caught.value.code == 404
+    assert caught.value.headers["Content-Encoding"] is None
+
+
+def test_integrity__file_of_brotli__is_hashed_as_browsers_unpack_it(tmp_path: Path) -> None:
+    for name, data in (("a.gz", gzip.compress(b"content")), ("a.br", b"any"), ("b.br", b""), ("c.txt", b"content")):
+        (tmp_path / name).write_bytes(data)
+    write_integrity(tmp_path)
+    hashes = json.loads((tmp_path / "integrity.json").read_text())
+    assert hashes.keys() == {"a.gz", "a.br", "b.br", "c.txt"}
+    assert hashes["a.br"] == hashes["c.txt"] == digest(tmp_path / "c.txt")
+    assert hashes["a.gz"] not in (hashes["a.br"], hashes["b.br"])
 
 
 def test_download__right_hash__writes_the_file(server: Server, tmp_path: Path) -> None:

@@ -38,11 +38,14 @@ def test_entry__wheel_with_requirements__names_imports_and_dependencies(tmp_path
 
 
 def test_write_kernel__what_is_not_there__is_no_dependency(tmp_path: Path) -> None:
-    runtime, made = tmp_path / "runtime", tmp_path / "made"
+    runtime, startup, made = tmp_path / "runtime", tmp_path / "startup", tmp_path / "made"
     runtime.mkdir()
+    startup.mkdir()
     numpy = {"name": "numpy", "file_name": "numpy.whl", "depends": []}
     (runtime / "pyodide-lock.json").write_text(json.dumps({"info": {}, "packages": {"numpy": numpy}}))
-    write_kernel(made, runtime, [wheel(tmp_path, "ipython", ("numpy", "pexpect>4"))])
+    wheel(startup, "ipython", ("numpy", "pexpect>4"))
+    write_kernel(made, runtime, startup)
+    assert {"notebook_kernel.js", "snapshot.js", "pyodide-lock.json"} <= {path.name for path in made.iterdir()}
     packages = json.loads((made / "pyodide-lock.json").read_text())["packages"]
     assert packages.keys() == {"numpy", "ipython", "sqlite3"}
     assert packages["ipython"]["depends"] == ["numpy", "sqlite3"]

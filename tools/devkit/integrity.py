@@ -1,8 +1,12 @@
-"""`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps."""
+"""`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps.
+
+A file of Brotli is sent with `Content-Encoding: br`: browsers unpack it, and hash what it holds.
+"""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -11,9 +15,14 @@ NAME = "integrity.json"
 
 
 def digest(path: Path) -> str:
-    """`sha384-...`, as Subresource Integrity writes it."""
-    with path.open("rb") as file:
-        return f"sha384-{base64.b64encode(hashlib.file_digest(file, 'sha384').digest()).decode()}"
+    """`sha384-...`, as Subresource Integrity writes it. A .br file holds what the .gz beside it holds, or nothing."""
+    found = hashlib.sha384()
+    if path.suffix == ".br" and path.stat().st_size:
+        found.update(gzip.decompress(path.with_suffix(".gz").read_bytes()))
+    else:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha384")
+    return f"sha384-{base64.b64encode(found.digest()).decode()}"
 
 
 def write_integrity(folder: Path) -> None:

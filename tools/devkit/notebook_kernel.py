@@ -1,7 +1,8 @@
 """What the notebooks' kernel starts from: Pyodide, the wheels of requirements-notebook-kernel.txt, and this project's.
 
 JupyterLite's Pyodide kernel loads packages by the lock file beside Pyodide; the one made here names only what is there,
-so that the kernel starts, and `import pyruntime` loads the package, without any server but the site's own.
+so that the kernel starts, and `import pyruntime` loads the package, without any server but the site's own. Where the
+browser can, the kernel starts from a memory snapshot that has them all (notebook_kernel.js).
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ REQUIREMENTS = ROOT / "requirements-notebook-kernel.txt"
 SHIPPED = ("ipykernel", "piplite", "pyodide_kernel")  # wheels that the kernel's own package brings
 # The kernel asks for this package by name and never uses it: Pyodide's real one is on its CDN only.
 STAND_IN = "sqlite3"
+# What the kernel would install one after another when Pyodide has started; named to Pyodide they come at once.
+PACKAGES = ["micropip", "piplite", STAND_IN, "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython"]
+# The first is the one that the kernel loads.
+SCRIPTS = (Path(__file__).with_suffix(".js"), ROOT / "web" / "snapshot.js")
 
 
 def kernel_wheels(python: Path) -> Path:
@@ -48,11 +53,13 @@ def kernel_wheels(python: Path) -> Path:
     return folder
 
 
-def write_kernel(folder: Path, runtime: Path, wheels: list[Path]) -> None:
-    """Fill `folder` with Pyodide (`runtime`: see `ensure_pyodide`), `wheels` and the lock file for both."""
-    shutil.copytree(runtime, folder, ignore=shutil.ignore_patterns(".stamp"))
-    for wheel in wheels:
-        shutil.copyfile(wheel, folder / wheel.name)
+def write_kernel(folder: Path, runtime: Path, startup: Path) -> None:
+    """Fill `folder` with Pyodide (`runtime`: see `ensure_pyodide`), what `startup` has, and the lock file for both."""
+    for source in (runtime, startup):
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    for script in SCRIPTS:
+        shutil.copyfile(script, folder / script.name)
+    wheels = sorted(startup.glob("*.whl"))
     stand_in = write_stand_in(folder)
     lock = json.loads((folder / LOCK).read_text())
     entries = [entry(folder / wheel.name) for wheel in (*wheels, stand_in)]

@@ -9,9 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tools.devkit import pins
-from tools.devkit.notebook_kernel import REQUIREMENTS as KERNEL_REQUIREMENTS
-from tools.devkit.notebook_kernel import SHIPPED, kernel_wheels, write_kernel
+from tools.devkit.notebook_kernel import PACKAGES, SCRIPTS, SHIPPED, kernel_wheels, write_kernel
 from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, say, stamped
 from tools.devkit.site import build_wheel, test_images
@@ -33,7 +31,11 @@ CONFIGURATION = {
         "enableMemoryStorage": True,  # where the browser gives no storage
         "exposeAppInBrowser": True,  # the tests drive it
         "litePluginSettings": {
-            f"{KERNEL}:kernel": {"pyodideUrl": f"./static/pyodide/{pins.PYODIDE_CLASSIC}", "disablePyPIFallback": True}
+            f"{KERNEL}:kernel": {
+                "pyodideUrl": f"./static/pyodide/{SCRIPTS[0].name}",
+                "loadPyodideOptions": {"packages": PACKAGES},
+                "disablePyPIFallback": True,
+            }
         },
     },
 }
@@ -49,24 +51,25 @@ def build_notebook_site(python: Path) -> Path:
 
 def build_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
-    startup = ensure_snapshot(python, runtime, wheel)
+    # With bytecode where there is some: `import pyruntime` then compiles nothing.
+    wheel = ensure_snapshot(python, runtime, [wheel]) / wheel.name
+    shipped = plain_site(python) / "extensions" / KERNEL / "static" / "pypi"
+    wheels = [found for name in SHIPPED for found in shipped.glob(f"{name}-*.whl")]
+    wheels += [*sorted(kernel_wheels(python).glob("*.whl")), wheel]
+    startup = ensure_snapshot(python, runtime, wheels, "kernel")
     files = [*sorted(NOTEBOOKS.glob("*.ipynb")), MODELS / "digits.onnx", *sorted(images.glob("*_heldout.*"))]
     writer = sorted(path for path in (MODELS / WRITER).rglob("*") if path.is_file())
     contents = {file.name: file for file in files} | {str(file.relative_to(MODELS)): file for file in writer}
     here = Path(__file__)
-    sources = [wheel, *contents.values(), REQUIREMENTS, KERNEL_REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
-    value = fingerprint((runtime / ".stamp").read_text(), (startup / wheel.name), *sources)
+    sources = [startup, *SCRIPTS, *contents.values(), REQUIREMENTS, here, here.with_name("notebook_kernel.py")]
+    value = fingerprint((runtime / ".stamp").read_text(), *sources)
     stamp = FOLDER / "site.stamp"
     if SITE.is_dir() and stamped(stamp, value):
         return SITE
     staging = FOLDER / "site.new"
     shutil.rmtree(staging, ignore_errors=True)
     shutil.copytree(plain_site(python), staging, ignore=shutil.ignore_patterns(".stamp"))
-    shipped = staging / "extensions" / KERNEL / "static" / "pypi"
-    wheels = [found for name in SHIPPED for found in shipped.glob(f"{name}-*.whl")]
-    wheels += sorted(kernel_wheels(python).glob("*.whl"))
-    # The wheel with bytecode where there is one: `import pyruntime` then compiles nothing.
-    write_kernel(staging / "static" / "pyodide", runtime, [*wheels, startup / wheel.name])
+    write_kernel(staging / "static" / "pyodide", runtime, startup)
     write_contents(staging, contents)
     shutil.rmtree(SITE, ignore_errors=True)
     staging.rename(SITE)

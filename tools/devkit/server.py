@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from tools.devkit.site import CONTENT_SECURITY_POLICY, EXAMPLES_POLICY
@@ -36,12 +36,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
     def __init__(
-        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool
+        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool, brotli: bool
     ) -> None:
         self.mounts = mounts
         self.policy = policy
         self.caching = caching
         self.shared = shared
+        self.brotli = brotli
         super().__init__(*args)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
@@ -55,8 +56,17 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return "/nonexistent"
         return f"{target}/" if path.endswith("/") and target.is_dir() else str(target)
 
+    def unpacks_brotli(self) -> bool:
+        """Whether what is asked for is a file of Brotli, and who asks takes it as an encoding."""
+        path = urlsplit(self.path).path
+        accepted = {word.split(";")[0].strip() for word in self.headers.get("Accept-Encoding", "").split(",")}
+        return self.brotli and path.endswith(".br") and "br" in accepted and Path(self.translate_path(path)).is_file()
+
     def end_headers(self) -> None:
         self.send_header("Cache-Control", self.caching)
+        if self.unpacks_brotli():
+            self.send_header("Content-Encoding", "br")
+            self.send_header("Vary", "Accept-Encoding")
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
@@ -76,7 +86,8 @@ class Server:
     """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
 
     `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
-    lets pages of other origins read what is here.
+    lets pages of other origins read what is here. `brotli`: .br files are sent as
+    `Content-Encoding: br` to those who take it.
     """
 
     def __init__(
@@ -87,9 +98,11 @@ class Server:
         policy: str | None = CONTENT_SECURITY_POLICY,
         caching: str = "no-cache",
         shared: bool = False,
+        brotli: bool = True,
     ) -> None:
         self.mounts = dict(mounts)
-        handler = partial(Handler, mounts=self.mounts, policy=policy, caching=caching, shared=shared)
+        options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared, "brotli": brotli}
+        handler = partial(Handler, mounts=self.mounts, **options)
         try:
             self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError:

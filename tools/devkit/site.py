@@ -80,7 +80,7 @@ def build_site(python: Path) -> Path:
 
 def build_site_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
-    startup = ensure_snapshot(python, runtime, wheel)
+    startup = ensure_snapshot(python, runtime, [wheel])
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
         *(str(path) for path in present), *present, startup, (runtime / ".stamp").read_text(), Path(__file__),

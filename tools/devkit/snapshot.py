@@ -1,57 +1,59 @@
-"""The picture of Python's memory that the site starts from, and the wheel with bytecode (see tools/snapshot)."""
+"""The pictures of Python's memory that the sites start from, and the wheels with bytecode (see tools/snapshot)."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from tools.devkit.chromium import VARIABLE, ensure_chromium
 from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 
-FOLDER = CACHE / "startup"
 SWITCH = "PYRUNTIME_SNAPSHOT"
 SOURCES = (ROOT / "tools" / "snapshot", ROOT / "web" / "snapshot.js", ROOT / "models" / "digits.onnx")
-FILES = ("memory.gz", "packages.gz")
+FILES = ("memory.gz", "memory.br", "packages.gz")
 
 
-def ensure_snapshot(python: Path, runtime: Path, wheel: Path) -> Path:
-    """A folder with `snapshot/` and the wheel.
+def ensure_snapshot(
+    python: Path, runtime: Path, wheels: Sequence[Path], kind: Literal["page", "kernel"] = "page"
+) -> Path:
+    """A folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
 
     It takes a browser to make them. Where there is none, where it fails, and where PYRUNTIME_SNAPSHOT=0 wants a quick
-    build, the snapshot says that there is none and the wheel has no bytecode: the site starts Python from nothing.
+    build, the snapshot says that there is none and the wheels get no bytecode: the site starts Python from nothing.
     """
+    folder = CACHE / "startup" / kind
     wanted = os.environ.get(SWITCH) != "0"
-    stamp, value = FOLDER / ".stamp", fingerprint(str(wanted), (runtime / ".stamp").read_text(), wheel, *SOURCES)
+    stamp, value = folder / ".stamp", fingerprint(str(wanted), (runtime / ".stamp").read_text(), *wheels, *SOURCES)
     if stamped(stamp, value):
-        return FOLDER
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     try:
         if wanted:
-            take(python, runtime, wheel)
+            browser = ensure_chromium(python)
+            say(f"taking a snapshot of Python's memory, for the {kind}")
+            command = [python, "-m", "tools.snapshot", kind, runtime, folder, *wheels]
+            check(command, env={VARIABLE: str(browser)}, quiet=True)
             put_stamp(stamp, value)
-            return FOLDER
+            return folder
     except SetupError as error:
-        say(f"the site will start without a snapshot: {error}")
-    do_without(wheel)
+        say(f"the {kind} will start without a snapshot: {error}")
+    do_without(folder, wheels)
     if not wanted:
         put_stamp(stamp, value)
-    return FOLDER
+    return folder
 
 
-def take(python: Path, runtime: Path, wheel: Path) -> None:
-    browser = ensure_chromium(python)
-    say("taking a snapshot of Python's memory")
-    check([python, "-m", "tools.snapshot", runtime, wheel, FOLDER], env={VARIABLE: str(browser)}, quiet=True)
-
-
-def do_without(wheel: Path) -> None:
+def do_without(folder: Path, wheels: Sequence[Path]) -> None:
     """What a site without a snapshot has in its place: nothing that is missing when it is asked for."""
-    folder = FOLDER / "snapshot"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    (folder / "manifest.json").write_text("null\n")
+    snapshot = folder / "snapshot"
+    shutil.rmtree(snapshot, ignore_errors=True)
+    snapshot.mkdir()
+    (snapshot / "manifest.json").write_text("null\n")
     for name in FILES:
-        (folder / name).write_bytes(b"")
-    shutil.copyfile(wheel, FOLDER / wheel.name)
+        (snapshot / name).write_bytes(b"")
+    for wheel in wheels:
+        shutil.copyfile(wheel, folder / wheel.name)

@@ -1,24 +1,27 @@
-"""Take a snapshot of Python's memory, NumPy and pyruntime imported, in headless Chromium.
+"""Take a snapshot of Python's memory, packages imported, in headless Chromium, and compile what was imported.
 
-    python -m tools.snapshot PYODIDE WHEEL OUT
+    python -m tools.snapshot {page,kernel} PYODIDE OUT WHEEL ...
 
-PYODIDE is the folder with Pyodide and NumPy's wheel, WHEEL this project's. Writes OUT/snapshot/ (see web/snapshot.js)
-and OUT/NAME.whl, the wheel with bytecode for Pyodide's Python beside its sources.
+PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
+of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
+Writes OUT/snapshot/ (see web/snapshot.js) and each WHEEL again as OUT/NAME.whl, with bytecode for Pyodide's Python
+beside the sources that were imported and had none.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import csv
 import gzip
-import hashlib
+import importlib
 import io
 import json
 import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from playwright.sync_api import sync_playwright
 from e2e.harness.browser import launch
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
+from tools.snapshot.wheels import Files, bundle, read_wheel, with_bytecode
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "models" / "digits.onnx"
@@ -37,12 +41,24 @@ LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 # Of no use without a compiler or a type checker.
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
 
-Files = dict[str, bytes]
+
+@dataclass(frozen=True)
+class Kind:
+    """What Python has done when the picture is taken: `warm`, a script, with `files` in its folder.
+
+    Packages that talk to JavaScript while they are imported cannot be in the picture. Those of `later` are compiled,
+    and have their bytecode among the snapshot's files.
+    """
+
+    warm: str
+    files: tuple[Path, ...] = ()
+    later: tuple[str, ...] = ()
 
 
-def read_wheel(wheel: Path) -> Files:
-    with zipfile.ZipFile(wheel) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
+KINDS = {
+    "page": Kind("warm.py", (MODEL, HERE / "typical.py")),
+    "kernel": Kind("warm_kernel.py", later=("micropip", "piplite", "pyodide_kernel")),
+}
 
 
 def split_libraries(numpy: Files) -> tuple[list[dict[str, str]], Files]:
@@ -62,12 +78,6 @@ def split_libraries(numpy: Files) -> tuple[list[dict[str, str]], Files]:
     return listed, content
 
 
-def bundle(files: Files) -> bytes:
-    """One line of JSON, `[[path, bytes], ...]`, then the files back to back."""
-    head = json.dumps([[path, len(data)] for path, data in files.items()], separators=(",", ":"))
-    return head.encode() + b"\n" + b"".join(files.values())
-
-
 def take(pyodide: Path, folder: Path) -> dict[str, Any]:
     """What make_worker.js answers; `folder` has its input."""
     web = HERE.parents[1] / "web"
@@ -83,53 +93,66 @@ def take(pyodide: Path, folder: Path) -> dict[str, Any]:
         return answer
 
 
-def with_bytecode(wheel: Path, files: Files, bytecode: bytes, out: Path) -> None:
-    """Write the wheel again with the .pyc files of the ZIP archive `bytecode`, and RECORD brought up to date."""
-    with zipfile.ZipFile(io.BytesIO(bytecode)) as archive:
-        compiled = {name: archive.read(name) for name in archive.namelist()}
-    record = next(name for name in files if name.endswith(".dist-info/RECORD"))
-    text = io.StringIO(files[record].decode())
-    rows = list(csv.reader(text))
-    for name, data in compiled.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.insert(-1, [name, f"sha256={digest}", str(len(data))])
-    lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows(rows)
-    date = (2020, 2, 2, 0, 0, 0)  # the same sources give the same bytes
-    with zipfile.ZipFile(out / wheel.name, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in {**files, **compiled, record: lines.getvalue().encode()}.items():
-            archive.writestr(zipfile.ZipInfo(name, date), data, zipfile.ZIP_DEFLATED, 9)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pyodide", type=Path)
-    parser.add_argument("wheel", type=Path)
-    parser.add_argument("out", type=Path)
-    args = parser.parse_args()
-    numpy, own = read_wheel(next(args.pyodide.glob("numpy-*.whl"))), read_wheel(args.wheel)
+def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path) -> None:
+    numpy = read_wheel(next(pyodide.glob("numpy-*.whl")))
     listed, libraries = split_libraries(numpy)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
     kept = {name: data for name, data in numpy.items() if not any(fnmatchcase(name, p) for p in LEFT_OUT)}
     # The import system looks for the files of the placed libraries; nobody reads them.
-    packages = bundle({name: b"" if name in placed else data for name, data in {**kept, **own}.items()})
+    files = {name: b"" if name in placed else data for name, data in kept.items()}
+    for wheel in wheels:
+        files |= read_wheel(wheel)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
-        shutil.copyfile(MODEL, folder / MODEL.name)
-        (folder / "input.json").write_text(json.dumps({"libraries": listed}))
-        (folder / "packages").write_bytes(packages)
-        for file, data in libraries.items():
-            (folder / file).write_bytes(data)
-        answer = take(args.pyodide, folder)
-    snapshot = args.out / "snapshot"
+        for file in kind.files:
+            shutil.copyfile(file, folder / file.name)
+        (folder / "later.txt").write_text("\n".join(kind.later))
+        wanted = {"libraries": listed, "warm": kind.warm, "files": ["later.txt", *(file.name for file in kind.files)]}
+        (folder / "input.json").write_text(json.dumps(wanted))
+        (folder / "packages").write_bytes(bundle(files))
+        for library, data in libraries.items():
+            (folder / library).write_bytes(data)
+        answer = take(pyodide, folder)
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(answer["bytecode"]))) as archive:
+        compiled = {name: archive.read(name) for name in archive.namelist()}
+    files |= {name: data for name, data in compiled.items() if name.split("/")[0] in kind.later}
+    write(out / "snapshot", answer, bundle(files), libraries)
+    for wheel in wheels:
+        with_bytecode(wheel, compiled, out)
+
+
+def brotli(data: bytes) -> bytes:
+    """`data` in Brotli's format; nothing where Python has no module for it. The highest quality would take a minute."""
+    try:
+        module: Any = importlib.import_module("brotli")
+    except ImportError:
+        return b""
+    compressed: bytes = module.compress(data, quality=9, lgwin=24)
+    return compressed
+
+
+def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files) -> None:
     snapshot.mkdir(parents=True, exist_ok=True)
-    (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"], indent=1) + "\n")
-    (snapshot / "memory.gz").write_bytes(base64.b64decode(answer["memory"]))
+    memory = base64.b64decode(answer["memory"])
+    smaller = brotli(gzip.decompress(memory))
+    manifest = answer["manifest"] | {"brotli": len(smaller)}
+    (snapshot / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (snapshot / "memory.gz").write_bytes(memory)
+    (snapshot / "memory.br").write_bytes(smaller)
     (snapshot / "packages.gz").write_bytes(gzip.compress(packages, 9, mtime=0))
     for file, data in libraries.items():
         (snapshot / file).write_bytes(data)
-    with_bytecode(args.wheel, own, base64.b64decode(answer["bytecode"]), args.out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("pyodide", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("wheels", type=Path, nargs="+")
+    args = parser.parse_args()
+    make(KINDS[args.kind], args.pyodide, args.wheels, args.out)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ function wipe(module) {
 
 async function make() {
   if (!snapshotsFit()) throw new Error('this browser has no WebAssembly garbage collection');
-  const { libraries } = await (await fetch(new URL('input.json', import.meta.url))).json();
+  const { libraries, warm, files } = await (await fetch(new URL('input.json', import.meta.url))).json();
   const bundle = new Uint8Array(await bytes('packages'));
   const compiled = libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
   const main = WebAssembly.compileStreaming(fetch(`${indexURL}pyodide.asm.wasm`));
@@ -44,10 +44,10 @@ async function make() {
     pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
     pyodide.runPython(`import runpy; runpy.run_path("/build/${name}", run_name="__main__"); None`);
   };
-  for (const name of ['digits.onnx', 'typical.py']) {
+  for (const name of files) {
     pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
   }
-  await run('warm.py');
+  await run(warm);
   wipe(module);
   const handles = Object.entries(module.LDSO.loadedLibsByHandle).filter(([handle]) => handle !== '0');
   // Pyodide wants its list as it was at the beginning; it finds the packages again when it starts.

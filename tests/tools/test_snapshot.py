@@ -1,0 +1,122 @@
+"""Wheels written again with bytecode (tools/snapshot/wheels.py)."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import importlib.util
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from py_compile import PycInvalidationMode, compile
+
+import pytest
+
+from tools.snapshot.__main__ import brotli
+from tools.snapshot.wheels import read_wheel, source_of, with_bytecode
+
+RECORD = "small-1.0.dist-info/RECORD"
+SOURCES = {
+    "small/__init__.py": b"from small.inner.part import VALUE\n",
+    "small/inner/__init__.py": b"",
+    "small/inner/part.py": b"VALUE = 41 + 1\n",
+    "small/table.txt": b"1, 2\n",
+    "small-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: small\nVersion: 1.0\n",
+    "small-1.0.dist-info/licenses/LICENSE": b"Do as you like.\n",
+}
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    path = tmp_path / "small-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in SOURCES.items():
+            archive.writestr(name, data)
+        archive.writestr(RECORD, "".join(f"{name},,\n" for name in (*SOURCES, RECORD)))
+    return path
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> dict[str, bytes]:
+    """Bytecode of the wheel's modules, and of a module of another wheel."""
+    made = {}
+    for name in (*(n for n in SOURCES if n.endswith(".py")), "other/module.py"):
+        source = tmp_path / "site" / name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_bytes(SOURCES.get(name, b""))
+        path = compile(str(source), dfile=name, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, doraise=True)
+        assert path
+        made[Path(path).relative_to(tmp_path / "site").as_posix()] = Path(path).read_bytes()
+    return made
+
+
+def test_brotli__without_its_module__is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "brotli", None)
+    assert brotli(b"content") == b""
+
+
+def test_brotli__with_its_module__is_unpacked_to_the_same() -> None:
+    module = pytest.importorskip("brotli")
+    data = bytes(range(256)) * 4096
+    assert module.decompress(brotli(data)) == data
+    assert len(brotli(data)) < 10_000
+
+
+def test_source_of__path_of_bytecode__is_pep_3147s() -> None:
+    for source in ("a/b.py", "c.py", "a/b/__init__.py"):
+        assert source_of(importlib.util.cache_from_source(source)) == source
+
+
+def test_with_bytecode__wheel__has_its_files_and_its_bytecode_and_a_true_record(
+    wheel: Path, compiled: dict[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    files = read_wheel(with_bytecode(wheel, compiled, tmp_path / "out"))
+    mine = {name: data for name, data in compiled.items() if name.startswith("small/")}
+    assert len(mine) == 3
+    record = files.pop(RECORD)
+    assert files == {**SOURCES, **mine}
+    rows = list(csv.reader(io.StringIO(record.decode())))
+    assert sorted(name for name, _, _ in rows) == sorted([*files, RECORD])
+    assert rows[-1] == [RECORD, "", ""]
+    for name, digest, size in rows:
+        if name in mine:
+            expected = base64.urlsafe_b64encode(hashlib.sha256(mine[name]).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (f"sha256={expected}", str(len(mine[name])))
+
+
+def test_with_bytecode__again_and_in_another_order__same_bytes(
+    wheel: Path, compiled: dict[str, bytes], tmp_path: Path
+) -> None:
+    made = []
+    for folder, order in (("one", compiled), ("two", dict(reversed(compiled.items())))):
+        (tmp_path / folder).mkdir()
+        made.append(with_bytecode(wheel, order, tmp_path / folder).read_bytes())
+    (tmp_path / "three").mkdir()
+    made.append(with_bytecode(tmp_path / "one" / wheel.name, compiled, tmp_path / "three").read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_with_bytecode__nothing_of_this_wheel__is_the_same_file(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    again = with_bytecode(wheel, {"other/__pycache__/module.cpython-313.pyc": b"x"}, tmp_path / "out")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_with_bytecode__unpacked__is_imported_from_bytecode(
+    wheel: Path, compiled: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Its sources become syntax errors: nobody reads them."""
+    (tmp_path / "out").mkdir()
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(with_bytecode(wheel, compiled, tmp_path / "out")) as archive:
+        archive.extractall(folder)
+    for source in folder.rglob("*.py"):
+        source.write_text("no Python (")
+    done = subprocess.run(
+        [sys.executable, "-c", "import small; print(small.VALUE)"], cwd=folder, capture_output=True, text=True
+    )
+    assert done.stdout == "42\n", done.stderr

@@ -1,0 +1,39 @@
+// @ts-check
+/**
+ * `loadPyodide` for JupyterLite's kernel, a classic worker: Python from the memory snapshot beside this file, in which the
+ * kernel's packages are imported; the plain way where there is none, or where it does not fit.
+ */
+'use strict';
+
+{
+  const worker = /** @type {any} */ (globalThis);
+
+  /** @param {string} url */
+  const get = async (url) => {
+    const response = await fetch(url);
+    if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
+    return response.arrayBuffer();
+  };
+
+  /** @param {{indexURL: string, packages?: string[]}} options whose packages the snapshot has */
+  const restored = async ({ packages, ...options }) => {
+    const { indexURL } = options;
+    const folder = `${indexURL}snapshot/`;
+    const { restorePython, snapshotsFit } = await import(`${indexURL}snapshot.js`);
+    const python = snapshotsFit() && await restorePython(folder, indexURL, get(`${folder}packages.gz`), options);
+    if (!python) return null;
+    // The snapshot has every package of the lock file: nothing is to be fetched for an import.
+    for (const { name } of Object.values(python.lockfile.packages)) python.loadedPackages[name] = 'default channel';
+    return python;
+  };
+
+  worker.loadPyodide = async (/** @type {{indexURL: string, packages?: string[]}} */ options) => {
+    const python = await restored(options).catch((error) => {
+      console.info(`Python starts without its snapshot: ${error.message}`);
+      return null;
+    });
+    if (python) return python;
+    worker.importScripts(`${options.indexURL}pyodide.js`);
+    return worker.loadPyodide(options);
+  };
+}
