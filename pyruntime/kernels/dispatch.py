@@ -79,6 +79,9 @@ NOBODY = Winners()
 """Nothing was measured."""
 
 
+SHADER_F16 = "shader-f16"
+"""WebGPU's feature of devices that compute with 16-bit floats."""
+
 SUBGROUP_SIZE = "subgroup_size_"
 """Begins the name of what a device is known by whose subgroups all have the size that follows."""
 
@@ -126,6 +129,11 @@ class Target:
         """Invocations in a row that exchange numbers by `subgroupShuffleDown`; 0 where that is not known."""
         sizes = [f.removeprefix(SUBGROUP_SIZE) for f in self.features if f.startswith(SUBGROUP_SIZE)]
         return int(sizes[0]) if sizes and "subgroups" in self.features and self.allows("subgroup_sums") else 0
+
+    @property
+    def has_f16(self) -> bool:
+        """True for a GPU whose WGSL has `enable f16`."""
+        return SHADER_F16 in self.features and not self.is_software
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""
