@@ -12,10 +12,10 @@ import http.server
 import shutil
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Playwright, sync_playwright
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.ir.encoding import decode, encode
@@ -34,10 +34,13 @@ FLAGS = [
 
 _FEATURES = """
 async () => {
-  const {info, features} = await navigator.gpu.requestAdapter();
+  const adapter = await navigator.gpu?.requestAdapter();
+  if (!adapter) return null;
+  const {info, features} = adapter;
   const size = info.subgroupMinSize === info.subgroupMaxSize && info.subgroupMinSize;
   const subgroups = features.has('subgroups') ? ['subgroups', ...(size ? [`subgroup_size_${size}`] : [])] : [];
-  return [...navigator.gpu.wgslLanguageFeatures, ...subgroups];
+  const half = ['shader-f16'].filter((name) => features.has(name));
+  return [...navigator.gpu.wgslLanguageFeatures, ...subgroups, ...half];
 }
 """
 
@@ -48,7 +51,7 @@ async ({buffers, steps, reads}) => {
     const limits = {};
     for (const k of ['maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
                      'maxComputeWorkgroupStorageSize']) limits[k] = adapter.limits[k];
-    const requiredFeatures = ['subgroups'].filter((name) => adapter.features.has(name));
+    const requiredFeatures = ['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name));
     const device = await adapter.requestDevice({requiredLimits: limits, requiredFeatures});
     globalThis.gpu = {device, pipelines: new Map()};
   }
@@ -113,11 +116,30 @@ async ({buffers, steps, reads}) => {
 """
 
 
+class Tab(Protocol):
+    """What is used of a browser's page."""
+
+    def goto(self, url: str, /) -> Any: ...
+
+    def evaluate(self, function: str, argument: Any = None, /) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Browser(Protocol):
+    """Playwright's, or `e2e.harness.firefox.Firefox`."""
+
+    def new_page(self) -> Tab: ...
+
+
 class Gpu:
-    """One Chromium page with WebGPU; use `run` to execute what an operator lowered to.
+    """One page with WebGPU; use `run` to execute what an operator lowered to.
 
     Args:
         browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
+
+    Raises:
+        LookupError: the browser finds no adapter.
     """
 
     def __init__(self, browser: Browser | None = None) -> None:
@@ -129,9 +151,12 @@ class Gpu:
             self._playwright = sync_playwright().start()
             path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
             browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
-        self._page: Page = browser.new_page()
+        self._page = browser.new_page()
         self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
         features = self._page.evaluate(_FEATURES)
+        if features is None:
+            self.close()
+            raise LookupError("this browser finds no GPU adapter")
         self.target = Target(Limits(storage_buffers=10), frozenset(features))
 
     def close(self) -> None:

@@ -21,8 +21,10 @@ from playwright.sync_api import Page
 
 from e2e.harness.browser import Guard
 from e2e.harness.script import Script
+from pyruntime.kernels import Target
 from pyruntime.plan.saved import FORMAT
 from pyruntime.session.ahead import compile_model
+from tests import half_models
 from tests.plan.test_saved import DIGITS, ENLARGE, broken_plans, saved_model, split_digits
 from tests.session.test_keeping import kept_file
 from tools.devkit.server import Server
@@ -386,6 +388,24 @@ def test_plan_that_does_not_fit__python_plans__and_the_console_says_why(
     (value,) = found["result"].values()
     np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected, RTOL, ATOL)
     assert found["said"][0].startswith(f"pyruntime: the plan is not used, Python plans: {reason}")
+
+
+def test_plan_for_shader_f16__adapter_without__python_plans_anew(script: Script, tmp_path: Path) -> None:
+    if script("return (await navigator.gpu.requestAdapter()).features.has('shader-f16');"):
+        pytest.skip("this adapter has shader-f16")
+    path = tmp_path / "half.onnx"
+    path.write_bytes(half_models.attention().SerializeToString())
+    feeds = half_models.feeds()
+    found = script(
+        RUN + "await session.release(); return { result, said };",
+        model=path.read_bytes(),
+        plan=compile_model(path, target=Target(features=frozenset({"shader-f16"}))),
+        feeds=fed(feeds),
+    )
+    assert found["said"][0] == "pyruntime: the plan is not used, Python plans: it is for devices with shader-f16"
+    y, tolerance = found["result"]["y"], half_models.TOLERANCE
+    expected = half_models.attention_in_float64(**feeds)
+    np.testing.assert_allclose(np.reshape(y["values"], y["dims"]), expected, tolerance, tolerance / 8)
 
 
 def test_weights_in_another_file__plan_that_names_it__runs_without_python_until_it_has_changed(

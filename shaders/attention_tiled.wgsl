@@ -18,6 +18,13 @@
 //#variants VEC=1,SPLIT=1 | VEC=1,DIM=128,DIM_V=128,ROWS=32,TALL=4 | VEC=0,DIM=33,DIM_V=18,SPLIT=1,MASK=1
 //#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1,SPLIT=1 lengths=int32 prompt=int32
 //#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 | VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
+//#variants VEC=1,HALF=1,HALF_Q=1 q=float16 k=float16 v=float16 y=float16 | HALF=1,ROWS=32,TALL=4,DIM=33,SPLIT=1 k=float16 v=float16
+//#if HALF
+//
+// HALF: k and v are float16, and stay it in workgroup memory: the numbers are the same, and widened before they are
+// multiplied. HALF_Q: so is q; scores are scaled, not q, whose products with the scale are none of float16.
+enable f16;
+//#endif
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 64u;
@@ -64,8 +71,16 @@ struct Params {
   cap: f32,
 }
 
+//#if HALF_Q
+var<workgroup> tile_q: array<vec4<f16>, QUADS * 4u * ROW_QUADS>;
+//#else
 var<workgroup> tile_q: array<vec4<f32>, QUADS * 4u * ROW_QUADS>;
+//#endif
+//#if HALF
+var<workgroup> tile_kv: array<vec4<f16>, max(QUADS * 4u * TX, KEYS * QUADS_V)>;
+//#else
 var<workgroup> tile_kv: array<vec4<f32>, max(QUADS * 4u * TX, KEYS * QUADS_V)>;
+//#endif
 var<workgroup> tile_p: array<vec4<f32>, KEYS * PITCH_P>;
 var<workgroup> part: array<vec4<f32>, THREADS>;
 var<workgroup> decay: array<vec4<f32>, ROW_QUADS>;
@@ -143,11 +158,19 @@ fn main(
       //#unroll
       for (var r = 0u; r < 4u; r++) {
         let row = min(row0 + e % ROW_QUADS * 4u + r, params.queries - 1u);
+//#if HALF_Q
+        x[r] = quad_q(q_base + row * params.q_strides.z, d);
+//#else
         x[r] = quad_q(q_base + row * params.q_strides.z, d) * params.scale;
+//#endif
       }
       //#unroll
       for (var c = 0u; c < 4u; c++) {
+//#if HALF_Q
+        tile_q[(d * 4u + c) * ROW_QUADS + e % ROW_QUADS] = vec4<f16>(vec4<f32>(x[0][c], x[1][c], x[2][c], x[3][c]));
+//#else
         tile_q[(d * 4u + c) * ROW_QUADS + e % ROW_QUADS] = vec4<f32>(x[0][c], x[1][c], x[2][c], x[3][c]);
+//#endif
       }
     }
   }
@@ -174,8 +197,13 @@ fn main(
       if (e < TX * QUADS) {
         //#unroll
         for (var c = 0u; c < 4u; c++) {
+//#if HALF
+          let keys = vec4<f32>(next_k[n * 4u][c], next_k[n * 4u + 1u][c], next_k[n * 4u + 2u][c], next_k[n * 4u + 3u][c]);
+          tile_kv[(e / TX * 4u + c) * TX + e % TX] = vec4<f16>(keys);
+//#else
           tile_kv[(e / TX * 4u + c) * TX + e % TX] =
             vec4<f32>(next_k[n * 4u][c], next_k[n * 4u + 1u][c], next_k[n * 4u + 2u][c], next_k[n * 4u + 3u][c]);
+//#endif
         }
       }
     }
@@ -194,10 +222,18 @@ fn main(
     for (var d = 0u; d < QUADS; d++) {
       //#unroll
       for (var c = 0u; c < 4u; c++) {
+//#if HALF
+        let right = vec4<f32>(tile_kv[(d * 4u + c) * TX + tx]);
+//#else
         let right = tile_kv[(d * 4u + c) * TX + tx];
+//#endif
         //#unroll
         for (var g = 0u; g < TALL_QUADS; g++) {
+//#if HALF_Q
+          let left = vec4<f32>(tile_q[(d * 4u + c) * ROW_QUADS + g * TY + ty]);
+//#else
           let left = tile_q[(d * 4u + c) * ROW_QUADS + g * TY + ty];
+//#endif
           score[g * 4u + 0u] += left[0] * right;
           score[g * 4u + 1u] += left[1] * right;
           score[g * 4u + 2u] += left[2] * right;
@@ -205,6 +241,12 @@ fn main(
         }
       }
     }
+//#if HALF_Q
+    //#unroll
+    for (var r = 0u; r < TALL; r++) {
+      score[r] *= params.scale;
+    }
+//#endif
 //#if CAP
     //#unroll
     for (var r = 0u; r < TALL; r++) {
@@ -244,7 +286,11 @@ fn main(
     //#unroll
     for (var n = 0u; n < LOADS_V; n++) {
       let e = t + n * THREADS;
+//#if HALF
+      if (e < KEYS * QUADS_V) { tile_kv[e] = vec4<f16>(next_v[n]); }
+//#else
       if (e < KEYS * QUADS_V) { tile_kv[e] = next_v[n]; }
+//#endif
     }
     let after = start + min(step + 1u, steps - 1u) * KEYS;
     //#unroll
@@ -293,7 +339,11 @@ fn main(
       for (var c = 0u; c < 4u; c++) {
         //#unroll
         for (var n = 0u; n < WIDE_V; n++) {
+//#if HALF
+          let right = vec4<f32>(tile_kv[(j * 4u + c) * QUADS_V + min(n * TX + tx, QUADS_V - 1u)]);
+//#else
           let right = tile_kv[(j * 4u + c) * QUADS_V + min(n * TX + tx, QUADS_V - 1u)];
+//#endif
           //#unroll
           for (var g = 0u; g < TALL_QUADS; g++) {
             let left = tile_p[(j * 4u + c) * PITCH_P + g * TY + ty];

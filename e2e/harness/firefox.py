@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from e2e.harness.bidi import Session
 
-__all__ = ["PREFERENCES", "launch"]
+__all__ = ["PREFERENCES", "Firefox", "launch"]
 
 PREFERENCES: dict[str, bool | int | str] = {
     "dom.webgpu.enabled": True,
@@ -68,6 +69,29 @@ def launch(executable: Path, profile: Path, **preferences: bool | int | str) -> 
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class Firefox:
+    """The one page of a session, as Playwright has browsers and pages."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def new_page(self) -> Firefox:
+        """The page that there is."""
+        return self
+
+    def goto(self, url: str) -> None:
+        """See `Session.goto`."""
+        self._session.goto(url)
+
+    def evaluate(self, function: str, argument: Any = None) -> Any:
+        """What the JavaScript function gives for the argument, by way of JSON."""
+        return self._session.evaluate(f"return await ({function})(given);", given=argument)
+
+    def close(self) -> None:
+        """Leave the page."""
+        self._session.goto("about:blank")
 
 
 def _address(process: subprocess.Popen[str]) -> str:

@@ -60,7 +60,8 @@ def attend(
     """
     if tile is not None:
         return _tiled(target, form, tensors, tile)
-    problem = AttentionProblem.of(form)
+    half = target.has_f16 and tensors.k.type.dtype is tensors.v.type.dtype is DType.FLOAT16
+    problem = AttentionProblem.of(form, half, tensors.q.type.dtype is DType.FLOAT16)
     way = ATTENTIONS.choose(problem, target).way
     if way.kernel == "few":
         made = few_of(problem, target, way)
@@ -116,7 +117,8 @@ def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile:
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
     bound = named(tensors, y=part, stats=stats, sink=None if splits > 1 else tensors.sink)
-    flags = flags_of(form, tensors, SPLIT=splits > 1)
+    half_q = tile.half and tensors.q.type.dtype is DType.FLOAT16
+    flags = flags_of(form, tensors, SPLIT=splits > 1, HALF=tile.half, HALF_Q=half_q)
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
     kernel = template(

@@ -3,7 +3,9 @@
 few     few rows share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are dealt out until
         each unit of the device has four workgroups, and a second dispatch joins the shares
 flash   a few invocations share a query row: 1, 4 or 16 rows a workgroup
-tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups
+tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_64_half:
+        float16 stays it in workgroup memory: in 32 KiB fit heads of 64 components in tiles of 64, and of 128 in tiles
+        of 32, which as float32 do not; with queries of float16 in 16 KiB those of 64 in tiles of 32
 rows    an invocation makes a row, as adapters that run on a processor want it
 """
 
@@ -25,6 +27,7 @@ from pyruntime.kernels.knowledge import (
     ATTENTION_ROWS_LOADS,
     ATTENTION_TILED,
     FLASH_STAGING,
+    HALF_TILED,
 )
 
 __all__ = ["ATTENTIONS", "FLASH_THREADS", "LARGE", "SMALL", "WIDEST_HEAD", "AttentionWay", "Tile", "few_of", "is_few"]
@@ -64,28 +67,32 @@ class Tile:
     Attributes:
         rows, keys: queries and keys of a workgroup's step. tall: rows of an invocation.
         splits: shares of the keys over workgroups.
+        half: keys and values are float16 in workgroup memory, and queries that are float16, too.
     """
 
     rows: int
     keys: int
     tall: int
     splits: int = 1
+    half: bool = False
 
     @property
     def name(self) -> str:
-        """What the candidate is called: 'tiled_64_split4'."""
-        return f"tiled_{self.rows}{f'_split{self.splits}' if self.splits > 1 else ''}"
+        """What the candidate is called: 'tiled_64_half_split4'."""
+        half = "_half" if self.half else ""
+        return f"tiled_{self.rows}{half}{f'_split{self.splits}' if self.splits > 1 else ''}"
 
     @property
     def threads(self) -> int:
         """Invocations of a workgroup."""
         return self.keys // 4 * self.rows // self.tall
 
-    def workgroup_bytes(self, size: int, v_size: int) -> int:
-        """Workgroup memory for heads of `size` and `v_size` components."""
+    def workgroup_bytes(self, size: int, v_size: int, half_q: bool = False) -> int:
+        """Workgroup memory for heads of `size` and `v_size` components, of float16 queries where `half_q`."""
         quads, quads_v = -(-size // 4), -(-v_size // 4)
-        staged = quads * self.rows + max(quads * self.keys, self.keys * quads_v)
-        return 16 * (staged + self.keys * (self.rows // 4 + 1) + self.threads + self.rows // 4)
+        queries, keys = quads * self.rows, max(quads * self.keys, self.keys * quads_v)
+        others = self.keys * (self.rows // 4 + 1) + self.threads + self.rows // 4
+        return (8 if self.half and half_q else 16) * queries + (8 if self.half else 16) * keys + 16 * others
 
     def groups(self, form: AttentionForm | AttentionProblem) -> int:
         """Workgroups of one split."""
@@ -223,9 +230,13 @@ def _flash_candidate(rows: int) -> Candidate[AttentionProblem, AttentionWay]:
 
 def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
     def refuses(p: AttentionProblem, target: Target) -> str:
+        if tile.half and not target.has_f16:
+            return "the device has no shader-f16"
+        if tile.half and not p.half:
+            return "keys and values are not float16"
         if max(p.size, p.v_size) > (WIDEST_TALL if tile.rows > SMALL.rows else WIDEST_HEAD):
             return "heads of so many components take more registers than there are"
-        staged = tile.workgroup_bytes(p.size, p.v_size)
+        staged = tile.workgroup_bytes(p.size, p.v_size, p.half_q)
         if staged > target.limits.workgroup_bytes:
             return f"it takes {staged:,} bytes of workgroup memory"
         if tile.splits > 1 and -(-p.keys // tile.keys) < LEAST_STEPS * tile.splits:
@@ -246,13 +257,14 @@ def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
             threads=made.threads,
             flops=2.0 * made.rows * made.keys * (wide + parts.softmax) * steps,
             nbytes=_moved(p) + 4.0 * p.rows * p.v_size * (made.splits - 1),
-            efficiency=parts.efficiency,
+            efficiency=parts.efficiency * (HALF_TILED if tile.half else 1.0),
             steps=parts.begin + (parts.step + parts.load * wide) * steps,
             stops=5.0 * steps + 2,
         )
         return (first, _merge_work(p, made.splits)) if made.splits > 1 else (first,)
 
-    switches = ("attention_tiled", *(("attention_split",) if tile.splits > 1 else ()))
+    half, split = ("attention_half",) if tile.half else (), ("attention_split",) if tile.splits > 1 else ()
+    switches = ("attention_tiled", *half, *split)
     return Candidate(tile.name, AttentionWay("tiled", tile=tile), _tile_refuses(tile), work, switches)
 
 
@@ -268,6 +280,7 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
     (
         *map(_few_candidate, (0, 1, 2, 4, 8)),
         *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
         *map(_flash_candidate, (16, 4, 1)),
         Candidate("rows", AttentionWay("rows"), lambda p, target: "", _rows_work),
     ),
@@ -275,6 +288,7 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
         {
             "attention_few": "few queries that share keys in one workgroup; without: as any attention",
             "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
+            "attention_half": "keys of float16 stay it in tiles, where there is shader-f16; without: they are float32",
             "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
         }
     ),

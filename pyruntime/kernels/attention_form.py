@@ -141,6 +141,7 @@ class AttentionProblem:
     Attributes:
         heads: of q, of all batch entries. group: those that share a head of k and v.
         seen: keys that some query sees.
+        half: keys and values are float16, and the device has shader-f16. half_q: so are queries.
     """
 
     heads: int
@@ -150,12 +151,15 @@ class AttentionProblem:
     v_size: int
     group: int
     seen: int
+    half: bool = False
+    half_q: bool = False
 
     @staticmethod
-    def of(form: AttentionForm) -> AttentionProblem:
+    def of(form: AttentionForm, half: bool = False, half_q: bool = False) -> AttentionProblem:
         """The problem of an attention."""
         batch, heads, queries, keys, size, v_size = map(upper, form.sizes)
-        return AttentionProblem(batch * heads, queries, keys, size, v_size, form.group, form.reach.keys(queries, keys))
+        seen = form.reach.keys(queries, keys)
+        return AttentionProblem(batch * heads, queries, keys, size, v_size, form.group, seen, half, half and half_q)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int, int]:
@@ -169,12 +173,15 @@ class AttentionProblem:
 
     @property
     def key(self) -> str:
-        """'12x128x128x64': heads, queries, keys, components, those of values; heads in a group, keys that are seen."""
+        """'12x128x128x64': heads, queries, keys, components, those of values; then what else matters.
+
+        Heads in a group, keys that are seen, and 'f16' where all is float16, 'kv16' where keys and values are.
+        """
         values = f"x{self.v_size}" if self.v_size != self.size else ""
         group = f" g{self.group}" if self.group > 1 else ""
-        return f"{self.heads}x{self.queries}x{self.keys}x{self.size}{values}{group}" + (
-            f" s{self.seen}" if self.seen < self.keys else ""
-        )
+        seen = f" s{self.seen}" if self.seen < self.keys else ""
+        half = (" f16" if self.half_q else " kv16") if self.half else ""
+        return f"{self.heads}x{self.queries}x{self.keys}x{self.size}{values}{group}{seen}{half}"
 
     @property
     def form(self) -> AttentionForm:

@@ -79,6 +79,9 @@ NOBODY = Winners()
 """Nothing was measured."""
 
 
+SHADER_F16 = "shader-f16"
+"""WebGPU's feature of devices that compute with 16-bit floats."""
+
 SUBGROUP_SIZE = "subgroup_size_"
 """Begins the name of what a device is known by whose subgroups all have the size that follows."""
 
@@ -132,6 +135,11 @@ class Target:
         """`subgroup_size` for kernels; 0 where shuffles are switched off. Costs ask for the size: what is chosen, and
         with it the order of sums, is the same with the switch on and off."""
         return self.subgroup_size if self.allows("subgroup_sums") else 0
+
+    @property
+    def has_f16(self) -> bool:
+        """True for a GPU whose WGSL has `enable f16`."""
+        return SHADER_F16 in self.features and not self.is_software
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""

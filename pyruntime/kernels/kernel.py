@@ -31,11 +31,13 @@ class Kernel:
         name: what profiles and `explain()` call it.
         body: WGSL without the storage bindings; it may declare `struct Params` and then read `params`.
         bindings: storage tensors in binding order.
+        converts: float16 is read by the device's own conversion (`kernels.storage`).
     """
 
     name: str
     body: str
     bindings: tuple[Binding, ...]
+    converts: bool = False
 
     @property
     def has_params(self) -> bool:
@@ -50,6 +52,12 @@ class Kernel:
     def accessors(self, name: str) -> Set[str]:
         """The accessors that the body uses tensor `name` with, such as 'load' and 'store4'."""
         return self.module.accessors.get(name, frozenset())
+
+    @property
+    def reads_float16(self) -> bool:
+        """True where it reads elements of a float16 tensor as numbers."""
+        floats = (b.name for b in self.bindings if b.dtype is DType.FLOAT16)
+        return any(not self.accessors(name).isdisjoint(("load", "load4")) for name in floats)
 
     def with_dtype(self, name: str, dtype: DType) -> Kernel:
         """The same kernel with one tensor of another type."""
@@ -78,7 +86,7 @@ def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
                 words = f"atomic<{words}>"
             slot = len(declared)
             declared.append(f"@group(0) @binding({slot}) var<storage, read_write> {var}: array<{words}>;")
-        helpers.append(storage.accessors(binding.name, var, binding.dtype, used))
+        helpers.append(storage.accessors(binding.name, var, binding.dtype, used, kernel.converts))
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
     head = "\n".join(declared)

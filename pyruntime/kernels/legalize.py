@@ -1,7 +1,10 @@
-"""Dispatches that store single elements of types smaller than a word, made storable.
+"""Dispatches as a device can run them: single elements of types smaller than a word are made storable.
 
 Such elements share words, so two invocations must never write one. A kernel that calls `store_y` for an f16, int8 or
 bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it.
+
+A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
+operations that take a float16 apart are most of what a kernel does that uses each element once.
 """
 
 from __future__ import annotations
@@ -27,7 +30,15 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
     made: list[Dispatch] = []
     for dispatch in dispatches:
         made += _legalize(target, dispatch)
+    if target.has_f16 and target.allows("half_loads"):
+        made = list(map(_converting, made))
     return numbered(made)
+
+
+def _converting(dispatch: Dispatch) -> Dispatch:
+    """The dispatch with float16 read by the device's own conversion."""
+    kernel = dispatch.kernel
+    return replace(dispatch, kernel=replace(kernel, converts=True)) if kernel.reads_float16 else dispatch
 
 
 def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:

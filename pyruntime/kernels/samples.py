@@ -68,8 +68,10 @@ def _attention(target: Target, p: AttentionProblem) -> tuple[Dispatch, ...]:
     """Attention of whole tensors, without a mask."""
     shared = p.heads // p.group
     shapes = ((p.heads, p.queries, p.size), (shared, p.keys, p.size), (shared, p.keys, p.v_size))
-    q, k, v = (inp(i, TensorType(DType.FLOAT, (1, *shape))) for i, shape in enumerate(shapes))
-    y = out(0, TensorType(DType.FLOAT, (1, p.heads, p.queries, p.v_size)))
+    queries, keys = (DType.FLOAT16 if half else DType.FLOAT for half in (p.half_q, p.half))
+    kinds = (queries, keys, keys)
+    q, k, v = (inp(i, TensorType(kind, (1, *s))) for i, (kind, s) in enumerate(zip(kinds, shapes, strict=True)))
+    y = out(0, TensorType(queries, (1, p.heads, p.queries, p.v_size)))
     return attend(target, p.form, AttentionTensors(q, k, v, y))
 
 

@@ -11,6 +11,9 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     atomicMax(&x[i], v)       and kin, on i32 and u32: the array is then declared atomic and has no other accessors
 
 and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest even at the store.
+
+f16 is read bit by bit, or (`convert`) by unpack2x16float: the same numbers, but that WGSL lets a device read subnormals
+as zero. Stores never convert so: WGSL does not say which way that rounds.
 """
 
 from __future__ import annotations
@@ -100,22 +103,27 @@ def rounded(dtype: DType, value: str) -> str:
     return _unpack(dtype, f"({_pack(dtype, value, 0)})", "0u")
 
 
-def _load(dtype: DType, name: str, var: str, grouped: bool) -> str:
+def _load(dtype: DType, name: str, var: str, grouped: bool, convert: bool) -> str:
     n = lanes(dtype)
     if n == 1:
         element = f"{var}[i >> 2u][i & 3u]" if grouped and dtype.bits == 32 else f"{var}[i]"
     else:
         shift = n.bit_length() - 1
         word = f"{var}[i >> 2u][(i >> 1u) & 1u]" if grouped and dtype.bits == 16 else f"{var}[i >> {shift}u]"
-        element = _unpack(dtype, word, f"(i & {n - 1}u)")
+        if convert and dtype is DType.FLOAT16:
+            element = f"unpack2x16float({word} >> ((i & 1u) * 16u)).x"
+        else:
+            element = _unpack(dtype, word, f"(i & {n - 1}u)")
     return f"fn load_{name}(i: u32) -> {dtype.compute} {{ return {element}; }}"
 
 
-def _load4(dtype: DType, name: str, var: str) -> str:
+def _load4(dtype: DType, name: str, var: str, convert: bool) -> str:
     vec = f"vec4<{dtype.compute}>"
     if dtype.bits == 32:
         return f"fn load4_{name}(g: u32) -> {vec} {{ return {var}[g]; }}"
-    if dtype.bits == 16:
+    if convert and dtype is DType.FLOAT16:
+        parts = [f"unpack2x16float(w[{k}])" for k in range(2)]
+    elif dtype.bits == 16:
         parts = [_unpack(dtype, f"w[{k // 2}]", f"{k % 2}u") for k in range(4)]
     elif dtype.bits == 8:
         parts = [_unpack(dtype, "w", f"{k}u") for k in range(4)]
@@ -139,14 +147,18 @@ def _store_group(dtype: DType, name: str, var: str, count: int) -> str:
     return f"fn store{count}_{name}(g: u32, {args}) {{ {body} }}"
 
 
-def accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
-    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`, stored in array `var`."""
+def accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool = False) -> str:
+    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`, stored in array `var`.
+
+    Args:
+        convert: float16 is read by unpack2x16float.
+    """
     grouped = is_grouped(used)
     made = []
     if "load" in used:
-        made.append(_load(dtype, name, var, grouped))
+        made.append(_load(dtype, name, var, grouped, convert))
     if "load4" in used:
-        made.append(_load4(dtype, name, var))
+        made.append(_load4(dtype, name, var, convert))
     if "store" in used:
         if lanes(dtype) > 1:
             raise ValueError(f"store_{name}: elements of {dtype.onnx_name} share words; use store4_{name}")

@@ -25,6 +25,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
+        "half_loads": "float16 read by the device's own conversion, where it has shader-f16; without: bit by bit",
         "attention_flash": "attention as one kernel; without: products around a softmax",
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
         **ATTENTIONS.switches,

@@ -13,7 +13,7 @@ from pyruntime.kernels.variants import VARIANTS
 from pyruntime.passes.pipeline import PASSES
 from pyruntime.session.switches import disabled_names
 from tests.harness import typed
-from tests.kernels.variant_cases import CASES, lowered, target_of
+from tests.kernels.variant_cases import CASES, runnable, target_of
 
 
 def test_cases__every_variant__has_one() -> None:
@@ -31,9 +31,9 @@ def test_cases__every_variant__has_one() -> None:
 def test_variant__switched_off__is_in_no_dispatch(name: str) -> None:
     case = CASES[name]
     types = [typed(x) for x in case.inputs()]
-    target = Target(features=frozenset({"subgroups", "subgroup_size_32"}))
-    assert case.uses(lowered(target_of(target, case), case, types))
-    without = lowered(target_of(target, case, name), case, types)
+    target = Target(features=frozenset({"subgroups", "subgroup_size_32", case.feature} - {""}))
+    assert case.uses(runnable(target_of(target, case), case, types))
+    without = runnable(target_of(target, case, name), case, types)
     assert without
     assert not case.uses(without)
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
+from pyruntime.kernels.dispatch import SHADER_F16
+from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
@@ -18,7 +20,7 @@ from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
 
-__all__ = ["CASES", "Case", "lowered", "target_of"]
+__all__ = ["CASES", "Case", "lowered", "runnable", "target_of"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Case:
     """The inputs that hold packed weights, any bytes."""
     given: tuple[Array | None, ...] | None = None
     """The inputs instead of random ones."""
+    feature: str = ""
+    """What of WebGPU a device must have."""
 
     def inputs(self) -> list[Array | None]:
         """Small random numbers, where none are given."""
@@ -67,6 +71,11 @@ def target_of(target: Target, case: Case, *disabled: str) -> Target:
 def lowered(target: Target, case: Case, types: list[Any]) -> list[Dispatch]:
     """The operator's dispatches."""
     return list(case.op.lower(target, *types))
+
+
+def runnable(target: Target, case: Case, types: list[Any]) -> list[Dispatch]:
+    """The operator's dispatches, as a plan has them."""
+    return list(legalize(target, lowered(target, case, types)))
 
 
 def _has(text: str) -> Callable[[list[Dispatch]], bool]:
@@ -99,11 +108,25 @@ def _decoding_step() -> tuple[Array | None, ...]:
     return query, None, None, key, value, np.array([5], np.int32), np.array(6, np.int32), cosines, sines
 
 
+def _halves(*shapes: tuple[int, ...]) -> tuple[Array, ...]:
+    """Small random numbers in float16."""
+    rng = np.random.default_rng(11)
+    return tuple((rng.standard_normal(s) / 4).astype(np.float16) for s in shapes)
+
+
 _GROUP_QUERY: Any = op_class("GroupQueryAttention", "com.microsoft", 1)
 _MATMUL = newest("MatMul")
 
 CASES = {
     "software": Case(_MATMUL, ((16, 32), (32, 24)), "matmul_direct", software=True),
+    "half_loads": Case(
+        newest("Softmax"),
+        (),
+        lambda dispatches: any(d.kernel.converts for d in dispatches),
+        given=_halves((5, 33)),
+        tolerance=0,
+        feature=SHADER_F16,
+    ),
     "attention_flash": Case(Attention(), ((1, 2, 35, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
     "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
     "attention_prepare": Case(
@@ -113,6 +136,14 @@ CASES = {
         given=_decoding_step(),
     ),
     "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
+    "attention_half": Case(
+        Attention(),
+        (),
+        _has("_half1"),
+        given=_halves((4, 32, 32, 128), (4, 32, 16, 128), (4, 32, 16, 128)),
+        tolerance=1e-3,
+        feature=SHADER_F16,
+    ),
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 512, 8), (1, 64, 512, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
     "matmul_few_rows": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_few_rows"),
