@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
 from tests.genai.packed import SHAPES, write_packed_folder
@@ -41,13 +41,13 @@ WARM: dict[str, Any] = {"temperature": 0.9, "topK": 40, "seed": 7}
 
 
 @pytest.fixture
-def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
+def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
     shutil.copytree(ROOT / "models" / "austen", tmp_path / "austen")
     for kind, shape in SHAPES.items():
         (tmp_path / kind).mkdir()
         write_packed_folder(tmp_path / kind, shape, SEEDS[kind, "int4"])
     mounts = {"/x/": tmp_path, "/": site}
-    with Server(mounts) as server, guarded_page(browser, server.url) as (page, guard):
+    with Server(mounts) as server, fresh_page(context, server.url) as (page, guard):
         guard.allow("404")  # config.json of genai's folders, and the icon of a page that has none
         yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")
