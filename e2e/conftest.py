@@ -22,7 +22,7 @@ from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 HERE = Path(__file__).parent
 LONG = (
     *("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench"),
-    *("loading", "reading_ahead"),
+    *("loading", "reading_ahead", "kept_plans", "kept_caches", "generate", "growing_caches", "javascript_decoding"),
 )
 """Files that take about a minute or more go before the others, so that no browser is left alone with one at the end."""
 
@@ -99,8 +99,8 @@ def unguarded_browser(playwright: Playwright) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def context(browser: Browser, site_url: str) -> Iterator[BrowserContext]:
-    with shared_context(browser, site_url) as context:
+def context(browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
+    with shared_context(browser, site_server.url) as context:
         yield context
 
 
@@ -133,6 +133,13 @@ def python_in_browser(shared_python: BrowserPython) -> Iterator[BrowserPython]:
     """Run Python source in Pyodide, in a worker like the page's, with the built wheel."""
     yield shared_python
     shared_python.guard.check()
+
+
+@pytest.fixture(scope="session")
+def unguarded_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    """For files of tests of many kernels, which have it as their `shared_python`."""
+    with guarded_page(unguarded_browser, site_url) as (page, guard):
+        yield BrowserPython(page, guard, site_url)
 
 
 @pytest.fixture(scope="session")
@@ -172,9 +179,9 @@ def ready_page(shared_page: tuple[Page, Guard]) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
+def shared_script(context: BrowserContext, site_url: str) -> Iterator[Script]:
     """One page for all tests of a file; a file may define its own."""
-    with guarded_page(browser, site_url) as (page, guard):
+    with fresh_page(context, site_url) as (page, guard):
         page.goto(site_url + "e2e/blank.html")
         yield Script(page, guard)
 

@@ -16,9 +16,10 @@ from e2e.harness.browser import guarded_page
 from e2e.test_tokens_on_gpu import BATCHES_OF, Queueing
 from tests.genai.packed import Shape, prompt_of, write_packed_folder
 from tests.generate.test_sampling import quantile
+from tests.sampling import ALL
 from tools.devkit.server import Server
 
-WORDS, LIKELY, DRAWS = 320, 24, 1500
+WORDS, LIKELY, DRAWS = 320, 24, 1500 if ALL else 600
 SHAPE = Shape(layers=1, heads=1, groups=1, size=1, inner=1, words=WORDS, bias=False, tied=False)
 
 

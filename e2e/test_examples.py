@@ -14,9 +14,8 @@ import numpy as np
 import onnxruntime
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from e2e.harness.browser import guarded_page
 from e2e.harness.page import has_sideways_scroll
 from e2e.test_generate import Loop
 from e2e.test_page_access import AXE
@@ -44,10 +43,9 @@ def url(site: Path, models: Path) -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture
-def page(browser: Browser, url: str) -> Iterator[Page]:
-    with guarded_page(browser, url) as (page, _):
-        yield page
+@pytest.fixture(scope="module")
+def site_url(url: str) -> str:
+    return url
 
 
 def opened(page: Page, url: str, name: str, model: str = "") -> Page:

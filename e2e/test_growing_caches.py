@@ -10,6 +10,7 @@ import pytest
 
 from e2e.harness.python import BrowserPython
 from tests.cache_models import CACHED, Cached
+from tests.sampling import matrix
 
 RUN = """
 import os
@@ -46,6 +47,11 @@ session.release()
 """
 
 
+@pytest.fixture(scope="module")
+def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
+    return unguarded_python
+
+
 def run_on_host(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:
     """What onnxruntime's CPU gives for the steps: other outputs, and the caches behind each."""
     reference = onnxruntime.InferenceSession(cached.model)
@@ -76,13 +82,11 @@ def steps_of(cached: Cached, batch: int, gpu: bool = False) -> list[tuple[int, A
     return made
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize(("name", "batch", "kernels"), matrix(list(CACHED), [1, 2], ["software", "gpu"]))
 def test_caches__grown_and_branched__are_what_onnxruntime_has(
-    name: str, batch: int, gpu: bool, python_in_browser: BrowserPython
+    name: str, batch: int, kernels: str, python_in_browser: BrowserPython
 ) -> None:
-    cached = CACHED[name]
+    cached, gpu = CACHED[name], kernels == "gpu"
     empty, steps = cached.empty(batch), steps_of(cached, batch, gpu)
     wanted, wanted_ends = run_on_host(cached, steps, empty)
     results, ends, kept = python_in_browser(

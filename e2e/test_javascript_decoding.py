@@ -10,6 +10,7 @@ import pytest
 from e2e.harness.script import Script
 from e2e.test_growing_caches import run_on_host, steps_of
 from tests.cache_models import CACHED
+from tests.sampling import ALL
 
 HELPERS = """
 const arrays = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, bool: Uint8Array };
@@ -54,9 +55,14 @@ def wired(feeds: dict[str, Any]) -> dict[str, Any]:
     return {n: [v.dtype.name, v.ravel().tolist(), list(v.shape)] for n, v in feeds.items()}
 
 
-@pytest.mark.parametrize("worker", [True, False], ids=["worker", "page"])
-@pytest.mark.parametrize("name", ["concat", "group_query", "merged", "rows_inside", "int64"])
-def test_caches__grown_and_branched__are_what_onnxruntime_has(name: str, worker: bool, script: Script) -> None:
+BRANCHED = ["concat", "group_query", "merged", "rows_inside", "int64"]
+PLACES = ["worker", "page"]
+"""Where Python is: each model has it in one of them by turns, with PYRUNTIME_SOAK in both."""
+CASES = [(name, place) for i, name in enumerate(BRANCHED) for j, place in enumerate(PLACES) if ALL or (i + j) % 2 == 0]
+
+
+@pytest.mark.parametrize(("name", "place"), CASES)
+def test_caches__grown_and_branched__are_what_onnxruntime_has(name: str, place: str, script: Script) -> None:
     cached = CACHED[name]
     empty, steps = cached.empty(1), steps_of(cached, 1)
     wanted, wanted_ends = run_on_host(cached, steps, empty)
@@ -67,7 +73,7 @@ def test_caches__grown_and_branched__are_what_onnxruntime_has(name: str, worker:
         caches=cached.caches,
         empty=wired(empty),
         steps=[[state, wired(feeds)] for state, feeds in steps],
-        worker=worker,
+        worker=place == "worker",
     )
     pairs = zip([*found["results"], *found["ends"]], [*wanted, *wanted_ends], strict=True)
     for number, (got, expected) in enumerate(pairs):
@@ -101,7 +107,18 @@ return results;
 """
 
 TOKENS = 300
-COUNTS = "() => ({ ...submits, ...created })"
+COUNTS = "() => ({ ...submits, ...created, staging: stagingMade })"
+
+
+def spent_between(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """Counts of what was made, but for one buffer that results are read with.
+
+    It goes after five seconds without any, as there may be between two parts on a busy machine.
+    """
+    spent = {k: after[k] - before[k] for k in after}
+    staging = spent.pop("staging")
+    assert staging <= 1
+    return spent | {"buffers": spent["buffers"] - staging}
 
 
 @pytest.mark.parametrize("name", ["concat", "group_query", "group_query_scalar"])
@@ -129,6 +146,6 @@ def test_decoding__after_a_few_tokens__makes_nothing_and_asks_python_nothing(nam
             np.testing.assert_allclose(array, value, cached.atol, cached.atol, err_msg=f"{number} {output}")
     for part in (1, 3):
         start, end = parts[part]
-        spent = {k: counts[part + 1][k] - counts[part][k] for k in counts[0]}
+        spent = spent_between(counts[part], counts[part + 1])
         assert spent == {"all": end - start, "withoutPython": end - start, "buffers": 0, "groups": 0, "pipelines": 0}
     assert script("const { client } = await import('/web/client.js'); return client().call('keptTensors', {});") == 0

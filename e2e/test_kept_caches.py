@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
 from e2e.test_growing_caches import run_on_host, steps_of
@@ -57,9 +57,9 @@ return { results, ends, said, left, pipelines };
 
 
 @pytest.fixture
-def visits(browser: Browser, site: Path, site_server: Server, tmp_path: Path) -> Iterator[Visits]:
+def visits(context: BrowserContext, site: Path, site_server: Server, tmp_path: Path) -> Iterator[Visits]:
     mounts = {"/x/": tmp_path, "/e2e/": site_server.mounts["/e2e/"], "/": site}
-    with Server(mounts) as server, guarded_page(browser, server.url) as (page, guard):
+    with Server(mounts) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 

@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from tests.plan.test_saved import DIGITS, computed_weights
 from tools.devkit.server import Server
@@ -73,8 +73,8 @@ class Visits:
 
 
 @pytest.fixture
-def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
-    with Server({"/x/": tmp_path, "/": site}) as server, guarded_page(browser, server.url) as (page, guard):
+def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
+    with Server({"/x/": tmp_path, "/": site}) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server.url, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.chain import NBYTES, ROW, expected, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
@@ -34,8 +34,8 @@ return { y: [...y.data], hashed, said };
 
 
 @pytest.fixture
-def visits(browser: Browser, delivery: Delivery, tmp_path: Path) -> Iterator[Visits]:
-    with guarded_page(browser, delivery.url) as (page, guard):
+def visits(context: BrowserContext, delivery: Delivery, tmp_path: Path) -> Iterator[Visits]:
+    with fresh_page(context, delivery.url) as (page, guard):
         yield Visits(Script(page, guard), delivery, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 

@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
 from tools.devkit.server import Server
@@ -28,9 +28,9 @@ const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
 
 
 @pytest.fixture
-def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
+def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
     models(tmp_path)
-    with Server({"/x/": tmp_path, "/": site}) as server, guarded_page(browser, server.url) as (page, guard):
+    with Server({"/x/": tmp_path, "/": site}) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 

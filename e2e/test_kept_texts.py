@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from e2e.harness.browser import guarded_page
+from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
 from tests.genai.packed import SHAPES, write_packed_folder
@@ -40,16 +40,23 @@ GREEDY: dict[str, Any] = {"temperature": 0}
 WARM: dict[str, Any] = {"temperature": 0.9, "topK": 40, "seed": 7}
 
 
-@pytest.fixture
-def visits(browser: Browser, site: Path, tmp_path: Path) -> Iterator[Visits]:
-    shutil.copytree(ROOT / "models" / "austen", tmp_path / "austen")
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models, each in a folder."""
+    folder = tmp_path_factory.mktemp("texts")
+    shutil.copytree(ROOT / "models" / "austen", folder / "austen")
     for kind, shape in SHAPES.items():
-        (tmp_path / kind).mkdir()
-        write_packed_folder(tmp_path / kind, shape, SEEDS[kind, "int4"])
-    mounts = {"/x/": tmp_path, "/": site}
-    with Server(mounts) as server, guarded_page(browser, server.url) as (page, guard):
+        (folder / kind).mkdir()
+        write_packed_folder(folder / kind, shape, SEEDS[kind, "int4"])
+    return folder
+
+
+@pytest.fixture
+def visits(context: BrowserContext, site: Path, folders: Path) -> Iterator[Visits]:
+    mounts = {"/x/": folders, "/": site}
+    with Server(mounts) as server, fresh_page(context, server.url) as (page, guard):
         guard.allow("404")  # config.json of genai's folders, and the icon of a page that has none
-        yield Visits(Script(page, guard), server, tmp_path)
+        yield Visits(Script(page, guard), server, folders)
         guard.allow("404")
 
 
@@ -143,9 +150,7 @@ return { texts, said, left: globalThis.gpuBytes() };
 """
 
 
-def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(
-    visits: Visits, site_server: Server, tmp_path: Path
-) -> None:
+def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(visits: Visits, site_server: Server) -> None:
     visits.server.mounts["/e2e/"] = site_server.mounts["/e2e/"]
     first = visits(BREAKS, prompt=PROMPT)
     visits.without_pyodide()

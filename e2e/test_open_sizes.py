@@ -49,6 +49,11 @@ finally:
 """
 
 
+@pytest.fixture(scope="module")
+def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
+    return unguarded_python
+
+
 def x(*shape: int) -> Feeds:
     return {"x": np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)}
 
@@ -406,7 +411,7 @@ def test_javascript__runs_of_random_sizes__make_nothing_and_ask_python_nothing_a
     r = random.Random(3)
     fed = [
         {n: ["int64" if v.dtype == np.int64 else "float32", list(v.shape)] for n, v in draw(r).items()}
-        for _ in range(150)
+        for _ in range(150 if ALL else 80)
     ]
     script.page.reload()
     script.watch()

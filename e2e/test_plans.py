@@ -109,10 +109,10 @@ def test_plan__model_in_a_blob_and_garbage_is_collected__every_session_is_made(s
         plan=compile_model(DIGITS),
     )
     collector = script.page.context.new_cdp_session(script.page)
-    for _ in range(60):
+    for _ in range(600):  # a stream that was collected never goes on: this is only how long a busy machine may take
         collector.send("HeapProfiler.collectGarbage")
         script.page.wait_for_timeout(100)
-        if script.page.evaluate("globalThis.made") == 8:
+        if script.page.evaluate("globalThis.made") not in range(8):
             break
     assert script.page.evaluate("globalThis.made") == 8
 

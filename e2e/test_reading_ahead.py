@@ -70,6 +70,15 @@ def test_create__server_without_ranges_or_size__loads_as_it_comes(
     assert file.parts == [] and len(file.asked) <= 2
 
 
+def wait_for_parts(script: Script, file: Served, number: int) -> None:
+    """Wait until so many parts of the file were asked for, and then as long as it takes to ask for more."""
+    for _ in range(600):
+        if len(file.parts) >= number:
+            break
+        script.page.wait_for_timeout(100)
+    script.page.wait_for_timeout(500)
+
+
 @pytest.mark.parametrize(
     ("wrong", "etag", "parts"),
     [
@@ -98,7 +107,7 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
     script("await preload()")
     file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other, other_etag=etag)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
-    script.page.wait_for_timeout(1500)
+    wait_for_parts(script, file, parts)
     assert file.sent == [4 << 20] and len(file.parts) == parts
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
@@ -160,7 +169,7 @@ def test_create__bad_graph_and_no_strong_tag__is_told_when_all_has_come(
     expected_error = refusal(script, served, bad("operator"))  # Python is up, too
     file = served["/m/model.onnx"] = Served(bad("operator"), gate=4 << 20, etag=etag)
     script.page.evaluate(FAIL)
-    script.page.wait_for_timeout(3000)
+    wait_for_parts(script, file, LAYERS)
     assert not script.page.evaluate("told") and len(file.parts) == LAYERS
     file.opened.set()
     assert script.page.evaluate(FAILED) == expected_error

@@ -15,11 +15,17 @@ import pyruntime
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from e2e.test_growing_caches import RUN
-from e2e.test_javascript_decoding import BRANCHING, COUNTS, DECODING, HELPERS, wired
+from e2e.test_javascript_decoding import BRANCHING, COUNTS, DECODING, HELPERS, spent_between, wired
 from tests.cache_models import STATIC, STATIC_ROWS, Cached
+from tests.sampling import matrix
 
 PLAN = [(0, 0, 7), (1, 7, 1), (2, 8, 1), (3, 9, 1), (4, 10, 1), (2, 8, 1), (4, 10, 1), (3, 5, 1), (8, 6, 1), (5, 11, 1)]
 """(state that is fed, rows of it that count, new rows): on, back to older ones, and over rows that count."""
+
+
+@pytest.fixture(scope="module")
+def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
+    return unguarded_python
 
 
 def expected(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:
@@ -49,13 +55,11 @@ def compare(cached: Cached, found: tuple[list[Any], list[Any]], steps: list[Any]
             np.testing.assert_allclose(got[name][rows], value[rows], cached.atol, cached.atol, err_msg=f"{past} {name}")
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["software", "gpu"])
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize(("name", "batch", "kernels"), matrix(list(STATIC), [1, 2], ["software", "gpu"]))
 def test_caches__fed_back_and_branched__hold_what_counts(
-    name: str, batch: int, gpu: bool, python_in_browser: BrowserPython
+    name: str, batch: int, kernels: str, python_in_browser: BrowserPython
 ) -> None:
-    cached = STATIC[name]
+    cached, gpu = STATIC[name], kernels == "gpu"
     empty = cached.empty(batch)
     steps = [(state, cached.feeds(batch, new, past)) for state, past, new in PLAN]
     results, ends, kept = python_in_browser(
@@ -100,6 +104,5 @@ def test_javascript__after_a_few_tokens__makes_nothing_and_asks_python_nothing(n
         for output, value in wanted.items():
             array = np.array(got[output][0]).reshape(value.shape)
             np.testing.assert_allclose(array, value, cached.atol, cached.atol, err_msg=f"{number} {output}")
-    spent = {k: counts[1][k] - counts[0][k] for k in counts[0]}
     runs = len(fed) - warm
-    assert spent == {"all": runs, "withoutPython": runs, "buffers": 0, "groups": 0, "pipelines": 0}
+    assert spent_between(*counts) == {"all": runs, "withoutPython": runs, "buffers": 0, "groups": 0, "pipelines": 0}

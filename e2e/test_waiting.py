@@ -76,20 +76,20 @@ def six_runs(script: Script, before: str, waiting: str) -> list[dict[str, Any]]:
 
 
 def test_attend__runs_that_end_with_the_first_submit__begin_with_one_from_then_on(script: Script) -> None:
-    for _ in range(5):
+    for _ in range(20):
         found = six_runs(script, "const recording = {};", "{ recording }")
         first = all(run["questions"] > 2 and run["ms"] >= 8 for run in found[:3])
         if first and all(run["questions"] <= 2 for run in found[3:]):
             return
-    pytest.fail(f"five times, of which a busy machine may have disturbed some: {found}")
+    pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 
 
 def test_attend__runs_of_other_recordings__tell_nothing_of_submits(script: Script) -> None:
-    for _ in range(5):
+    for _ in range(20):
         found = six_runs(script, "", "run % 2 ? { recording: {} } : undefined")
         if all(run["questions"] > 2 and run["ms"] >= 8 for run in found):
             return
-    pytest.fail(f"five times, of which a busy machine may have disturbed some: {found}")
+    pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 
 
 def test_attend__device_that_looks_at_any_question__gets_no_submit_in_a_short_run(script: Script) -> None:
@@ -141,7 +141,7 @@ def test_attend__what_is_awaited_fails__is_what_it_throws(script: Script) -> Non
 
 
 def test_attend__exact__asks_all_the_time_and_by_submits(script: Script) -> None:
-    for _ in range(5):
+    for _ in range(20):
         found = script(
             DEVICE
             + """
@@ -156,7 +156,7 @@ def test_attend__exact__asks_all_the_time_and_by_submits(script: Script) -> None
         assert found["submits"] in (found["questions"], found["questions"] + 1), found
         if found["questions"] >= 40:  # at a measured pace they would be 33
             return
-    pytest.fail(f"five times, of which a busy machine may have disturbed some: {found}")
+    pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser
 
 from e2e.conformance.suites import SUITES, Results, run_in_browser
-from e2e.harness.browser import guarded_page
 from e2e.harness.python import BrowserPython
 
 HEAP = "import pyodide_js\npyodide_js._module.HEAP8.length"
 
 
 @pytest.fixture(scope="module")
-def shared_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
     """Without guards in the shaders: 100 GFLOP take their time. `python -m e2e.conformance` has them."""
-    with guarded_page(unguarded_browser, site_url) as (page, guard):
-        yield BrowserPython(page, guard, site_url)
+    return unguarded_python
 
 
 def test_models__default_providers__fail_only_as_listed(python_in_browser: BrowserPython) -> None:

@@ -12,6 +12,8 @@ from e2e.harness.python import BrowserPython, BrowserPythonError
 SANITIZE = {"pyruntime.sanitize": "1"}
 
 RUN = """
+    import os
+    verify = os.environ.pop("PYRUNTIME_VERIFY", "0")  # what plans are proved by would name the mistake first
     import pyruntime as ort
     from pyruntime.plan.lifetimes import Lifetimes
 
@@ -38,6 +40,7 @@ RUN = """
         session.release()
     finally:
         Lifetimes.share_in_place = rule
+        os.environ["PYRUNTIME_VERIFY"] = verify
     y
 """
 

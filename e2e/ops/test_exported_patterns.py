@@ -17,6 +17,7 @@ from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.rolled_transpose import RolledTranspose
 from tests.harness import run_op
+from tests.sampling import matrix
 
 RNG = np.random.default_rng(5)
 TOLERANCE = {np.float32: (1e-4, 1e-5), np.float16: (2e-3, 2e-3)}
@@ -33,13 +34,18 @@ def numbers(dtype: Any, *shape: int) -> Array:
     return made
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("interleaved", [True, False])
-@pytest.mark.parametrize(("turning", "width", "size"), [(8, 8, 8), (8, 4, 8), (6, 6, 11), (6, 3, 9)])
-@pytest.mark.parametrize("table", [(1, 1, 5), (2, 1, 5), (2, 3, 5), (5,), ()])
+TABLES = [(1, 1, 5), (2, 1, 5), (2, 3, 5), (5,), ()]
+TURNS = [(8, 8, 8), (8, 4, 8), (6, 6, 11), (6, 3, 9)]
+"""How many components are turned, how wide the tables are, and how many components there are."""
+
+
+@pytest.mark.parametrize(
+    ("table", "turn", "interleaved", "dtype"), matrix(TABLES, TURNS, [True, False], [np.float32, np.float16])
+)
 def test_fused_rotary__views_and_tables__agree_with_numpy(
-    gpu: Any, table: tuple[int, ...], turning: int, width: int, size: int, interleaved: bool, dtype: Any
+    gpu: Any, table: tuple[int, ...], turn: tuple[int, int, int], interleaved: bool, dtype: Any
 ) -> None:
+    turning, width, size = turn
     sizes = (2, 3, 5, size)
     # Heads behind one other component each, in rows of 3 heads, behind two more.
     view = HeadView(2, (5 * 3 * (size + 1), size + 1, 3 * (size + 1), 1))
@@ -101,13 +107,18 @@ def test_fused_attention__heads_that_share_keys_and_capped_scores__agree_with_nu
     agree(op, [*inputs, numbers(dtype, 2, 1, queries, keys)], gpu, dtype)
 
 
-@pytest.mark.parametrize("device", ["gpu", "software"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("rows", [1, 6, 40])
-@pytest.mark.parametrize(("k", "n", "bits", "zeros"), [(200, 44, 4, True), (64, 37, 8, False), (96, 5, 2, True)])
+WEIGHTS = [(200, 44, 4, True), (64, 37, 8, False), (96, 5, 2, True)]
+"""Of packed products: elements of a row, columns, bits, whether there are zero points."""
+
+
+@pytest.mark.parametrize(
+    ("form", "rows", "dtype", "device"),
+    matrix(WEIGHTS, [1, 6, 40], [np.float32, np.float16], ["gpu", "software"]),
+)
 def test_paired_product__gate_and_values__agree_with_numpy(
-    k: int, n: int, bits: int, zeros: bool, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
+    form: tuple[int, int, int, bool], rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:
+    k, n, bits, zeros = form
     gpu: Any = request.getfixturevalue(device)
     make: Any = op_class("MatMulNBits", "com.microsoft", 1)
     sigmoid, mul = newest("Sigmoid"), newest("Mul")

@@ -12,9 +12,12 @@ import pytest
 from tests.harness import make_op, run_op, typed
 from tests.oracle import check_against_ort, node_of
 from tests.quantized.cases import conv_case, matmul_case, rngs, trimmed
+from tests.sampling import ALL, matrix
+
+DEVICES = ["gpu", "unpacked", "software"]
 
 
-@pytest.fixture(params=["gpu", "unpacked", "software"])
+@pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest, gpu: Any) -> Any:
     """A GPU, one without packed dot products, and a processor."""
     other = copy.copy(gpu)
@@ -30,7 +33,7 @@ def test_gpu__of_chromium__has_packed_dot_products(gpu: Any) -> None:
 
 
 def test_matmul_integer__random_cases__as_onnxruntime(device: Any) -> None:
-    for seed, rng in rngs(24):
+    for seed, rng in rngs(24 if ALL else 12):
         inputs = trimmed(matmul_case(rng))
         try:
             check_against_ort("MatMulInteger", inputs, device)
@@ -38,12 +41,16 @@ def test_matmul_integer__random_cases__as_onnxruntime(device: Any) -> None:
             raise AssertionError(f"PYRUNTIME_SEED={seed}: {[getattr(x, 'shape', x) for x in inputs]}") from error
 
 
-@pytest.mark.parametrize("zero", [0, 128, 201])
+CONFIGURATIONS = [
+    (130, 96, 384), (64, 1200, 64), (700, 700, 40), (1, 9000, 36), (8, 64, 1536), (33, 65, 47), (3, 1, 9)
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("m", "n", "k"),
-    [(130, 96, 384), (64, 1200, 64), (700, 700, 40), (1, 9000, 36), (8, 64, 1536), (33, 65, 47), (3, 1, 9)],
+    ("shape", "zero", "device"), matrix(CONFIGURATIONS, [0, 128, 201], DEVICES), indirect=["device"]
 )
-def test_matmul_integer__every_configuration__is_exact(m: int, n: int, k: int, zero: int, device: Any) -> None:
+def test_matmul_integer__every_configuration__is_exact(shape: tuple[int, int, int], zero: int, device: Any) -> None:
+    m, n, k = shape
     rng = np.random.default_rng([m, n, k])
     a = rng.integers(0, 256, (m, k)).astype(np.uint8)
     b = rng.integers(-128, 128, (k, n)).astype(np.int8)
@@ -71,7 +78,7 @@ def test_matmul_integer__rows_with_zero_points__as_numpy(device: Any) -> None:
 
 
 def test_conv_integer__random_cases__as_onnxruntime(device: Any) -> None:
-    for seed, rng in rngs(24):
+    for seed, rng in rngs(24 if ALL else 12):
         inputs, attributes = conv_case(rng)
         note = f"PYRUNTIME_SEED={seed}: {[getattr(x, 'shape', x) for x in inputs]} {attributes}"
         given = trimmed(inputs)

@@ -21,6 +21,7 @@ from pyruntime.ops.gemm import Gemm
 from pyruntime.ops.matmul import MatMul
 from pyruntime.ops.matmul_integer import MatMulInteger, QLinearMatMul
 from tests.harness import run_op, typed
+from tests.sampling import matrix
 
 TOLERANCE = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1e-2}
 WIDE = Target(Limits(storage_buffers=10, workgroup_bytes=32768))
@@ -112,9 +113,10 @@ def test_few_rows__every_layout__as_numpy(gpu: Gpu, trans: tuple[bool, bool], sh
     assert "few_rows" in _check_product(gpu, shape, trans)
 
 
-@pytest.mark.parametrize("trans", LAYOUTS)
-@pytest.mark.parametrize("shape", [(4, 21, 40), (7, 33, 520), (77, 20, 54), (130, 9, 36)])
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize(
+    ("trans", "shape", "dtype"),
+    matrix(LAYOUTS, [(4, 21, 40), (7, 33, 520), (77, 20, 54), (130, 9, 36)], ["float32", "int32"]),
+)
 def test_direct__four_and_eight_rows__as_host(
     software: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int], dtype: str
 ) -> None:

@@ -14,6 +14,7 @@ from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op, typed
+from tests.sampling import matrix
 
 
 def product(k: int, n: int, bits: int, block: int) -> tuple[Any, list[Array]]:
@@ -72,10 +73,10 @@ def test_normed_rows__any_number_of_them__give_the_same_bits(k: int, n: int, bit
         np.testing.assert_array_equal(part, whole[:rows])
 
 
-@pytest.mark.parametrize("device", ["gpu", "software"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("rows", [1, 5, 40])
-@pytest.mark.parametrize("behind", ["bias", "tail", "pair"])
+@pytest.mark.parametrize(
+    ("behind", "rows", "dtype", "device"),
+    matrix(["bias", "tail", "pair"], [1, 5, 40], [np.float32, np.float16], ["gpu", "software"]),
+)
 def test_normed_rows__whatever_is_behind_the_product__agree_with_numpy(
     behind: str, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:
@@ -101,10 +102,9 @@ def test_normed_rows__whatever_is_behind_the_product__agree_with_numpy(
     np.testing.assert_allclose(mine.astype(np.float32), expected.astype(np.float32), tolerance, 4 * tolerance)
 
 
-@pytest.mark.parametrize("device", ["gpu", "software"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("rows", [1, 6, 40])
-@pytest.mark.parametrize("n", [44, 37])
+@pytest.mark.parametrize(
+    ("n", "rows", "dtype", "device"), matrix([44, 37], [1, 6, 40], [np.float32, np.float16], ["gpu", "software"])
+)
 def test_tail__bias_activation_and_residual__agree_with_numpy(
     n: int, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:

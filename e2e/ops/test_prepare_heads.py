@@ -12,6 +12,7 @@ from pyruntime.ir import Array
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.prepared_heads import Part, PreparedHeads
 from tests.harness import carrier, run_op, typed
+from tests.sampling import matrix
 
 RNG = np.random.default_rng(7)
 TOLERANCE = {np.float32: (1e-4, 1e-5), np.float16: (2e-3, 2e-3)}
@@ -45,24 +46,28 @@ def device(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("past", [None, 0, 5])
+FORMS = [
+    # components, of them turned, width of the tables, interleaved, normalized
+    (16, 16, 16, False, False),
+    (16, 16, 8, True, True),
+    (8, 6, 6, False, True),
+    (20, 12, 6, False, False),
+    (4, 2, 2, True, False),
+    (80, 80, 80, False, True),
+    (256, 64, 64, False, True),
+    (64, 0, 0, False, True),
+]
+
+
 @pytest.mark.parametrize(
-    ("size", "turning", "width", "interleaved", "norm"),
-    [
-        (16, 16, 16, False, False),
-        (16, 16, 8, True, True),
-        (8, 6, 6, False, True),
-        (20, 12, 6, False, False),
-        (4, 2, 2, True, False),
-        (80, 80, 80, False, True),
-        (256, 64, 64, False, True),
-        (64, 0, 0, False, True),
-    ],
+    ("form", "past", "dtype", "device"),
+    matrix(FORMS, [None, 0, 5], [np.float32, np.float16], ["gpu", "software"]),
+    indirect=["device"],
 )
 def test_prepared_heads__one_source__agree_with_numpy(
-    device: Any, size: int, turning: int, width: int, interleaved: bool, norm: bool, past: int | None, dtype: Any
+    device: Any, form: tuple[int, int, int, bool, bool], past: int | None, dtype: Any
 ) -> None:
+    size, turning, width, interleaved, norm = form
     parts, row = packed(size)
     inputs: list[Array | None] = [numbers(dtype, BATCH, ROWS, row)]
     op = PreparedHeads(parts=(), turning=turning, width=width, interleaved=interleaved, epsilon=1e-5)

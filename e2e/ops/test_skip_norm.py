@@ -11,13 +11,14 @@ import pytest
 from pyruntime.ir import Array
 from pyruntime.ops.skip_norm import SkipNorm
 from tests.harness import run_op
+from tests.sampling import matrix
 
 TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (2e-3, 2e-3), "bfloat16": (2e-2, 2e-2)}
 
 
-@pytest.mark.parametrize("device", ["gpu", "software"])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("length", [1, 7, 64, 130, 1024, 1030])
+@pytest.mark.parametrize(
+    ("length", "dtype", "device"), matrix([1, 7, 64, 130, 1024, 1030], list(TOLERANCE), ["gpu", "software"])
+)
 def test_skip_norm__terms_and_outputs__follow_the_formula(
     device: str, dtype: str, length: int, request: pytest.FixtureRequest
 ) -> None:

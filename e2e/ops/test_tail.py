@@ -19,6 +19,7 @@ from pyruntime.ops.registry import newest
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op, typed
+from tests.sampling import matrix
 
 RNG = np.random.default_rng(3)
 
@@ -50,9 +51,7 @@ def check(gpu: Gpu, base: Op, inputs: list[Array], bias: Array, residual: Array,
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"vendor {vendor!r}")
 
 
-@pytest.mark.parametrize("m", [1, 3, 8, 33, 96])
-@pytest.mark.parametrize("n", [1, 3, 64, 101])
-@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize(("m", "n", "trans_b"), matrix([1, 3, 8, 33, 96], [1, 3, 64, 101], [0, 1]))
 def test_tail__gemm_of_any_shape__equals_the_chain(gpu: Gpu, m: int, n: int, trans_b: int) -> None:
     k = 40
     base = newest("Gemm", transB=trans_b)

@@ -11,6 +11,9 @@ globalThis.submits = { all: 0, withoutPython: 0 };
 /** Calls of this realm that make something on the GPU. */
 globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
 
+/** Those of `created.buffers` that web/staging.js keeps, for five seconds after they were last used. */
+globalThis.stagingMade = 0;
+
 /** Buffers of this realm that were mapped to be read. */
 globalThis.readbacks = 0;
 
@@ -35,6 +38,7 @@ if (globalThis.GPUDevice) {
   const { destroy } = GPUBuffer.prototype;
   GPUDevice.prototype.createBuffer = function counted(descriptor) {
     created.buffers += 1;
+    if (descriptor.label === 'staging') stagingMade += 1;
     const buffer = createBuffer.call(this, descriptor);
     live.set(buffer, this);
     return buffer;

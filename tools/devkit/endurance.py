@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,9 @@ def soak(*, minutes: int) -> int:
     began = time.monotonic()
     status = run([python(), "-m", "tests.mutations"], env=browser)
     rows.append(Row("defences taken away, tests fail", "each", time.monotonic() - began, status))
-    rows.append(_pytest("residuals of own inputs (browser)", factor, ["e2e/conformance/test_forms.py"], browser))
+    rows.append(_pytest("every combination of kernels' tests (browser)", factor, ["e2e/ops"], browser))
+    models = ["e2e/conformance/test_forms.py", "e2e/conformance/test_models.py"]
+    rows.append(_pytest("residuals of own inputs, models (browser)", factor, models, browser))
     rows.append(_pytest("texts of 200 tokens (browser)", factor, ["e2e/test_writing_memory.py"], browser))
     kept = ["e2e/test_kept_caches.py", "e2e/test_kept_texts.py"]
     rows.append(_pytest("caches and long texts of kept plans (browser)", factor, kept, browser))
@@ -75,16 +78,19 @@ def soak(*, minutes: int) -> int:
 
 
 def _fuzz(seconds: int, fresh: bool) -> list[Row]:
+    """The targets side by side: each is busy on one processor."""
     _ensure_atheris()
-    rows = []
-    for target in TARGETS:
-        say(f"fuzzing {target} for {seconds} s")
+
+    def one(target: str) -> Row:
         corpus: list[str | Path] = [] if fresh else ["--corpus", CACHE / "fuzz" / target]
         command = [python(), "-m", "tests.hostile", target, "--seconds", str(seconds), "--crashes", CRASHES, *corpus]
         began = time.monotonic()
         status = run(command, quiet=True)
-        rows.append(Row(f"fuzzing: {target}", f"{seconds} s", time.monotonic() - began, status))
-    return rows
+        return Row(f"fuzzing: {target}", f"{seconds} s", time.monotonic() - began, status)
+
+    say(f"fuzzing {' and '.join(TARGETS)} for {seconds} s")
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(one, TARGETS))
 
 
 def _pytest(name: str, factor: int, args: list[str], env: dict[str, str] | None = None) -> Row:
