@@ -135,6 +135,12 @@ def _is_wide(p: AttentionProblem) -> bool:
     return max(p.size, p.v_size) > WIDEST_HEAD
 
 
+def _left_to_few(p: AttentionProblem, target: Target) -> str:
+    """Why another kernel is none for this problem; '' where it may be one."""
+    few = is_few(p) and target.allows("attention_few") and few_of(p, target, AttentionWay("few")) is not None
+    return "few reads keys once for all rows that share them" if few else ""
+
+
 def few_of(p: AttentionProblem, target: Target, way: AttentionWay) -> FewQueries | None:
     """The configuration of `few`; None where not even one row fits workgroup memory."""
     made = few_queries(p.group * p.queries, p.size, p.v_size, target.limits)
@@ -206,8 +212,7 @@ def _flash_candidate(rows: int) -> Candidate[AttentionProblem, AttentionWay]:
             return f"heads of more than {WIDEST_HEAD} components take more registers than there are"
         if rows == 1 and p.queries > 1:
             return "for one query"
-        shares = rows == 1 and is_few(p) and target.allows("attention_few")
-        return "few reads keys once for all rows that share them" if shares else ""
+        return _left_to_few(p, target)
 
     def work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:
         steps = -(-p.seen // FLASH_KEYS)
@@ -234,6 +239,8 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
             return "the device has no shader-f16"
         if tile.half and not p.half:
             return "keys and values are not float16"
+        if left := _left_to_few(p, target):
+            return left
         if max(p.size, p.v_size) > (WIDEST_TALL if tile.rows > SMALL.rows else WIDEST_HEAD):
             return "heads of so many components take more registers than there are"
         staged = tile.workgroup_bytes(p.size, p.v_size, p.half_q)

@@ -1,7 +1,8 @@
-"""Which kernel of attention runs for what models ask for, beside what was chosen by hand before costs chose."""
+"""Which kernel of attention runs for what models ask for: what costs choose, written down, and what was measured."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,33 +21,7 @@ GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024,
 PROCESSOR = Target(Limits(storage_buffers=10, workgroup_bytes=32768), vendor="google")
 
 CHOICES = Path(__file__).parent / "choices" / "attention.txt"
-
-CHANGED = {
-    # Four rows a workgroup are 128 workgroups, one a unit; of sixteen rows, or tiles, 32: a quarter of the units works,
-    # or with shares of the keys all do, on tiles that are three quarters padding.
-    **dict.fromkeys(
-        ("1x32x16x16x128 g4", "1x32x16x16x64 g4", "1x16x32x32x128 g2", "1x32x16x16x128 g32", "1x32x16x1024x64 g4"),
-        "flash_4",
-    ),
-    # 256 workgroups of tiles or of flash are two a unit either way, and flash has half the steps.
-    **dict.fromkeys(
-        (
-            "4x16x49x49x32",
-            "4x4x256x256x36",
-            "1x32x128x128x128 g4",
-            "1x32x128x128x64 g4",
-            "1x32x128x128x96",
-            "1x32x128x128x128 g32",
-        ),
-        "flash_16",
-    ),
-    # 240 and 224 large tiles with two shares, two a unit; small tiles are 456 and 448, four a unit of half the work at
-    # less of the rate. The rule wanted 256 before it looked at large ones.
-    **dict.fromkeys(("1x12x577x577x64", "1x14x512x512x64 g7"), "tiled_64/2"),
-    # Heads too wide for other kernels: near-equal costs (`costs.ERROR`), of which the fewest dispatches run.
-    **dict.fromkeys(("1x4x512x512x256 g4", "1x4x512x8192x256 g4", "1x1x1024x1024x512"), "few"),
-}
-"""What costs choose otherwise on an H200, and why."""
+TUNING = Path(__file__).parents[2] / "bench" / "results" / "tuning"
 
 
 def listed() -> Iterator[tuple[str, str, str]]:
@@ -96,11 +71,18 @@ def told(made: tuple[Dispatch, ...]) -> str:
     return kind + (f"_{rows[1]}" if rows and kind in ("flash", "tiled") else "") + (f"/{shares}" if shares > 1 else "")
 
 
-def test_attend__what_models_ask_for__what_was_chosen_by_hand() -> None:
+def test_attend__what_models_ask_for__is_what_is_listed() -> None:
     chosen = {problem: told(lowered(GPU, form_of(problem))) for problem, _, _ in listed()}
     assert len(chosen) > 250
-    assert chosen == {problem: CHANGED.get(problem, gpu) for problem, gpu, _ in listed()}
-    assert {problem for problem, gpu, _ in listed() if chosen[problem] != gpu} == CHANGED.keys()
+    assert chosen == {problem: gpu for problem, gpu, _ in listed()}
+
+
+@pytest.mark.parametrize("device", ["h200", "h100"])
+def test_rank__what_was_measured__costs_choose_the_fastest_within_3_percent(device: str) -> None:
+    measured = json.loads((TUNING / f"2026-11-24-nvidia-{device}-attention.json").read_text())["problems"]
+    for key, row in measured.items():
+        chosen = ATTENTIONS.rank(AttentionProblem.of(form_of(f"1x{key}")), GPU).chosen
+        assert row["us"][chosen] <= 1.03 * min(row["us"].values()), key
 
 
 def test_attend__what_models_ask_for_on_a_processor__a_row_an_invocation() -> None:

@@ -127,7 +127,7 @@ CASES = {
         tolerance=0,
         feature=SHADER_F16,
     ),
-    "attention_flash": Case(Attention(), ((1, 2, 35, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_flash"),
+    "attention_flash": Case(Attention(), ((1, 2, 35, 128), (1, 2, 9, 128), (1, 2, 9, 128)), "attention_flash"),
     "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
     "attention_prepare": Case(
         _GROUP_QUERY(num_heads=2, kv_num_heads=1, do_rotary=1, present=(True,) * 3),
