@@ -5,6 +5,7 @@ What these keep is kernels' texts, expanded and parsed: they depend on tilings, 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -252,3 +253,4 @@ def plan_all() -> None:
         last = sketch.graph.nodes[-1].outputs[0]
         for target in TARGETS:
             sketch.plan(target, last)
+            gc.collect()  # the picture has all the memory that was ever taken
