@@ -418,6 +418,8 @@ class _Emitter:
 
     def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""
+        if self.builder.graph.sizes is None:
+            return ()
         found = tuple(self._expression(n) if is_dim(n) else -1 for n in numbers)
         return found if any(n >= 0 for n in found) else ()
 
