@@ -108,7 +108,6 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
     overridable: list[ValueInfo] = field(default_factory=list)
-    value_info: dict[str, ValueInfo] = field(default_factory=dict)
     captures: tuple[str, ...] = ()
 
     def producers(self) -> dict[str, Node]:

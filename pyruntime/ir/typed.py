@@ -95,9 +95,14 @@ class TypedGraph:
         """The nodes that read each value, each once."""
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
-            for name in dict.fromkeys(node.inputs):
-                if name:
-                    readers.setdefault(name, []).append(node)
+            inputs = node.inputs
+            for name in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+                found = readers.get(name)
+                if found is None:
+                    readers[name] = [node]
+                else:
+                    found.append(node)
+        readers.pop("", None)
         return readers
 
     def fresh(self, hint: str) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyruntime.kernels.costs import ERROR, Work, microseconds
 from pyruntime.kernels.dispatch import Target
@@ -59,12 +59,14 @@ class Candidate(Generic[P, W]):
 
     def refused(self, problem: P, target: Target) -> str:
         """Why it does not run; "" where it may."""
-        off = next((s for s in self.switches if not target.allows(s)), None)
-        return f"{off} is switched off" if off is not None else self.refuses(problem, target)
+        if target.disabled:
+            off = next((s for s in self.switches if not target.allows(s)), None)
+            if off is not None:
+                return f"{off} is switched off"
+        return self.refuses(problem, target)
 
 
-@dataclass(frozen=True, slots=True)
-class Considered:
+class Considered(NamedTuple):
     """A candidate for a problem: its cost in microseconds and its dispatches, or why it does not apply."""
 
     name: str
@@ -189,13 +191,14 @@ def _considered(family: Family[P, W], problem: P, target: Target) -> tuple[list[
     """The candidates that apply, with their costs, and those that do not."""
     found: list[Considered] = []
     refused: list[Considered] = []
+    rates = target.speed
     for candidate in family.candidates:
         reason = candidate.refused(problem, target)
         if reason:
             refused.append(Considered(candidate.name, None, reason=reason))
         else:
             works = candidate.work(problem, target)
-            cost = sum(microseconds(target.speed, work) for work in works)
+            cost = sum([microseconds(rates, work) for work in works])
             found.append(Considered(candidate.name, cost, len(works)))
     return found, refused
 

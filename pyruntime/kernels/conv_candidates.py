@@ -12,7 +12,8 @@ bytes      bytes by packed dot products
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from pyruntime.kernels.candidates import Candidate, Family
@@ -39,7 +40,7 @@ LEAST_STEPS = 2
 """Steps that a share of k has at least."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConvProblem:
     """A convolution for the choice of its kernel: the most its sizes can be.
 
@@ -62,12 +63,12 @@ class ConvProblem:
     shared: bool = False
     kind: str = "float"
 
-    @property
+    @cached_property
     def phases(self) -> int:
         """Products that it is: of a transposed one, outputs that meet the same taps."""
         return math.prod(self.window.strides) if self.transposed else 1
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Taps that an output meets, at most."""
         if not self.transposed:
@@ -77,24 +78,24 @@ class ConvProblem:
             -(-k // (s // math.gcd(d, s))) for k, s, d in zip(w.kernel, w.strides, w.dilations, strict=True)
         )
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """k of the product."""
         return self.channels * self.taps
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """Outputs of a channel in all images, of one phase."""
         w = self.window
         strides = w.strides if self.transposed else (1, 1, 1)
         return self.images * math.prod(-(-o // s) for o, s in zip(w.output, strides, strict=True))
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Elements of y."""
         return self.images * self.group * self.rows * self.window.pixels
 
-    @property
+    @cached_property
     def nbytes(self) -> float:
         """Bytes of x, w and y, each once."""
         x = self.images * self.group * self.channels * math.prod(self.window.input)
@@ -120,7 +121,7 @@ class ConvProblem:
         parts += [self.kind] if self.kind != "float" else []
         return " ".join(parts)
 
-    @property
+    @cached_property
     def product(self) -> ProductProblem:
         """A pointwise one as a product."""
         return ProductProblem(self.rows, self.window.pixels, self.channels, self.images * self.group)
@@ -198,7 +199,7 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
     if t.splits == 1:
         return (first,)
     adding = sum_work(p.size, t.splits)
-    return first, replace(adding, nbytes=parts.sum_bytes * adding.nbytes)
+    return first, adding._replace(nbytes=parts.sum_bytes * adding.nbytes)
 
 
 def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:

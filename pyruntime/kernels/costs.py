@@ -18,6 +18,7 @@ the model takes 4 % more than the best measured one on average.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["ERROR", "H200", "SWIFTSHADER", "Rates", "Work", "microseconds"]
 
@@ -83,8 +84,7 @@ SWIFTSHADER = Rates(
 """SwiftShader on two cores: a workgroup runs on one core, a barrier stops and wakes every invocation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A dispatch, for its cost.
 
     Attributes:
@@ -111,10 +111,11 @@ class Work:
 
 def microseconds(rates: Rates, work: Work) -> float:
     """What a dispatch takes."""
-    share = -(-work.groups // rates.units)
-    rounds = -(-share // max(1, rates.resident // work.threads))
-    waits = work.steps * rates.step + work.merges * rates.merge + work.loads * rates.load
-    stops = work.stops if work.stops >= 0 else 2 * work.steps + work.merges
-    busy = work.flops * rates.units / (rates.flops * work.efficiency) + stops * work.threads * rates.switch
-    terms = rounds * waits, share * busy, work.nbytes / rates.bandwidth
-    return float(rates.dispatch + sum(t**EXPONENT for t in terms) ** (1 / EXPONENT))
+    groups, threads, flops, nbytes, efficiency, steps, merges, loads, stops = work
+    share = -(-groups // rates.units)
+    rounds = -(-share // max(1, rates.resident // threads))
+    waits = steps * rates.step + merges * rates.merge + loads * rates.load
+    stops = stops if stops >= 0 else 2 * steps + merges
+    busy = flops * rates.units / (rates.flops * efficiency) + stops * threads * rates.switch
+    terms = (rounds * waits) ** EXPONENT, (share * busy) ** EXPONENT, (nbytes / rates.bandwidth) ** EXPONENT
+    return float(rates.dispatch + sum(terms) ** (1 / EXPONENT))

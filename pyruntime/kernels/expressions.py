@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["layout_of", "listed", "value_of"]
 
 _TERM = re.compile(r"\s*(?:(\d+)[ui]?\b|([A-Za-z_]\w*)|([-+*/%(),]))\s*")
+_LITERAL = re.compile(r"\s*(\d+)[ui]?\s*")
 _LIST_SIGN = re.compile(r"[<>(),]")
 _CHOICES = {"min": min, "max": max}
 _SCALARS = {"u32": 4, "i32": 4, "f32": 4, "f16": 2, "bool": 4}
@@ -25,6 +26,8 @@ def value_of(expression: str, constants: Mapping[str, str]) -> int:
     Raises:
         ValueError: it is something else.
     """
+    if (literal := _LITERAL.fullmatch(expression)) is not None:
+        return int(literal[1])
     terms = _terms(expression, constants, ())
     value = _sum(terms)
     if terms:
@@ -43,6 +46,8 @@ def _terms(expression: str, constants: Mapping[str, str], within: tuple[str, ...
         number, name, sign = found.groups()
         if name is None or name in _CHOICES:
             made.append(number or name or sign)
+        elif name in constants and (literal := _LITERAL.fullmatch(constants[name])) is not None:
+            made.append(literal[1])
         elif name in constants and name not in within:
             made += ["(", *_terms(constants[name], constants, (*within, name)), ")"]
         else:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 
 from pyruntime.kernels.candidates import Candidate, Family
@@ -42,7 +43,7 @@ LEAST_STEPS = 2
 """Steps that a share of k has at least."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProductProblem:
     """A product for the choice of its kernel: the most its sizes can be.
 
@@ -75,7 +76,7 @@ class ProductProblem:
         more = ("" if self.known_rows else "open", "t" if self.trans_b else "", "norm" if self.norm_follows else "")
         return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}"
 
-    @property
+    @cached_property
     def product(self) -> Product:
         """As a product."""
         return Product(self.m, self.n, self.k, (self.batches,), (0,), (0,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyruntime.kernels.dispatch import Limits
 from pyruntime.kernels.product import Product
@@ -12,7 +13,7 @@ __all__ = ["LARGE", "MEDIUM", "SMALL", "TILE_K", "Tiling"]
 TILE_K = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tiling:
     """A configuration of `shaders/matmul_tiled.wgsl`.
 
@@ -28,7 +29,7 @@ class Tiling:
     slices: int = 1
     splits: int = 1
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What candidates are called: 's4_split2'."""
         return f"{self.kernel}{self.splits if self.splits > 1 else ''}"
@@ -39,7 +40,7 @@ class Tiling:
         size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
         return f"{size}{self.slices}{'_split' if self.splits > 1 else ''}"
 
-    @property
+    @cached_property
     def threads(self) -> int:
         """Invocations of a workgroup."""
         return self.tile // self.rows * self.tile // (4 * self.quads) * self.slices
@@ -61,6 +62,7 @@ class Tiling:
         """Tiles over all batches."""
         return -(-product.m // self.tile) * -(-product.n // self.tile) * product.batches
 
+    @cached_property
     def workgroup_bytes(self) -> int:
         """Workgroup memory, at least."""
         if self.tile == SMALL.tile:
@@ -73,8 +75,8 @@ class Tiling:
 
     def fits(self, limits: Limits) -> str:
         """Why a device cannot run it; "" where it can."""
-        if self.workgroup_bytes() > limits.workgroup_bytes:
-            return f"it takes {self.workgroup_bytes():,} bytes of workgroup memory"
+        if self.workgroup_bytes > limits.workgroup_bytes:
+            return f"it takes {self.workgroup_bytes:,} bytes of workgroup memory"
         if self.threads > min(limits.invocations, limits.workgroup_x):
             return f"it takes {self.threads} invocations a workgroup"
         return ""

@@ -94,7 +94,7 @@ class GraphBuilder:
         """Put a graph's values and nodes into the frame's target."""
         graph, names = frame.target.graph, frame.names
         if frame.outer is not None:
-            self._spend(record.input, record.output, record.initializer, record.sparse_initializer, record.value_info)
+            self._spend(record.input, record.output, record.initializer, record.sparse_initializer)
         initializers = {t.name for t in record.initializer} | {s.name for s in record.sparse_initializer}
         self._declare(frame, record)
         top = frame.target.around is None
@@ -113,9 +113,6 @@ class GraphBuilder:
         for node in record.node:
             self._node(frame, node)
         graph.outputs = [self._output(frame, value) for value in record.output]
-        for value in record.value_info:
-            if value.name in names:
-                graph.value_info[names[value.name]] = self._hint(value, names[value.name])
         graph.captures = tuple(frame.target.captures)
         if not self._unknown:
             graph.nodes = ordered(graph.nodes)
@@ -139,13 +136,6 @@ class GraphBuilder:
                 raise _duplicate("value", name)
             known = returned.get(name) if returned else None
             frame.names[name] = known or frame.target.define(frame.name_of(name))
-
-    def _hint(self, value: Any, name: str) -> ValueInfo:
-        """What the model says of an inner value, which nothing depends on."""
-        try:
-            return value_info(value, name, "")
-        except OrtError:
-            return ValueInfo(name)
 
     def _output(self, frame: Frame, value: Any) -> ValueInfo:
         name = frame.look_up(value.name) if value.name else None

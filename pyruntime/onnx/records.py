@@ -1,7 +1,7 @@
 """Records of an ONNX model, as the file states them: nothing is checked against the ONNX rules here.
 
-Names follow onnx.proto; documentation of inner objects, training information and multi-device annotations are left
-out. Tensor data stays in the file (see `tensor.py`).
+Names follow onnx.proto; types and documentation of inner values and objects, training information and multi-device
+annotations are left out. Tensor data stays in the file (see `tensor.py`).
 Source: onnx.proto (ModelProto and what it contains).
 """
 
@@ -185,7 +185,6 @@ class GraphRecord:
     doc_string: str
     input: tuple[ValueInfoRecord, ...]
     output: tuple[ValueInfoRecord, ...]
-    value_info: tuple[ValueInfoRecord, ...]
     sparse_initializer: tuple[SparseTensorRecord, ...]
     metadata_props: tuple[StringStringEntry, ...]
 
@@ -203,7 +202,6 @@ class FunctionRecord:
     opset_import: tuple[OperatorSetId, ...]
     domain: str
     attribute_proto: tuple[AttributeRecord, ...]
-    value_info: tuple[ValueInfoRecord, ...]
     overload: str
     metadata_props: tuple[StringStringEntry, ...]
 

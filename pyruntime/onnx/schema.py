@@ -1,7 +1,8 @@
 """onnx.proto as tables: which field numbers of which message become which attributes of which record.
 
-Fields that inference has no use for (documentation of inner objects, training, multi-device annotations) are not
-listed, so they are skipped unread. Source: onnx.proto, IR versions 1 to 14.
+Fields that inference has no use for (types of inner values, which are inferred anyway and are most messages of an
+exported model; documentation of inner objects, training, multi-device annotations) are not listed, so they are skipped
+unread. Source: onnx.proto, IR versions 1 to 14.
 """
 
 from __future__ import annotations
@@ -201,7 +202,6 @@ _GRAPH.declare(
         10: _text("doc_string"),
         11: Field("input", MANY_MESSAGE, _VALUE_INFO),
         12: Field("output", MANY_MESSAGE, _VALUE_INFO),
-        13: Field("value_info", MANY_MESSAGE, _VALUE_INFO),
         15: Field("sparse_initializer", MANY_MESSAGE, _SPARSE_TENSOR),
         16: Field("metadata_props", MANY_MESSAGE, _ENTRY),
     }
@@ -217,7 +217,6 @@ _FUNCTION.declare(
         9: Field("opset_import", MANY_MESSAGE, _OPSET),
         10: _text("domain"),
         11: Field("attribute_proto", MANY_MESSAGE, _ATTRIBUTE),
-        12: Field("value_info", MANY_MESSAGE, _VALUE_INFO),
         13: _text("overload"),
         14: Field("metadata_props", MANY_MESSAGE, _ENTRY),
     }

@@ -85,6 +85,7 @@ class Parser:
         self._limits = limits
         self._budget = limits.messages
         self._base = 0
+        self._unread: set[tuple[Message, int]] = set()
 
     def parse(self, message: Message) -> Any:
         """The record of the message that the whole source is."""
@@ -158,7 +159,9 @@ class Parser:
                     tag, pos = varint(buffer, start, end)
                 known = actions.get(tag)
                 if known is None:
-                    self._unknown(message, tag, self._base + start)
+                    if (message, tag) not in self._unread:
+                        self._unknown(message, tag, self._base + start)
+                        self._unread.add((message, tag))
                     pos = skip(buffer, pos, end, tag & 7)
                     continue
                 action, slot, extra = known

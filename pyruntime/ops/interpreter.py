@@ -85,19 +85,29 @@ def running(context: RunContext) -> Iterator[None]:
         _context.reset(token)
 
 
-@contextmanager
-def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> Iterator[None]:
+class _Located:
+    """See `located`; no generator, as every node is inferred in one."""
+
+    __slots__ = ("_inputs", "_node")
+
+    def __init__(self, node: Node, inputs: Sequence[ValueType | None]) -> None:
+        self._node, self._inputs = node, inputs
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ValueNeeded):
+            raise _located(error, self._node, self._inputs) from error
+
+
+def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> _Located:
     """Name the node in errors raised inside: its label, opset and input types go in front of the message.
 
     Raises:
         OrtError: of the class that was raised; anything else becomes RuntimeException.
     """
-    try:
-        yield
-    except ValueNeeded:
-        raise
-    except Exception as error:
-        raise _located(error, node, inputs) from error
+    return _Located(node, inputs)
 
 
 def _located(error: Exception, node: Node, inputs: Sequence[ValueType | None]) -> errors.OrtError:

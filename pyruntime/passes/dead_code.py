@@ -16,8 +16,9 @@ def run(graph: TypedGraph, target: Target) -> bool:
     needed = set(graph.outputs)
     kept = []
     for node in reversed(graph.nodes):
-        if any(n in needed for n in node.outputs if n):
-            needed.update(n for n in node.inputs if n)
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            needed.discard("")
             kept.append(node)
     changed = len(kept) < len(graph.nodes)
     graph.nodes = kept[::-1]

@@ -42,7 +42,7 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
     gone: set[int] = set()
     made: list[Node] = []
     original: dict[int, Node] = {}
-    order: list[str] = []
+    order: dict[str, int] = {}
     sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in ("MatMulInteger", "ConvInteger")}
     for node in graph.nodes:
         if not _is_elementwise(graph, node):
@@ -52,7 +52,8 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
         chain = _Chain(single, {id(node)}, sums & set(single.inputs))
         shape = graph.tensor(node.outputs[0]).shape
         while True:
-            candidates = [chains[n] for n in reversed(order) if n in chain.node.inputs and n not in wanted]
+            before = {n for n in chain.node.inputs if n in order and n not in wanted}
+            candidates = [chains[n] for n in sorted(before, key=order.__getitem__, reverse=True)]
             producer = next(
                 (
                     c
@@ -70,7 +71,7 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
             members, read = chain.members | producer.members, chain.sums | producer.sums
             chain = _Chain(_merge(producer.node, chain.node), members, read)
         chains[node.outputs[0]] = chain
-        order.append(node.outputs[0])
+        order[node.outputs[0]] = len(order)
         made.append(chain.node)
         if chain.node is single:
             original[id(single)] = node

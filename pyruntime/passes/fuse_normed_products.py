@@ -16,6 +16,7 @@ from pyruntime.ops.layer_normalization import RMSNormalization
 from pyruntime.ops.normed_product import NormedProduct
 from pyruntime.ops.paired_product import PairedProduct
 from pyruntime.ops.with_tail import WithTail
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
@@ -25,12 +26,12 @@ MOST = 2
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    readers = graph.consumers()
+    match = Matcher(graph)
     there = {*graph.static, *graph.inputs}
     wanted = set(graph.outputs)
     norms = {}
     for node in graph.nodes:
-        behind = readers.get(node.outputs[0], ()) if _normalises(graph, node, there) else ()
+        behind = match.readers.get(node.outputs[0], ()) if _normalises(graph, node, there) else ()
         if 0 < len(behind) <= MOST and node.outputs[0] not in wanted and all(_multiplies(n, node) for n in behind):
             norms[node.outputs[0]] = node
     graph.nodes = [

@@ -16,22 +16,23 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    readers = graph.consumers()
+    match = Matcher(graph)
     gone: set[int] = set()
     made: list[Node] = []
     for node in graph.nodes:
-        found = next(_norms(graph, readers, node), None)
+        found = next(_norms(graph, match, node), None)
         if found is None:
             made.append(node)
             continue
         norm, between = found
-        kept = _read_elsewhere(graph, readers, node, norm, between)
+        kept = _read_elsewhere(graph, match.readers, node, norm, between)
         made += _fused(graph, node, norm, between, kept)
         gone.add(id(norm))
         if between is not None and not kept:
@@ -40,13 +41,13 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return bool(gone)
 
 
-def _norms(graph: TypedGraph, readers: dict[str, list[Node]], node: Node) -> Iterator[tuple[Node, Node | None]]:
+def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node, Node | None]]:
     """Normalisations of the rows of the product `node`, and the Reshape in between."""
     base = node.op
     if not isinstance(base, WithTail) or base.base.op_type not in ("MatMul", "Gemm"):
         return
     product = graph.tensor(node.outputs[0])
-    for reader in readers.get(node.outputs[0], ()):
+    for reader in match.readers.get(node.outputs[0], ()):
         if _fits(graph, node.outputs[0], reader):
             yield reader, None
         elif reader.op.op_type == "Reshape" and not reader.op.domain and reader.inputs[0] == node.outputs[0]:
@@ -54,7 +55,7 @@ def _norms(graph: TypedGraph, readers: dict[str, list[Node]], node: Node) -> Ite
             if reader.inputs[1] not in graph.static:
                 continue
             if shape and product.shape and shape[-1] == product.shape[-1]:
-                behind = readers.get(reader.outputs[0], ())
+                behind = match.readers.get(reader.outputs[0], ())
                 yield from ((n, reader) for n in behind if _fits(graph, reader.outputs[0], n))
 
 

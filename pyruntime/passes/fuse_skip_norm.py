@@ -16,19 +16,20 @@ from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.fused_elementwise import FusedElementwise
 from pyruntime.ops.skip_norm import SkipNorm, follows
 from pyruntime.passes.fuse_elementwise import as_chain
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    readers = graph.consumers()
+    match = Matcher(graph)
     there = {*graph.static, *graph.inputs}
     gone: set[int] = set()
     made: list[Node] = []
     for node in graph.nodes:
         terms = _terms(graph, node)
-        behind = readers.get(node.outputs[0], ()) if terms is not None else ()
+        behind = match.readers.get(node.outputs[0], ()) if terms is not None else ()
         norm = next((n for n in behind if _normalises(graph, n, node.outputs[0], there)), None)
         if terms is None or norm is None:
             made.append(node)

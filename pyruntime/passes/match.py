@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from pyruntime.ir import Node, TensorType, TypedGraph
@@ -10,13 +12,25 @@ __all__ = ["Matcher"]
 
 
 class Matcher:
-    """Indexes over a graph that stays unchanged while it is in use."""
+    """Indexes over a graph that stays unchanged while it is in use; made when they are first asked for."""
 
     def __init__(self, graph: TypedGraph) -> None:
         self.graph = graph
-        self.makers = graph.producers()
-        self.readers = graph.consumers()
-        self.wanted = set(graph.outputs)
+
+    @cached_property
+    def makers(self) -> dict[str, Node]:
+        """The node that makes each value."""
+        return self.graph.producers()
+
+    @cached_property
+    def readers(self) -> dict[str, list[Node]]:
+        """The nodes that read each value, each once."""
+        return self.graph.consumers()
+
+    @cached_property
+    def wanted(self) -> set[str]:
+        """The graph's outputs."""
+        return set(self.graph.outputs)
 
     def maker(self, name: str, *op_types: str) -> Node | None:
         """The ai.onnx node of one of these types that makes `name`."""

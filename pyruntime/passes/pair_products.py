@@ -23,6 +23,8 @@ __all__ = ["run"]
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
+    if not any(isinstance(node.op, MatMulNBits) for node in graph.nodes):
+        return False
     makers, readers = graph.producers(), graph.consumers()
     wanted = set(graph.outputs)
     gone: set[int] = set()

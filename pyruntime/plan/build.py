@@ -27,6 +27,7 @@ from pyruntime.ops.base import Op
 from pyruntime.plan.foreseen import Foreseen
 from pyruntime.plan.levels import by_levels
 from pyruntime.plan.lifetimes import Lifetimes, Step
+from pyruntime.plan.lowered import Lowerings
 from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.order import is_free, less_memory
 from pyruntime.plan.placement import Placed, place
@@ -58,6 +59,7 @@ def build_plan(
     resident_outputs: Iterable[str] = (),
     isolated: bool = False,
     ask: Callable[[str], object] | None = None,
+    lowerings: Lowerings | None = None,
 ) -> Plan:
     """Plan one stage.
 
@@ -66,6 +68,7 @@ def build_plan(
         resident_outputs: outputs to leave on the GPU, in external tensors.
         isolated: every value gets memory of its own, which nothing else ever uses: what the sanitizer compares with.
         ask: gets the text of each shader that the plan will probably have, as soon as it is known.
+        lowerings: those of the stage's other plans for this device.
     """
     foreseen = Foreseen(graph, resident_outputs) if ask else None
 
@@ -74,7 +77,7 @@ def build_plan(
             for source in foreseen.sources(placed):
                 ask(source)
 
-    running, idle = place(graph, target, tell)
+    running, idle = place(graph, target, tell, lowerings)
     alone = isolated or not target.allows("shared_memory")
     builder = _Builder(graph, target, set(resident_outputs), alone)
     ordered = schedule(running, [*graph.inputs, *graph.constants])
@@ -415,6 +418,8 @@ class _Emitter:
 
     def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""
+        if self.builder.graph.sizes is None:
+            return ()
         found = tuple(self._expression(n) if is_dim(n) else -1 for n in numbers)
         return found if any(n >= 0 for n in found) else ()
 

@@ -14,6 +14,7 @@ from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.onnx.order import ordered
 from pyruntime.ops.base import Op, Unsupported
+from pyruntime.plan.lowered import Lowerings
 
 __all__ = ["HEAVY", "identities", "part", "split_static"]
 
@@ -21,7 +22,7 @@ HEAVY = 64 << 10
 """Bytes above which a static value is not folded on the host."""
 
 
-def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
+def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None = None) -> TypedGraph | None:
     """Take the nodes that make heavy static values out of `graph`.
 
     `graph` then reads these values as resident inputs; views of constants stay in it, since they cost nothing, and keep
@@ -30,6 +31,7 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     Returns:
         The graph that makes them, to be run once, or None where there are none.
     """
+    lowerings = lowerings or Lowerings(target, graph.sizes is None)
     heavy: set[str] = set()
     makers: list[Node] = []
     views: list[Node] = []
@@ -37,7 +39,7 @@ def split_static(graph: TypedGraph, target: Target) -> TypedGraph | None:
     # While all static values were known, passes could write a node in front of what makes the ones it reads.
     graph.nodes = ordered(graph.nodes)
     for node in graph.nodes:
-        kind = _kind(graph, node, heavy, target)
+        kind = _kind(graph, node, heavy, lowerings)
         if kind is None:
             continue
         heavy.update(n for n in node.outputs if n)
@@ -93,7 +95,7 @@ def part(graph: TypedGraph, output: str) -> TypedGraph:
     return replace(graph, nodes=kept[::-1], outputs=[output], constants=dict(graph.constants))
 
 
-def _kind(graph: TypedGraph, node: Node, heavy: set[str], target: Target) -> str | None:
+def _kind(graph: TypedGraph, node: Node, heavy: set[str], lowerings: Lowerings) -> str | None:
     """'view' or 'kernel' for a node that makes a heavy static value on the GPU; None for all others."""
     outputs = [n for n in node.outputs if n]
     static = all(n in graph.static and n not in graph.constants for n in outputs)
@@ -106,7 +108,7 @@ def _kind(graph: TypedGraph, node: Node, heavy: set[str], target: Target) -> str
         source = _viewed(graph, node)
         if source is not None:
             return "view" if source in graph.constants or source in heavy else None
-        op.lower(target, *types)
+        lowerings.of(op, types)  # type: ignore[arg-type]
     except (Unsupported, ValueNeeded):
         return None
     return "kernel"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from random import Random
 from typing import TypeAlias
 
@@ -47,10 +46,6 @@ class Storage:
     last: int
     arena: int = 0
     offset: int = 0
-
-
-_Together: TypeAlias = dict[int, list[Storage]]
-_OFFSET = attrgetter("offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +90,25 @@ def pack(storages: Sequence[Storage], capacity: int) -> list[int]:
     Args:
         capacity: largest size of one arena; a storage alone may exceed it (the caller refuses that with numbers).
     """
-    bound, together = lower_bound(storages), _together(storages)
+    bound, packing = lower_bound(storages), _Packing(storages, capacity)
     best: _Placement | None = None
     for ordered in _orders(storages):
-        placement = _Placement.of(ordered, together, capacity)
-        if best is None or placement.total < best.total:
+        placement = packing.placed(packing.numbers(ordered), best)
+        if placement is not None and (best is None or placement.total < best.total):
             best = placement
-        if best.total <= bound:
+        if best is not None and best.total <= bound:
             break
     assert best is not None
     chance = Random(0)
     for _ in range(min(CLIMBS, CLIMBED // len(storages))):
         if best.total <= bound * CLOSE:
             break
-        placement = _Placement.of(_neighbour(best, chance), together, capacity)
-        if placement.height() <= best.height():
+        changed, same = packing.neighbour(best, chance)
+        placement = packing.placed(changed, best, same)
+        if placement is not None and placement.height <= best.height:
             best = placement
-    best.assign()
+    for storage, (arena, offset, _) in zip(storages, best.spots, strict=True):
+        storage.arena, storage.offset = arena, offset
     return best.sizes
 
 
@@ -135,93 +132,108 @@ def _by_breadth(storages: Sequence[Storage]) -> list[Storage]:
     return sorted(storages, key=lambda s: (widest[id(s)], -s.nbytes))
 
 
-@dataclass(frozen=True, slots=True)
+_Spot: TypeAlias = tuple[int, int, int]
+"""Arena, offset and end of a storage."""
+
+
 class _Placement:
-    """Where storages are when they are placed in this order."""
+    """Where storages are when they are placed in an order.
 
-    ordered: list[Storage]
-    sizes: list[int]
-    places: list[tuple[int, int]]
+    Attributes:
+        order: numbers of storages. spots: where each is, by number. sizes: of the arenas.
+        highest: which of the order lie at the top of their arena.
+        height: what climbing brings down: the total, and how many storages it is due to.
+    """
 
-    @staticmethod
-    def of(ordered: list[Storage], together: _Together, capacity: int) -> _Placement:
-        sizes = _place(ordered, together, capacity)
-        return _Placement(ordered, sizes, [(s.arena, s.offset) for s in ordered])
+    __slots__ = ("height", "highest", "order", "sizes", "spots", "total")
 
-    @property
-    def total(self) -> int:
-        return sum(self.sizes)
-
-    def highest(self) -> list[int]:
-        """Which storages of the order lie at the top of their arena."""
-        top = self.sizes
-        return [i for i, (arena, offset) in enumerate(self.places) if offset + self.ordered[i].nbytes == top[arena]]
-
-    def height(self) -> tuple[int, int]:
-        """What climbing brings down: the total, and how many storages it is due to."""
-        return self.total, len(self.highest())
-
-    def assign(self) -> None:
-        for storage, (arena, offset) in zip(self.ordered, self.places, strict=True):
-            storage.arena, storage.offset = arena, offset
+    def __init__(self, order: list[int], spots: list[_Spot], sizes: list[int]) -> None:
+        self.order, self.spots, self.sizes, self.total = order, spots, sizes, sum(sizes)
+        self.highest = [at for at, number in enumerate(order) if spots[number][2] == sizes[spots[number][0]]]
+        self.height = self.total, len(self.highest)
 
 
-def _neighbour(placement: _Placement, chance: Random) -> list[Storage]:
-    """The order with a storage at the top of its arena moved before, or exchanged with, one alive at the same time."""
-    ordered = placement.ordered
-    top = chance.choice(placement.highest())
-    first, last = ordered[top].first, ordered[top].last
-    other = chance.choice([i for i, s in enumerate(ordered) if s.first <= last and s.last >= first])
-    changed = list(ordered)
-    if chance.random() < 0.5:
-        changed.insert(min(top, other), changed.pop(max(top, other)))
-    else:
-        changed[top], changed[other] = changed[other], changed[top]
-    return changed
+class _Packing:
+    """Storages by number, to be placed in many orders."""
+
+    def __init__(self, storages: Sequence[Storage], capacity: int) -> None:
+        self._capacity = capacity
+        self._number = {id(s): n for n, s in enumerate(storages)}
+        self._nbytes = [s.nbytes for s in storages]
+        self._lives = [(s.first, s.last) for s in storages]
+        self._together = self._alive_together(storages)
+
+    def numbers(self, ordered: Sequence[Storage]) -> list[int]:
+        """The numbers of storages."""
+        return [self._number[id(s)] for s in ordered]
+
+    def _alive_together(self, storages: Sequence[Storage]) -> list[list[int]]:
+        """For each storage the others that are alive at a step of its."""
+        found: list[list[int]] = [[] for _ in storages]
+        alive: list[int] = []
+        for number in sorted(range(len(storages)), key=lambda n: self._lives[n][0]):
+            alive = [other for other in alive if self._lives[other][1] >= self._lives[number][0]]
+            for other in alive:
+                found[other].append(number)
+            found[number] += alive
+            alive.append(number)
+        return found
+
+    def neighbour(self, placement: _Placement, chance: Random) -> tuple[list[int], int]:
+        """The order with a storage at the top of its arena moved before, or exchanged with, one alive at the same time.
+
+        Returns:
+            That order, and how many at its beginning are where they were.
+        """
+        order, lives = placement.order, self._lives
+        top = chance.choice(placement.highest)
+        first, last = lives[order[top]]
+        other = chance.choice([at for at, n in enumerate(order) if lives[n][0] <= last and lives[n][1] >= first])
+        changed, same = list(order), min(top, other)
+        if chance.random() < 0.5:
+            changed.insert(same, changed.pop(max(top, other)))
+        else:
+            changed[top], changed[other] = changed[other], changed[top]
+        return changed, same
+
+    def placed(self, order: list[int], best: _Placement | None, same: int = 0) -> _Placement | None:
+        """The placement in this order; None where it takes more than `best`, whose first `same` it begins with."""
+        spots: list[_Spot | None] = [None] * len(order)
+        sizes: list[int] = []
+        if best is not None:
+            for number in order[:same]:
+                spots[number] = arena, _, end = best.spots[number]
+                sizes += [0] * (arena + 1 - len(sizes))
+                sizes[arena] = max(sizes[arena], end)
+        for number in order[same:]:
+            nbytes = self._nbytes[number]
+            others = sorted([spot for other in self._together[number] if (spot := spots[other]) is not None])
+            arena = 0
+            while True:
+                if arena == len(sizes):
+                    sizes.append(0)
+                offset = _gap(others, arena, nbytes)
+                if offset + nbytes <= self._capacity or not sizes[arena]:
+                    break
+                arena += 1
+            end = offset + nbytes
+            spots[number] = arena, offset, end
+            if end > sizes[arena]:
+                sizes[arena] = end
+                if best is not None and sum(sizes) > best.total:
+                    return None
+        return _Placement(order, [spot for spot in spots if spot is not None], sizes)
 
 
-def _together(storages: Sequence[Storage]) -> _Together:
-    """The storages alive at a step of each one's, by the id of that one."""
-    found: _Together = {id(s): [] for s in storages}
-    alive: list[Storage] = []
-    for storage in sorted(storages, key=lambda s: s.first):
-        alive = [other for other in alive if other.last >= storage.first]
-        for other in alive:
-            found[id(other)].append(storage)
-        found[id(storage)] += alive
-        alive.append(storage)
-    return found
-
-
-def _place(ordered: Sequence[Storage], together: _Together, capacity: int) -> list[int]:
-    """Set `arena` and `offset` of each, in this order; returns the sizes of the arenas."""
-    placed: set[int] = set()
-    sizes: list[int] = []
-    for storage in ordered:
-        others = sorted((o for o in together[id(storage)] if id(o) in placed), key=_OFFSET)
-        arena = 0
-        while True:
-            if arena == len(sizes):
-                sizes.append(0)
-            offset = _gap(others, arena, storage.nbytes)
-            if offset + storage.nbytes <= capacity or not sizes[arena]:
-                break
-            arena += 1
-        storage.arena, storage.offset = arena, offset
-        placed.add(id(storage))
-        sizes[arena] = max(sizes[arena], offset + storage.nbytes)
-    return sizes
-
-
-def _gap(others: Sequence[Storage], arena: int, nbytes: int) -> int:
+def _gap(others: Sequence[_Spot], arena: int, nbytes: int) -> int:
     """The offset of the smallest gap that fits among `others` of this arena, which are in order; else the end."""
-    end = 0
-    best: tuple[int, int] | None = None
-    for other in others:
-        if other.arena != arena:
+    end, least, best = 0, -1, -1
+    for other, offset, stop in others:
+        if other != arena:
             continue
-        room = other.offset - end
-        if room >= nbytes and (best is None or room < best[0]):
-            best = room, end
-        end = max(end, other.offset + other.nbytes)
-    return best[1] if best else end
+        room = offset - end
+        if room >= nbytes and (best < 0 or room < least):
+            least, best = room, end
+        if stop > end:
+            end = stop
+    return best if best >= 0 else end

@@ -13,9 +13,9 @@ from pyruntime.errors import OrtError
 from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Role, Target
-from pyruntime.kernels.candidates import Noted, noting
-from pyruntime.kernels.legalize import legalize
+from pyruntime.kernels.candidates import Noted
 from pyruntime.ops.base import Op, Unsupported
+from pyruntime.plan.lowered import Lowerings
 
 __all__ = ["Placed", "fold", "place"]
 
@@ -44,16 +44,21 @@ class Placed:
 
 
 def place(
-    graph: TypedGraph, target: Target, tell: Callable[[Placed], None] = lambda _: None
+    graph: TypedGraph,
+    target: Target,
+    tell: Callable[[Placed], None] = lambda _: None,
+    lowerings: Lowerings | None = None,
 ) -> tuple[list[Placed], list[Placed]]:
     """Place every node of `graph`.
 
     Args:
         tell: called with each node that runs, the last first.
+        lowerings: those of the stage's other graphs, for the same device.
 
     Returns:
         The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
     """
+    lowerings = lowerings or Lowerings(target, graph.sizes is None)
     needed = set(graph.outputs)
     running: list[Placed] = []
     idle: list[Placed] = []
@@ -67,7 +72,7 @@ def place(
             fold(graph, wanted)
             idle.append(Placed(node, "none", "its value follows from constants and shapes: folded"))
             continue
-        placed = _place(graph, node, target)
+        placed = _place(graph, node, lowerings)
         needed.update(placed.reads)
         running.append(placed)
         tell(placed)
@@ -85,7 +90,7 @@ def fold(graph: TypedGraph, names: Iterable[str]) -> None:
             graph.constants[name] = Constant.from_array(round_to(kind.value(), kind.dtype), kind.dtype)
 
 
-def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
+def _place(graph: TypedGraph, node: Node, lowerings: Lowerings) -> Placed:
     op = node.op
     assert isinstance(op, Op)
     types = tuple(graph.types[n] if n else None for n in node.inputs)
@@ -108,8 +113,7 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
     if not type(op).has_kernel():
         return host(f"{op.op_type} has no GPU kernel")
     try:
-        with noting() as notes:
-            dispatches = legalize(target, op.lower(target, *types))
+        dispatches, choices = lowerings.of(op, types)  # type: ignore[arg-type]
     except Unsupported as reason:
         return host(str(reason))
     except ValueNeeded as missing:
@@ -118,15 +122,12 @@ def _place(graph: TypedGraph, node: Node, target: Target) -> Placed:
         raise
     except Exception as error:  # numbers in a model that no kernel was made for; NumPy answers, or says what is wrong
         return host(f"its kernel cannot be made: {type(error).__name__}: {error}")
-    dispatches = tuple(d for d in dispatches if not d.is_empty)
-    too_large = _over_limit(dispatches, target)
+    too_large = _over_limit(dispatches, lowerings.target)
     if too_large:
         return host(too_large)
     reads = dict.fromkeys(node.inputs[o.index] for d in dispatches for o in d.operands if o.role is Role.INPUT)
     kernels = tuple(d.kernel.name for d in dispatches)
-    return Placed(
-        node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels, tuple(notes)
-    )
+    return Placed(node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels, choices)
 
 
 def _fills(given: ValueType | None, result: ValueType) -> bool:

@@ -17,6 +17,7 @@ from pyruntime.kernels import Target
 from pyruntime.passes import grow_in_place, optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import identities, part, split_static
+from pyruntime.plan.lowered import Lowerings
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.refusals import KNOWN_LIMIT
@@ -122,10 +123,11 @@ def compile_stage(
         grow_in_place.run(typed, target, [n for n in stay if n in free])
         left = {s.output for s in typed.states.values()}
         stay = [n for n in stay if n not in left]
-    prologue = _prologue(typed, target, sanitize)
+    lowerings = Lowerings(target, sizes is None)
+    prologue = _prologue(typed, lowerings, sanitize)
     for source in (s for computed in prologue for s in computed.plan.shaders):
         ask(source)
-    plan = build_plan(typed, target, stay, ask=ask)
+    plan = build_plan(typed, target, stay, ask=ask, lowerings=lowerings)
     alone = build_plan(typed, target, stay, isolated=True) if sanitize else None
     bound |= on_device & set(stay)
     return Compiled(
@@ -183,16 +185,17 @@ def _arrive(
         types[name] = replace(kind, source=source, name=name)
 
 
-def _prologue(typed: TypedGraph, target: Target, sanitize: bool) -> list[Computed]:
+def _prologue(typed: TypedGraph, lowerings: Lowerings, sanitize: bool) -> list[Computed]:
     """The heavy static values of `typed`, taken out of it."""
-    first = split_static(typed, target)
+    target = lowerings.target
+    first = split_static(typed, target, lowerings)
     if first is None:
         return []
     keys = identities(first)
     made = []
     for name in first.outputs:
         alone_graph = part(first, name)
-        plan = build_plan(alone_graph, target, [name])
+        plan = build_plan(alone_graph, target, [name], lowerings=lowerings)
         alone = build_plan(alone_graph, target, [name], isolated=True) if sanitize else None
         made.append(Computed(name, keys[name], plan, alone))
     return made

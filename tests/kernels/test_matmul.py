@@ -16,7 +16,7 @@ def test_select__less_workgroup_memory__no_slices_that_do_not_fit() -> None:
     product = Product(192, 1536, 256)
     assert select(product, NVIDIA) == replace(MEDIUM, slices=2)
     less = replace(NVIDIA, limits=replace(NVIDIA.limits, workgroup_bytes=16384))
-    assert select(product, less).workgroup_bytes() <= 16384
+    assert select(product, less).workgroup_bytes <= 16384
 
 
 def test_matmul__slices_switched_off__something_else() -> None:

@@ -73,7 +73,6 @@ def _compare_function(record: FunctionRecord, proto: onnx.FunctionProto) -> None
     assert [(o.domain, o.version) for o in record.opset_import] == [(o.domain, o.version) for o in proto.opset_import]
     _each(record.node, proto.node, _compare_node)
     _each(record.attribute_proto, proto.attribute_proto, _compare_attribute)
-    _each(record.value_info, proto.value_info, _compare_value_info)
     _each(record.metadata_props, proto.metadata_props, _compare_entry)
 
 
@@ -84,7 +83,6 @@ def compare_graph(record: GraphRecord, proto: onnx.GraphProto) -> None:
     _each(record.node, proto.node, _compare_node)
     _each(record.input, proto.input, _compare_value_info)
     _each(record.output, proto.output, _compare_value_info)
-    _each(record.value_info, proto.value_info, _compare_value_info)
     _each(record.initializer, proto.initializer, compare_tensor)
     _each(record.sparse_initializer, proto.sparse_initializer, _compare_sparse)
     _each(record.metadata_props, proto.metadata_props, _compare_entry)

@@ -211,10 +211,8 @@ def test_metadata__of_a_model__equals_onnxruntimes() -> None:
     assert made.denotations == {"x": ("DATA_BATCH",)}
 
 
-def test_value_info__of_inner_values__is_kept_where_it_makes_sense() -> None:
+def test_value_info__of_inner_values__is_passed_over() -> None:
     proto = model([node("Abs", ["x"], ["t"]), node("Relu", ["t"], ["y"])])
-    proto.graph.value_info.append(helper.make_tensor_value_info("t", 1, ["N"]))
-    proto.graph.value_info.append(helper.make_tensor_value_info("elsewhere", 1, ["N"]))
-    proto.graph.value_info.append(helper.make_tensor_value_info("y", 77, ["N"]))
-    infos = imported(proto).graph.value_info
-    assert infos == {"t": ValueInfo("t", DeclaredTensor(DType.FLOAT, ("N",))), "y": ValueInfo("y")}
+    plain = imported(proto).graph
+    proto.graph.value_info.append(helper.make_tensor_value_info("t", 77, ["N"]))
+    assert list(map(repr, imported(proto).graph.nodes)) == list(map(repr, plain.nodes))
