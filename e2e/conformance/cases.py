@@ -19,7 +19,6 @@ from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
 from pyruntime.ir import DType
 from tests.harness import node_tests
-from tests.sampling import ALL
 
 __all__ = ["MODEL_SETS", "Case", "light_cases", "model_cases", "node_cases", "plain_tensor_tests"]
 
@@ -29,18 +28,13 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """A model with inputs by name and expected outputs, in wire form (see `wire`).
-
-    Attributes:
-        again: whether it is run three times (see `runner`).
-    """
+    """A model with inputs by name and expected outputs, in wire form (see `wire`)."""
 
     name: str
     model: bytes
     data_sets: list[tuple[dict[str, Any], list[Any]]]
     rtol: float
     atol: float
-    again: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -56,7 +50,6 @@ class Case:
             "data_sets": [list(d) for d in self.data_sets],
             "rtol": self.rtol,
             "atol": self.atol,
-            "again": self.again,
         }
 
 
@@ -89,15 +82,15 @@ def plain_tensor_tests() -> dict[str, tuple[bool, bool]]:
 
 
 def node_cases() -> Iterator[Case]:
-    """The node tests. Every third of them is run three times, with PYRUNTIME_SOAK all."""
-    for number, case in enumerate(node_tests().values()):
+    """The node tests."""
+    for case in node_tests().values():
         assert case.model is not None and case.data_sets is not None
         names = [v.name for v in case.model.graph.input]
         sets = [
             (dict(zip(names, map(wire, inputs), strict=False)), [wire(o) for o in outputs])
             for inputs, outputs in case.data_sets
         ]
-        yield Case(case.name, case.model.SerializeToString(), sets, case.rtol, case.atol, ALL or number % 3 == 0)
+        yield Case(case.name, case.model.SerializeToString(), sets, case.rtol, case.atol)
 
 
 def _proto(path: Path, kind: onnx.TypeProto) -> Any:
@@ -125,10 +118,7 @@ def model_cases(kind: str) -> Iterator[Case]:
 
 
 def light_cases() -> Iterator[Case]:
-    """The nine `light` models: the weights are made by operators; input i of n elements is (0, 1, ..., n - 1) / n.
-
-    VGG 19, which takes more time than the other eight, is run once, or with PYRUNTIME_SOAK three times like all others.
-    """
+    """The nine `light` models: the weights are made by operators; input i of n elements is (0, 1, ..., n - 1) / n."""
     for path in sorted((Path(DATA_DIR) / "light").glob("*.onnx")):
         graph = onnx.load(path).graph
         initialized = {t.name for t in graph.initializer}
@@ -137,5 +127,4 @@ def light_cases() -> Iterator[Case]:
         count = int(np.prod(shape))
         feed = (np.arange(count).reshape(shape) / count).astype(np.float32)
         expected = _proto(path.with_name(f"{path.stem}_output_0.pb"), graph.output[0].type)
-        data, again = [({given.name: wire(feed)}, [wire(expected)])], ALL or "vgg19" not in path.stem
-        yield Case(path.stem, path.read_bytes(), data, 1e-3, 1e-4, again)
+        yield Case(path.stem, path.read_bytes(), [({given.name: wire(feed)}, [wire(expected)])], 1e-3, 1e-4)

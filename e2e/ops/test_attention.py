@@ -21,7 +21,6 @@ from pyruntime.ops.linear_attention import RULES, LinearAttention
 from pyruntime.ops.rotary_embedding import RotaryEmbedding
 from tests.harness import carrier, run_op, typed
 from tests.ops.test_attention import normal
-from tests.sampling import ALL
 
 RNG = np.random.default_rng(1)
 
@@ -174,20 +173,8 @@ REACH = [
 ]
 
 
-GIVEN = ["before", "lengths", "prompt", "wide"]
-LONE = ("tiled", "split", "rows")
-"""Kernels of one size: they have every reach; of the others each size has two by turns, with PYRUNTIME_SOAK all."""
-
-
-@pytest.mark.parametrize(
-    ("sizes", "kernel", "given"),
-    [
-        (*case, given)
-        for i, case in enumerate(REACH)
-        for j, given in enumerate(GIVEN)
-        if ALL or case[1] in LONE or (i + j) % 2 == 0
-    ],
-)
+@pytest.mark.parametrize(("sizes", "kernel"), REACH)
+@pytest.mark.parametrize("given", ["before", "lengths", "prompt", "wide"])
 def test_attention__keys_in_reach__as_the_formula(
     gpu: Gpu, sizes: tuple[int, int, int, int, int, int], kernel: str, given: str
 ) -> None:

@@ -9,13 +9,12 @@ import numpy as np
 
 from tests.contrib.case import Case, draws
 from tests.contrib.float_types import in_type
-from tests.sampling import ALL
 
 __all__ = ["GPU", "NATIVE", "SOFTWARE", "each", "failures", "sample"]
 
 NATIVE = range(12)
 """The samples of an operator that tests run on NumPy."""
-GPU, SOFTWARE = (range(4), range(4, 8)) if ALL else (range(2), range(4, 6))
+GPU, SOFTWARE = range(4), range(4, 8)
 """Those that they run in the browser, with the kernels of a GPU and with those of a software adapter."""
 
 

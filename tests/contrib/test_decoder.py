@@ -51,7 +51,7 @@ def test_greedy__caches_fed_back__tokens_of_onnxruntime(prompts: list[list[int]]
     np.testing.assert_array_equal(tokens, expected)
 
 
-@pytest.mark.parametrize(("queries", "past", "kernel"), [(1, 7, "few_queries"), (1, 600, "merge"), (40, 0, "flash")])
+@pytest.mark.parametrize(("queries", "past", "kernel"), [(1, 7, "few_queries"), (1, 600, "merge"), (40, 0, "tiled")])
 def test_decoder__on_a_gpu__attention_is_there(queries: int, past: int, kernel: str) -> None:
     made = decoder()
     total = queries + past
