@@ -65,8 +65,8 @@ def test_guard__worker_logs_an_error__fails(opened: Opened, open_url: str) -> No
 def test_guard__page_throws__fails(opened: Opened, open_url: str) -> None:
     with pytest.raises(AssertionError, match="nobody catches this"), opened as (page, _):
         page.goto(open_url + "blank.html")
-        page.evaluate("() => { setTimeout(() => { throw new Error('nobody catches this'); }); }")
-        page.wait_for_timeout(50)
+        with page.expect_event("pageerror"):
+            page.evaluate("() => { setTimeout(() => { throw new Error('nobody catches this'); }); }")
 
 
 def test_fresh_page__after_another_that_stored_something__finds_nothing(context: BrowserContext, site_url: str) -> None:

@@ -4,6 +4,7 @@
  */
 
 import { resultMemory, touchPages } from './memory.js';
+import { LARGE } from './pieces.js';
 import { caught, collect, guarded, inTurn, isLarge, stage, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -26,7 +27,7 @@ const WHOLE = 48;
 /** Runs that were queued without Python in this thread: who measures the GPU must know that it is not alone. */
 export const activity = { replays: 0 };
 
-/** Bytes of new memory that are touched between two questions to the GPU: some 0.1 ms. */
+/** Bytes of a small result that are touched between two questions to the GPU: some 0.1 ms. Of larger ones it is a piece. */
 const TOUCHED = 128 << 10;
 
 /** Pieces copied to staging buffers in one submit: all of them are there when it is done. */
@@ -62,11 +63,11 @@ function copy(encoder, pieces) {
   }
 }
 
-/** What is touched of a piece in one go each: so little that nobody asks the GPU late. @param {Piece} piece */
+/** What is touched of a piece in one go each: a question costs as much as touching a small part. @param {Piece} piece */
 function partsOf(piece) {
-  const end = piece.at + piece.length;
+  const [end, step] = [piece.at + piece.length, piece.length < LARGE / 2 ? TOUCHED : piece.length];
   const parts = [];
-  for (let from = piece.at; from < end; from += TOUCHED) parts.push({ piece, from, to: Math.min(from + TOUCHED, end) });
+  for (let from = piece.at; from < end; from += step) parts.push({ piece, from, to: Math.min(from + step, end) });
   return parts;
 }
 

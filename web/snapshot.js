@@ -108,7 +108,7 @@ async function get(url) {
 /** @typedef {(response: Response) => ReadableStream<Uint8Array>} Unpack what a file holds, from its response */
 
 /** @param {Response} response @param {string} [format] */
-function gunzip({ body }, format = 'gzip') {
+function decompress({ body }, format = 'gzip') {
   const unpacking = new DecompressionStream(/** @type {any} */ (format));
   return /** @type {ReadableStream<any>} */ (body).pipeThrough(unpacking);
 }
@@ -135,7 +135,7 @@ function unpackingOf(head, { bytes, brotli }) {
   const encoding = head.headers.get('Content-Encoding');
   const length = Number(head.headers.get('Content-Length'));
   if (encoding ? encoding === 'br' && length === brotli : length === bytes) return asItComes;
-  return !encoding && length === brotli && knowsBrotli() ? (response) => gunzip(response, 'brotli') : null;
+  return !encoding && length === brotli && knowsBrotli() ? (response) => decompress(response, 'brotli') : null;
 }
 
 /** @param {string} url */
@@ -182,7 +182,7 @@ async function fillMemory(folder, manifest, head, bytes, start) {
       console.info(`pyruntime: memory.gz in place of memory.br: ${/** @type {Error} */ (error).message}`);
     }
   }
-  await fill(get(`${folder}memory.gz`), gunzip, bytes, start);
+  await fill(get(`${folder}memory.gz`), decompress, bytes, start);
 }
 
 /**
@@ -204,7 +204,7 @@ export async function restorePython(folder, indexURL, packages, options) {
     known && fillMemory(folder, known, head, bytes, script)));
   const bundle = packages.then(async (data) => {
     await script;
-    return new Response(gunzip(new Response(data))).arrayBuffer();
+    return new Response(decompress(new Response(data))).arrayBuffer();
   });
   const pyodideModule = import(`${indexURL}pyodide.mjs`);
   for (const promise of [memory, filled, bundle, pyodideModule]) promise.catch(() => {}); // awaited below
