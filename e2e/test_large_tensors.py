@@ -126,19 +126,65 @@ def test_uploads__pieces_of_other_sizes_in_flight__do_not_wait_for_each_other(
     assert page.evaluate(STAGING, given) == ",".join(str(n + 1) for n in range(len(lengths)))
 
 
+READING = """async ({ lengths }) => {
+    const { Readback } = await import('/web/readback.js');
+    const adapter = await navigator.gpu.requestAdapter();
+    const device = await adapter.requestDevice();
+    const made = [];
+    const createBuffer = device.createBuffer.bind(device);
+    device.createBuffer = (descriptor) => {
+        if (descriptor.label) made.push([descriptor.label, descriptor.size]);
+        return createBuffer(descriptor);
+    };
+    const usage = GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+    const found = [];
+    for (const nbytes of lengths) {
+        const bytes = new Uint8Array(nbytes).map((_, i) => (i * 31 + (i >> 20)) % 251);
+        const buffer = createBuffer({ size: nbytes + 8, usage });
+        device.queue.writeBuffer(buffer, 4, bytes);
+        const readback = new Readback(device, [{ buffer, offset: 4, nbytes }]);
+        readback.submit(device.createCommandEncoder());
+        device.queue.writeBuffer(buffer, 0, new Uint8Array(nbytes + 8));  // as the next run would
+        const results = [new Uint8Array(nbytes)];
+        await readback.collect(results);
+        readback.end();
+        found.push([results[0].every((byte, i) => byte === bytes[i]), made.splice(0)]);
+        buffer.destroy();
+    }
+    device.destroy();
+    return found;
+}"""
+
+
+def test_readback__of_a_large_result__takes_few_staging_buffers_and_what_the_next_run_writes_does_not_reach_it(
+    page: Page, site_url: str
+) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    lengths = [66 * MEGABYTE - 4, 4096, 4096, 4096, 66 * MEGABYTE - 4, 12 * MEGABYTE]
+    found = page.evaluate(READING, {"lengths": lengths})
+    assert [right for right, _ in found] == [True] * len(lengths)
+    large, *small, again, middle = [made for _, made in found]
+    assert large == [["result", lengths[0]], *[["staging", 4 * MEGABYTE]] * 4, ["staging", 2 * MEGABYTE]]
+    assert small == [[["staging", 4096]], [], []], "buffers of large results leave room for those of small ones"
+    assert again == [["result", lengths[0]]]
+    assert middle == [["staging", MEGABYTE]] * 12, "all at once: they are read while the rest is on its way"
+
+
 def test_result_memory__of_a_size_that_comes_again__has_been_touched_and_is_nobody_elses(
     page: Page, site_url: str
 ) -> None:
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(
         """async () => {
-            const { resultMemory } = await import('/web/memory.js');
+            const { orderSpare, resultMemory } = await import('/web/memory.js');
             const size = (2 << 20) + 8;
             const taken = [resultMemory(size), resultMemory(size)];
+            orderSpare();
             const began = performance.now();
             while (!taken.at(-1).warm && performance.now() - began < 60000) {
                 taken.push(resultMemory(size));
                 taken.at(-1).bytes.fill(taken.length);
+                orderSpare();
                 await new Promise((resolve) => { setTimeout(resolve, 20); });
             }
             const fresh = resultMemory(size).bytes;

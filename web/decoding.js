@@ -7,8 +7,9 @@
 
 import { enqueue } from './player.js';
 import { MOST, Records } from './records.js';
+import { collect } from './readback.js';
 import { matches, prepare } from './replay.js';
-import { caught, collect, waits } from './staging.js';
+import { caught, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 /**
@@ -18,7 +19,7 @@ import { attend } from './waiting.js';
  * @typedef {import('./replay.js').Fed} Fed
  * @typedef {import('./replay.js').Prepared} Prepared
  * @typedef {import('./replay.js').Replay} Replay
- * @typedef {import('./staging.js').Piece} Piece
+ * @typedef {import('./readback.js').Piece} Piece
  * @typedef {import('./tensors.js').Memory} Memory
  * @typedef {import('./tensors.js').Remote} Remote
  * @typedef {import('./tensors.js').Tensors} Tensors

@@ -26,6 +26,8 @@ const spare = new Map();
 const ordered = new Map();
 /** Sizes that were asked for before: only what comes again is worth it. @type {Set<number>} */
 const known = new Set();
+/** Sizes of which spare memory was taken, or would have been. @type {Set<number>} */
+const wanted = new Set();
 /** @type {Worker | null | undefined} null: this place allows none */
 let thread;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -39,7 +41,7 @@ let idle;
 export function resultMemory(nbytes) {
   if (nbytes < LEAST_BYTES) return { bytes: new Uint8Array(nbytes), warm: nbytes < COLD_BYTES };
   const buffer = spare.get(nbytes)?.pop();
-  if (known.has(nbytes)) order(nbytes);
+  if (known.has(nbytes)) wanted.add(nbytes);
   known.add(nbytes);
   clearTimeout(idle);
   idle = setTimeout(forget, IDLE_MS);
@@ -56,12 +58,24 @@ export function touchPages(bytes, start, end) {
   for (let place = start; place < end; place += PAGE) bytes[place] = 0;
 }
 
+/** A run has its results: spare memory for the next one is made now. Before, it would be in the way of those. */
+export function orderSpare() {
+  for (const nbytes of wanted) order(nbytes);
+  wanted.clear();
+}
+
 /** @param {number} nbytes */
 function order(nbytes) {
   const worker = helper();
   if (!worker) return;
+  const others = [...spare.keys()].filter((size) => size !== nbytes);
   let held = 0;
   for (const size of new Set([...spare.keys(), ...ordered.keys()])) held += size * count(size);
+  for (const size of others) {
+    if (count(nbytes) || held + nbytes <= KEPT_BYTES) break;
+    held -= size * (spare.get(size)?.length ?? 0);
+    spare.delete(size);
+  }
   while (count(nbytes) < DEPTH && held + nbytes <= KEPT_BYTES) {
     worker.postMessage(nbytes);
     ordered.set(nbytes, (ordered.get(nbytes) ?? 0) + 1);
@@ -85,7 +99,9 @@ function helper() {
   thread.onmessage = ({ data }) => {
     const size = /** @type {ArrayBuffer} */ (data).byteLength;
     ordered.set(size, (ordered.get(size) ?? 1) - 1);
-    spare.set(size, [...spare.get(size) ?? [], data]);
+    const made = [...spare.get(size) ?? [], data];
+    spare.delete(size); // those that were made last are last
+    spare.set(size, made);
   };
   thread.onerror = (event) => {
     event.preventDefault();
@@ -98,5 +114,5 @@ function helper() {
 function forget() {
   thread?.terminate();
   thread = thread === null ? null : undefined;
-  for (const state of [spare, ordered, known]) state.clear();
+  for (const state of [spare, ordered, known, wanted]) state.clear();
 }

@@ -27,17 +27,18 @@ const IDLE_MS = 5_000;
 export function* cut(view) {
   const size = pieceSize(view.byteLength);
   for (let at = 0; at < view.byteLength; at += size) {
-    const found = spare.findIndex(({ byteLength }) => byteLength === size);
+    const found = spare.findLastIndex(({ byteLength }) => byteLength === size);
     const piece = found < 0 ? new ArrayBuffer(size) : spare.splice(found, 1)[0];
     new Uint8Array(piece).set(new Uint8Array(view.buffer, view.byteOffset + at, Math.min(size, view.byteLength - at)));
     yield piece;
   }
 }
 
-/** Keep pieces that came back for a while. @param {ArrayBuffer[]} pieces */
+/** Keep pieces that came back for a while; where there is no room, not those that have been here longest. @param {ArrayBuffer[]} pieces */
 export function takeBack(pieces) {
-  let room = KEPT_BYTES - spare.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  for (const piece of pieces) if ((room -= piece.byteLength) >= 0) spare.push(piece);
+  spare.push(...pieces);
+  let over = spare.reduce((sum, { byteLength }) => sum + byteLength, 0) - KEPT_BYTES;
+  while (over > 0) over -= /** @type {ArrayBuffer} */ (spare.shift()).byteLength;
   clearTimeout(idle);
   if (spare.length) idle = setTimeout(() => { spare = []; }, IDLE_MS);
 }

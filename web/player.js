@@ -3,16 +3,17 @@
  * Replays a recorded command list: uploads, compute passes, one readback, in one call from Python.
  */
 
-import { resultMemory, touchPages } from './memory.js';
+import { orderSpare, resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { caught, collect, guarded, inTurn, isLarge, stage, uploadNow, waits } from './staging.js';
+import { Readback } from './readback.js';
+import { caught, guarded, inTurn, isLarge, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 /**
  * @typedef {import('./recording.js').Command} Command
  * @typedef {import('./staging.js').Write} Write
- * @typedef {import('./staging.js').Read} Read
- * @typedef {import('./staging.js').Piece} Piece
+ * @typedef {import('./readback.js').Read} Read
+ * @typedef {import('./readback.js').Planned} Piece
  */
 
 /**
@@ -29,9 +30,6 @@ export const activity = { replays: 0 };
 
 /** Bytes of a small result that are touched between two questions to the GPU: some 0.1 ms. Of larger ones it is a piece. */
 const TOUCHED = 128 << 10;
-
-/** Pieces copied to staging buffers in one submit: all of them are there when it is done. */
-const COPIES = 4;
 
 /**
  * A pass of these commands.
@@ -51,16 +49,6 @@ export function encode(encoder, commands, numbers, descriptor) {
     pass.dispatchWorkgroups(x, y, z);
   }
   pass.end();
-}
-
-/**
- * @param {GPUCommandEncoder} encoder
- * @param {Piece[]} pieces
- */
-function copy(encoder, pieces) {
-  for (const { buffer, offset, length, staging } of pieces) {
-    encoder.copyBufferToBuffer(buffer, offset, staging, 0, (length + 3) & ~3);
-  }
 }
 
 /** What is touched of a piece in one go each: a question costs as much as touching a small part. @param {Piece} piece */
@@ -99,32 +87,28 @@ async function settle(device, recording, arrivals, pieces, results, untouched) {
  * @param {number[]} numbers
  */
 function queue(device, commands, writes, reads, numbers) {
-  /** @type {Piece[]} */
-  let pieces = [];
+  /** @type {Readback | undefined} */
+  let readback;
   const scopes = guarded(device, () => {
-    pieces = stage(device, reads);
+    readback = new Readback(device, reads);
     try {
-      encodeAndSubmit();
+      encodeAndSubmit(readback);
     } catch (error) {
-      for (const { staging } of pieces) staging.destroy();
+      readback.end();
       throw error;
     }
   });
-  return { pieces, scopes };
+  return { readback: /** @type {Readback} */ (readback), scopes };
 
-  function encodeAndSubmit() {
+  /** @param {Readback} results */
+  function encodeAndSubmit(results) {
     for (const write of writes) uploadNow(device, write);
     let count = commands.length > WHOLE ? FIRST : WHOLE;
     for (let first = 0; first < Math.max(commands.length, 1); first += count, count = Math.min(2 * count, MOST)) {
       const encoder = device.createCommandEncoder();
       if (commands.length) encode(encoder, commands.slice(first, first + count), numbers);
-      if (first + count >= commands.length) copy(encoder, pieces.slice(0, COPIES));
-      device.queue.submit([encoder.finish()]);
-    }
-    for (let first = COPIES; first < pieces.length; first += COPIES) {
-      const encoder = device.createCommandEncoder();
-      copy(encoder, pieces.slice(first, first + COPIES));
-      device.queue.submit([encoder.finish()]);
+      if (first + count >= commands.length) results.submit(encoder);
+      else device.queue.submit([encoder.finish()]);
     }
   }
 }
@@ -177,21 +161,25 @@ export async function play(device, commands, writes, reads, numbers) {
   /** @type {Promise<GPUError | null>[]} */
   const uploaded = [];
   const small = writes.filter((write) => !isLarge(write));
-  const { pieces, scopes } = waits(device, writes)
+  const { readback, scopes } = waits(device, writes)
     ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
+  readback.scopes = scopes;
   scopes.push(...uploaded);
   const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
   const results = memory.map(({ bytes }) => bytes);
+  const { pieces } = readback;
   const untouched = pieces.filter(({ result }) => !memory[result].warm);
-  const arrivals = Promise.all(pieces.map((piece) => collect(device, piece, results)));
+  const arrivals = readback.collect(results);
   try {
     if (pieces.length) await settle(device, commands, arrivals, pieces, results, untouched);
     await caught(scopes);
+    readback.end();
+    orderSpare();
     return results.map(({ buffer }) => buffer);
   } catch (error) {
     arrivals.catch(() => {});
-    for (const { staging, done } of pieces) if (!done) staging.destroy();
+    readback.end();
     await caught(scopes.map((scope) => scope.catch(() => null)));
     throw error;
   }

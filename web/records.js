@@ -1,7 +1,7 @@
 // @ts-check
 /** What is known of tokens that were chosen on the GPU, on its way to JavaScript: a record of bytes for each of a batch. */
 
-import { stage } from './staging.js';
+import { stage } from './readback.js';
 
 /** @typedef {{name: string, tensor: import('./tensors.js').Remote}[]} Made outputs of a sampler, one after the other in a record */
 

@@ -1,11 +1,8 @@
 // @ts-check
-/**
- * Staging buffers, the way of bytes between JavaScript and the GPU. They are kept for the next run: making one costs
- * more than filling it, since its memory is new to three processes.
- */
+/** The way of bytes to the GPU, large ones through staging buffers (pool.js); readback.js is the way back. */
 
 import { BlobReader, LARGE, pieceSize } from './pieces.js';
-import { attend } from './waiting.js';
+import { Pool } from './pool.js';
 
 /**
  * @typedef {object} Write
@@ -19,18 +16,7 @@ import { attend } from './waiting.js';
  *
  * @typedef {{getBuffer: (type: 'u8') => {data: Uint8Array, release: () => void}}} PythonBytes A buffer of Python's, as a
  * proxy: where it is in memory changes when that grows.
- *
- * @typedef {object} Read
- * @property {GPUBuffer} buffer
- * @property {number} offset
- * @property {number} nbytes
  */
-
-/** Bytes of staging buffers that a device keeps, for each direction. */
-const KEPT_BYTES = 48 << 20;
-
-/** Milliseconds after which a device's unused staging buffers go. */
-const IDLE_MS = 5_000;
 
 /** @type {GPUErrorFilter[]} */
 const SCOPES = ['internal', 'out-of-memory', 'validation'];
@@ -67,143 +53,15 @@ export async function caught(scopes) {
   for (const error of await Promise.all(scopes)) if (error) throw new Error(told(error));
 }
 
-/** Staging buffers of one device and direction, by size. */
-class Pool {
-  /** @type {Map<number, GPUBuffer[]>} */
-  #free = new Map();
-  #held = 0;
-  /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
-  #waiting = new Map();
-  /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
-  #made = 0;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #idle;
-
-  /** @param {GPUDevice} device */
-  constructor(device) {
-    this.device = device;
-  }
-
-  /** @param {number} size */
-  #list(size) {
-    const list = this.#free.get(size) ?? [];
-    this.#free.set(size, list);
-    return list;
-  }
-
-  /** @param {number} size @returns {GPUBuffer | undefined} */
-  #pop(size) {
-    const buffer = this.#list(size).pop();
-    if (buffer) this.#held -= size;
-    return buffer;
-  }
-
-  /** @param {GPUBuffer} buffer */
-  keep(buffer) {
-    const waiting = this.#waiting.get(buffer.size)?.shift();
-    if (waiting) {
-      waiting.resolve(buffer);
-      return;
-    }
-    if (this.#waits()) {
-      this.discard(buffer);
-      return;
-    }
-    if (this.#held + buffer.size > KEPT_BYTES) {
-      this.#drop(buffer);
-      return;
-    }
-    this.#list(buffer.size).push(buffer);
-    this.#held += buffer.size;
-    clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => this.#clear(), IDLE_MS);
-  }
-
-  /** @param {GPUBuffer} buffer */
-  #drop(buffer) {
-    if (buffer.usage & GPUBufferUsage.MAP_WRITE) this.#made -= buffer.size;
-    buffer.destroy();
-  }
-
-  #clear() {
-    for (const list of this.#free.values()) for (const buffer of list) this.#drop(buffer);
-    this.#free.clear();
-    this.#held = 0;
-  }
-
-  /** Destroy a buffer; its room is for those who wait. @param {GPUBuffer} buffer */
-  discard(buffer) {
-    this.#drop(buffer);
-    this.#serve();
-  }
-
-  #waits() {
-    return [...this.#waiting.values()].some(({ length }) => length > 0);
-  }
-
-  /** Make buffers for those who wait for another size than the one that came back, as far as there is room. */
-  #serve() {
-    for (const [size, list] of this.#waiting) {
-      while (list.length && this.#fits(size)) list.shift()?.resolve(this.#make(size));
-    }
-  }
-
-  /** @param {number} size */
-  #fits(size) {
-    return this.#made + size <= KEPT_BYTES || !this.#made;
-  }
-
-  /** A new mapped buffer to write into. @param {number} size */
-  #make(size) {
-    const buffer = this.device.createBuffer({
-      label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
-    this.#made += size;
-    return buffer;
-  }
-
-  /** A buffer to read through. @param {number} size */
-  toRead(size) {
-    return this.#pop(size) ?? this.device.createBuffer({
-      label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
-  }
-
-  /** A mapped buffer to write into. @param {number} size @returns {Promise<GPUBuffer>} */
-  async toWrite(size) {
-    const free = this.#pop(size);
-    if (free) return free;
-    if (!this.#fits(size)) {
-      for (const [other, list] of this.#free) {
-        if (other !== size) while (list.length) this.#drop(/** @type {GPUBuffer} */ (this.#pop(other)));
-      }
-    }
-    if (this.#fits(size)) return this.#make(size);
-    return attend(this.device, new Promise((resolve, reject) => {
-      this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
-    }));
-  }
-
-  /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */
-  async recycle(buffer) {
-    try {
-      await buffer.mapAsync(GPUMapMode.WRITE);
-      this.keep(buffer);
-    } catch (error) {
-      this.#drop(buffer);
-      for (const list of this.#waiting.values()) for (const { reject } of list.splice(0)) reject(error);
-    }
-  }
-}
-
 /**
  * `filling`: buffers that runs write which wait for their turn or have it, and how many such runs there are.
- * @type {WeakMap<GPUDevice, {reads: Pool, writes: Pool, turn: Promise<unknown>, filling: Map<GPUBuffer, number>}>}
+ * @type {WeakMap<GPUDevice, {writes: Pool, turn: Promise<unknown>, filling: Map<GPUBuffer, number>}>}
  */
 const devices = new WeakMap();
 
 /** @param {GPUDevice} device */
 function stateOf(device) {
-  const state = devices.get(device)
-    ?? { reads: new Pool(device), writes: new Pool(device), turn: Promise.resolve(), filling: new Map() };
+  const state = devices.get(device) ?? { writes: new Pool(device), turn: Promise.resolve(), filling: new Map() };
   devices.set(device, state);
   return state;
 }
@@ -369,42 +227,4 @@ export async function upload(device, writes) {
   }
   await write();
   await caught(scopes);
-}
-
-/**
- * What is read, cut into pieces that each get a staging buffer: a large result is copied out while the rest of it is
- * still on its way.
- * @param {GPUDevice} device
- * @param {Read[]} reads
- */
-export function stage(device, reads) {
-  const { reads: pool } = stateOf(device);
-  return reads.flatMap(({ buffer, offset, nbytes }, result) => {
-    const pieces = [];
-    const size = pieceSize(nbytes);
-    for (let at = 0; at < nbytes; at += size) {
-      const length = Math.min(size, nbytes - at);
-      const staging = pool.toRead(Math.max(256, 2 ** Math.ceil(Math.log2(length))));
-      pieces.push({ buffer, offset: offset + at, at, length, result, staging, done: false });
-    }
-    return pieces;
-  });
-}
-
-/** @typedef {ReturnType<typeof stage>[number]} Piece */
-
-/**
- * The bytes of `piece`, when they have arrived, into the result it belongs to; its staging buffer goes back.
- * @param {GPUDevice} device
- * @param {Piece} piece
- * @param {Uint8Array[]} results
- */
-export async function collect(device, piece, results) {
-  const { at, length, result, staging } = piece;
-  const padded = (length + 7) & ~7;
-  await staging.mapAsync(GPUMapMode.READ, 0, padded);
-  results[result].set(new Uint8Array(staging.getMappedRange(0, padded), 0, length), at);
-  staging.unmap();
-  piece.done = true;
-  stateOf(device).reads.keep(staging);
 }

@@ -10,8 +10,9 @@
  */
 
 import { enqueue } from '../player.js';
+import { collect, copyOf, stage } from '../readback.js';
 import { matches, prepare, readsOf, results } from '../replay.js';
-import { caught, collect, stage, waits } from '../staging.js';
+import { caught, waits } from '../staging.js';
 import { attend } from '../waiting.js';
 import { Chooser } from './chooser.js';
 import { later } from './later.js';
@@ -288,13 +289,11 @@ export class Ahead {
    * Queue recordings and what is read behind them; the bytes of each, when they have arrived.
    * @param {GPUDevice} device
    * @param {(Prepared & {before: import('../player.js').Copy[]})[]} recordings
-   * @param {import('../staging.js').Read[]} reads
+   * @param {import('../readback.js').Read[]} reads
    */
   #send(device, recordings, reads) {
     const pieces = stage(device, reads);
-    const copies = pieces.map(({ buffer, offset, length, staging }) => (
-      { from: buffer, offset, to: staging, at: 0, nbytes: (length + 3) & ~3 }));
-    const scopes = enqueue(device, recordings, copies);
+    const scopes = enqueue(device, recordings, pieces.map(copyOf));
     const bytes = reads.map(({ nbytes }) => new Uint8Array(nbytes));
     const arrived = Promise.all([caught(scopes), ...pieces.map((piece) => collect(device, piece, bytes))])
       .then(() => bytes.map(({ buffer }) => buffer), (error) => {

@@ -1,0 +1,137 @@
+// @ts-check
+/**
+ * Staging buffers that are kept for the next run: making one costs more than filling it, since its memory is new to three
+ * processes.
+ */
+
+import { attend } from './waiting.js';
+
+/** Bytes of staging buffers that a device keeps, for each direction. */
+const KEPT_BYTES = 48 << 20;
+
+/** Milliseconds after which a device's unused staging buffers go. */
+const IDLE_MS = 5_000;
+
+/** Of one device and direction. */
+export class Pool {
+  /** Those nobody uses, the one that came back last at the end. @type {GPUBuffer[]} */
+  #free = [];
+  #held = 0;
+  /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
+  #waiting = new Map();
+  /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
+  #made = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #idle;
+
+  /** @param {GPUDevice} device */
+  constructor(device) {
+    this.device = device;
+  }
+
+  /** @param {number} size @returns {GPUBuffer | undefined} */
+  #pop(size) {
+    const found = this.#free.findLastIndex((buffer) => buffer.size === size);
+    if (found < 0) return undefined;
+    this.#held -= size;
+    return this.#free.splice(found, 1)[0];
+  }
+
+  /**
+   * Take a buffer back. Where there is no room, those that were not used for longest go: after a large result the small ones
+   * of the runs that follow are worth more.
+   * @param {GPUBuffer} buffer
+   */
+  keep(buffer) {
+    const waiting = this.#waiting.get(buffer.size)?.shift();
+    if (waiting) {
+      waiting.resolve(buffer);
+      return;
+    }
+    if (this.#waits()) {
+      this.discard(buffer);
+      return;
+    }
+    this.#free.push(buffer);
+    this.#held += buffer.size;
+    while (this.#held > KEPT_BYTES) this.#dropFree(0);
+    clearTimeout(this.#idle);
+    this.#idle = setTimeout(() => this.#clear(), IDLE_MS);
+  }
+
+  /** @param {number} index */
+  #dropFree(index) {
+    const [buffer] = this.#free.splice(index, 1);
+    this.#held -= buffer.size;
+    this.#drop(buffer);
+  }
+
+  /** @param {GPUBuffer} buffer */
+  #drop(buffer) {
+    if (buffer.usage & GPUBufferUsage.MAP_WRITE) this.#made -= buffer.size;
+    buffer.destroy();
+  }
+
+  #clear() {
+    for (const buffer of this.#free.splice(0)) this.#drop(buffer);
+    this.#held = 0;
+  }
+
+  /** Destroy a buffer; its room is for those who wait. @param {GPUBuffer} buffer */
+  discard(buffer) {
+    this.#drop(buffer);
+    this.#serve();
+  }
+
+  #waits() {
+    return [...this.#waiting.values()].some(({ length }) => length > 0);
+  }
+
+  /** Make buffers for those who wait for another size than the one that came back, as far as there is room. */
+  #serve() {
+    for (const [size, list] of this.#waiting) {
+      while (list.length && this.#fits(size)) list.shift()?.resolve(this.#make(size));
+    }
+  }
+
+  /** @param {number} size */
+  #fits(size) {
+    return this.#made + size <= KEPT_BYTES || !this.#made;
+  }
+
+  /** A new mapped buffer to write into. @param {number} size */
+  #make(size) {
+    const buffer = this.device.createBuffer({
+      label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
+    this.#made += size;
+    return buffer;
+  }
+
+  /** A buffer to read through. @param {number} size */
+  toRead(size) {
+    return this.#pop(size) ?? this.device.createBuffer({
+      label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+  }
+
+  /** A mapped buffer to write into. @param {number} size @returns {Promise<GPUBuffer>} */
+  async toWrite(size) {
+    const free = this.#pop(size);
+    if (free) return free;
+    while (!this.#fits(size) && this.#free.length) this.#dropFree(0); // all are of other sizes
+    if (this.#fits(size)) return this.#make(size);
+    return attend(this.device, new Promise((resolve, reject) => {
+      this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
+    }));
+  }
+
+  /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */
+  async recycle(buffer) {
+    try {
+      await buffer.mapAsync(GPUMapMode.WRITE);
+      this.keep(buffer);
+    } catch (error) {
+      this.#drop(buffer);
+      for (const list of this.#waiting.values()) for (const { reject } of list.splice(0)) reject(error);
+    }
+  }
+}
