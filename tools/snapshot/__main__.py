@@ -137,7 +137,7 @@ def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Fi
     memory = base64.b64decode(answer["memory"])
     smaller = brotli(gzip.decompress(memory))
     manifest = answer["manifest"] | {"brotli": len(smaller)}
-    (snapshot / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (snapshot / "manifest.json").write_text(json.dumps(manifest) + "\n")
     (snapshot / "memory.gz").write_bytes(memory)
     (snapshot / "memory.br").write_bytes(smaller)
     (snapshot / "packages.gz").write_bytes(gzip.compress(packages, 9, mtime=0))
