@@ -2,14 +2,16 @@
 /**
  * The picture of Python's memory on its way here: what snapshot.js restores Python from.
  *
- * Of the memory the file has those runs of bytes that are not zeros. They go right to where they belong in the memory that
+ * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go right to where they belong in the memory that
  * Python will have, but for the lower part: WebAssembly writes there too before Python is restored, so that part waits.
  */
 
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
  * @property {number} bytes of `memory.gz`, unpacked
- * @property {number} brotli bytes of `memory.br`; 0 where the build made none
+ * @property {number} zstd bytes of `memory.zst`, and
+ * @property {number} brotli bytes of `memory.br`: the same, packed otherwise; 0 where the build made none
+ * @property {number} packages bytes of a bundle of files
  * @property {number} head bytes of what Pyodide says of the picture, before those of the memory
  * @property {number} heap bytes of the memory
  * @property {number} low bytes of the memory that may be in use before Python is restored
@@ -45,7 +47,7 @@ async function get(url) {
 /** @typedef {(response: Response) => ReadableStream<Uint8Array<ArrayBuffer>>} Unpack what a file holds, from its response */
 
 /** @param {Response} response @param {string} [format] */
-export function decompress({ body }, format = 'gzip') {
+function decompress({ body }, format = 'gzip') {
   const unpacking = new DecompressionStream(/** @type {any} */ (format));
   return /** @type {ReadableStream<any>} */ (body).pipeThrough(unpacking);
 }
@@ -53,26 +55,39 @@ export function decompress({ body }, format = 'gzip') {
 /** @type {Unpack} */
 const asItComes = ({ body }) => /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (body);
 
-function knowsBrotli() {
+/** Better packed than `memory.gz`. @type {{file: string, encoding: string, format: 'zstd' | 'brotli'}[]} */
+const PACKED = [
+  { file: 'memory.zst', encoding: 'zstd', format: 'zstd' },
+  { file: 'memory.br', encoding: 'br', format: 'brotli' },
+];
+
+/** Whether JavaScript can unpack it. @param {string} format */
+function isKnown(format) {
   try {
-    return Boolean(new DecompressionStream(/** @type {any} */ ('brotli')));
+    return Boolean(new DecompressionStream(/** @type {any} */ (format)));
   } catch {
     return false;
   }
 }
 
 /**
- * How `memory.br` is unpacked: by the browser where the server says `Content-Encoding: br`, and not at all where it is kept
- * as it was then (service-worker.js); null where it is not what the build wrote, or nobody unpacks it.
- * @param {Response | null} head of `memory.br` @param {Manifest} manifest
+ * How a file of PACKED is unpacked: by the browser where the server says so (`Content-Encoding`), and not at all where it is
+ * kept as it was then (service-worker.js); null where it is not what the build wrote, or nobody unpacks it.
+ * @param {Response | null} head what the server says of it @param {Manifest} manifest @param {(typeof PACKED)[0]} how
  * @returns {Unpack | null}
  */
-function unpackingOf(head, { bytes, brotli }) {
-  if (!head?.ok || !brotli) return null;
-  const encoding = head.headers.get('Content-Encoding');
+function unpackingOf(head, manifest, { encoding, format }) {
+  const size = manifest[format];
+  if (!head?.ok || !size) return null;
+  const given = head.headers.get('Content-Encoding');
   const length = Number(head.headers.get('Content-Length'));
-  if (encoding ? encoding === 'br' && length === brotli : length === bytes) return asItComes;
-  return !encoding && length === brotli && knowsBrotli() ? (response) => decompress(response, 'brotli') : null;
+  if (given ? given === encoding && length === size : length === manifest.bytes) return asItComes;
+  return !given && length === size && isKnown(format) ? (response) => decompress(response, format) : null;
+}
+
+/** @param {string} url */
+function headOf(url) {
+  return fetch(url, { method: 'HEAD' }).catch(() => null);
 }
 
 /** @param {string} url */
@@ -110,8 +125,9 @@ async function* blocks(stream) {
  * @param {Response} response
  * @param {Unpack} unpack
  * @param {Uint8Array[]} targets
+ * @param {() => void} first hears that the first one is full
  */
-async function fill(response, unpack, targets) {
+async function fill(response, unpack, targets, first) {
   let [index, filled, read] = [0, 0, 0];
   for await (let block of blocks(unpack(response))) {
     read += block.length;
@@ -122,6 +138,7 @@ async function fill(response, unpack, targets) {
       filled += taken.length;
       block = block.subarray(taken.length);
       if (filled === target.length) [index, filled] = [index + 1, 0];
+      if (index === 1) first();
     }
   }
   const wanted = targets.reduce((sum, { length }) => sum + length, 0);
@@ -141,7 +158,7 @@ export class Picture {
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json())));
-    this.head = fetch(`${folder}memory.br`, { method: 'HEAD' }).catch(() => null);
+    this.head = headOf(folder + PACKED[0].file);
     this.main = compile(`${indexURL}pyodide.asm.wasm`);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
     for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed
@@ -149,19 +166,28 @@ export class Picture {
 
   /** @param {Manifest} known */
   #begin(known) {
-    const { head, heap, low, runs, libraries } = known;
+    const { packages, head, heap, low, runs, libraries } = known;
     const memory = new WebAssembly.Memory({ initial: heap / WASM_PAGE, maximum: MOST_WASM_PAGES });
     const lower = new Uint8Array(head + low);
-    const targets = [lower.subarray(0, head)];
+    const bundle = new Uint8Array(packages);
+    const targets = [bundle, lower.subarray(0, head)];
     for (const [offset, length] of runs) {
       const below = Math.max(0, Math.min(length, low - offset));
       if (below) targets.push(lower.subarray(head + offset, head + offset + below));
       if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
     }
-    const filled = this.#fill(known, targets);
-    filled.catch(() => {}); // awaited when it is needed
+    let first = () => {};
+    /** @type {Promise<void>} */
+    const arrived = new Promise((resolve) => {
+      first = resolve;
+    });
+    const filled = this.#fill(known, targets, first);
+    const bundled = Promise.race([arrived, filled]).then(() => bundle);
+    for (const promise of [filled, bundled]) promise.catch(() => {}); // awaited when they are needed
     return {
       memory,
+      /** Files, as `unpack` of snapshot.js takes them. */
+      bundled,
       /** What Pyodide says of the picture, and the lower part of the memory: all there when `filled`. */
       lower,
       filled,
@@ -170,25 +196,27 @@ export class Picture {
   }
 
   /**
-   * Read the memory from `memory.br` where that can be, from `memory.gz` otherwise.
+   * Read the file that is packed best, of those that can be unpacked.
    * @param {Manifest} known
    * @param {Uint8Array[]} targets
+   * @param {() => void} first
    */
-  async #fill(known, targets) {
-    const unpack = unpackingOf(await this.head, known);
-    if (unpack) {
+  async #fill(known, targets, first) {
+    for (const how of PACKED) {
+      const url = this.folder + how.file;
+      const unpack = unpackingOf(await (how === PACKED[0] ? this.head : headOf(url)), known, how);
+      if (!unpack) continue;
       try {
-        const response = await get(`${this.folder}memory.br`);
+        const response = await get(url);
         if (unpack !== asItComes) await this.script;
-        await fill(response, unpack, targets);
-        return;
+        return await fill(response, unpack, targets, first);
       } catch (error) {
-        console.info(`pyruntime: memory.gz in place of memory.br: ${/** @type {Error} */ (error).message}`);
+        console.info(`pyruntime: another file in place of ${how.file}: ${/** @type {Error} */ (error).message}`);
       }
     }
     // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
     const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
-    await fill(response, decompress, targets);
+    return fill(response, decompress, targets, first);
   }
 }
 

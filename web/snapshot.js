@@ -7,7 +7,7 @@
  * Pyodide does not promise is checked: any difference is an error, and runtime.js then starts Python the plain way.
  */
 
-import { decompress, pictureOf } from './picture.js';
+import { pictureOf } from './picture.js';
 
 export { snapshotsFit } from './picture.js';
 
@@ -98,24 +98,21 @@ export function unpack(FS, bundle, folder) {
  * Start Python.
  * @param {string} folder of the snapshot
  * @param {string} indexURL of the Pyodide it was taken from
- * @param {Promise<ArrayBuffer>} packages `packages.gz` of the snapshot
  * @param {object} options for `loadPyodide`
+ * @param {(files: Promise<unknown>) => void} [arriving] hears of the files of NumPy and pyruntime, on their way
  * @returns {Promise<any>} Pyodide, NumPy and pyruntime imported; null where the build took no snapshot
  */
-export async function restorePython(folder, indexURL, packages, options) {
+export async function restorePython(folder, indexURL, options, arriving = () => {}) {
   const picture = pictureOf(folder, indexURL);
-  const bundle = packages.then(async (data) => {
-    await picture.script;
-    return new Response(decompress(new Response(data))).arrayBuffer();
-  });
   const pyodideModule = import(`${indexURL}pyodide.mjs`);
-  for (const promise of [bundle, pyodideModule]) promise.catch(() => {}); // awaited below
+  pyodideModule.catch(() => {}); // awaited below
   const [known, begun] = await Promise.all([picture.manifest, picture.memory]);
   if (!known || !begun) return null;
   const { low, table, handles } = known;
-  const { memory, lower, filled, libraries } = begun;
+  const { memory, lower, bundled, filled, libraries } = begun;
+  arriving(bundled);
   const placed = await placeLibraries(indexURL, picture.main, libraries, async (module) => {
-    unpack(module.FS, new Uint8Array(await bundle), module.API.sitePackages);
+    unpack(module.FS, await bundled, module.API.sitePackages);
     await filled;
   }, { memory, low });
   try {

@@ -14,7 +14,7 @@ from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_
 SWITCH = "PYRUNTIME_SNAPSHOT"
 SCRIPTS = (ROOT / "web" / "snapshot.js", ROOT / "web" / "picture.js")
 SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx")
-FILES = ("memory.gz", "memory.br", "packages.gz")
+FILES = ("memory.gz", "memory.br", "memory.zst")
 
 
 def ensure_snapshot(

@@ -86,7 +86,6 @@ async function make() {
   const snapshot = pyodide.makeMemorySnapshot();
   const { head, heap, runs, picture } = withoutZeros(snapshot);
   const manifest = {
-    bytes: picture.size,
     head,
     heap,
     low,
