@@ -148,7 +148,11 @@ def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Fi
     """The files of web/picture.js. `packages`, a bundle, comes first, so that it can be used while the memory comes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
-    packed = {"memory.zst": zstd(content), "memory.br": brotli(content), "memory.gz": gzip.compress(content, 6, mtime=0)}
+    packed = {
+        "memory.zst": zstd(content),
+        "memory.br": brotli(content),
+        "memory.gz": gzip.compress(content, 6, mtime=0),
+    }
     sizes = {"bytes": len(content), "packages": len(packages)}
     sizes |= {"zstd": len(packed["memory.zst"]), "brotli": len(packed["memory.br"])}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
