@@ -83,31 +83,39 @@ function pathOf(url) {
   return path === '' || path.endsWith('/') ? `${path}index.html` : path;
 }
 
+/** How a packed file is packed: as servers call it and as DecompressionStream does. @param {string} path */
+function packing(path) {
+  if (path.endsWith('.zst')) return { encoding: 'zstd', format: 'zstd' };
+  return path.endsWith('.br') ? { encoding: 'br', format: 'brotli' } : null;
+}
+
 /**
- * What a response holds, as the list has its hash: of a .br file what it unpacks to. The browser unpacks it where the server
- * says `Content-Encoding: br`; where it does not, and this browser knows Brotli, pages do.
+ * What a response holds, as the list has its hash: of a packed file what it unpacks to. The browser unpacks it where the
+ * server says `Content-Encoding`; where it does not, and JavaScript can, pages do.
  * @param {string} path @param {Response} response
  */
 function content(path, response) {
-  if (!path.endsWith('.br') || response.headers.has('Content-Encoding')) return response.arrayBuffer();
-  const unpacking = new DecompressionStream(/** @type {any} */ ('brotli'));
+  const packed = packing(path);
+  if (!packed || response.headers.has('Content-Encoding')) return response.arrayBuffer();
+  const unpacking = new DecompressionStream(/** @type {any} */ (packed.format));
   return new Response(/** @type {ReadableStream<any>} */ (response.body).pipeThrough(unpacking)).arrayBuffer();
 }
 
 /** Whether `content` can be had. @param {string} path @param {Response} response */
 function isReadable(path, { status, headers }) {
   if (status !== 200) return false;
-  if (!path.endsWith('.br') || headers.get('Content-Encoding') === 'br') return true;
+  const packed = packing(path);
+  if (!packed || headers.get('Content-Encoding') === packed.encoding) return true;
   try {
-    return !headers.has('Content-Encoding') && Boolean(new DecompressionStream(/** @type {any} */ ('brotli')));
+    return !headers.has('Content-Encoding') && Boolean(new DecompressionStream(/** @type {any} */ (packed.format)));
   } catch {
     return false;
   }
 }
 
-/** What is at a URL; a .br file that is of no use here is not fetched. @param {string} path @param {string} url */
+/** What is at a URL; a packed file that is of no use here is not fetched. @param {string} path @param {string} url */
 async function fetchReadable(path, url) {
-  if (path.endsWith('.br') && !isReadable(path, await fetch(url, { method: 'HEAD' }))) return null;
+  if (packing(path) && !isReadable(path, await fetch(url, { method: 'HEAD' }))) return null;
   const response = await fetch(url);
   return isReadable(path, response) ? response : null;
 }

@@ -63,7 +63,7 @@ def test_brotli__server_that_says_nothing_of_it__is_unpacked_in_the_page(
 
     monkeypatch.setattr(Handler, "do_GET", do_get)
     folders = {"/": site, "/e2e/": Path(__file__).parent / "pages"}
-    with Server(folders, brotli=False) as server, _launch(tmp_path_factory) as session:
+    with Server(folders, encodings=()) as server, _launch(tmp_path_factory) as session:
         session.goto(server.url + "e2e/blank.html")
         if not session.evaluate("try { return Boolean(new DecompressionStream('brotli')) } catch { return false }"):
             pytest.skip("this Firefox unpacks no Brotli for JavaScript")

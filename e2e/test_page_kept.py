@@ -91,21 +91,20 @@ def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
     assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
 
 
-@pytest.mark.parametrize("brotli", [True, False])
+@pytest.mark.parametrize("encodings", [("zstd", "br"), ("br",), ()])
 def test_visits__offline__the_snapshot_that_was_fetched_is_the_one_that_is_kept(
-    brotli: bool, browser: Browser, site: Path, monkeypatch: pytest.MonkeyPatch
+    encodings: tuple[str, ...], browser: Browser, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_brotli = json.loads((site / "snapshot" / "manifest.json").read_text())["brotli"] > 0
+    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
+    names = {"zstd": ("memory.zst", "zstd"), "br": ("memory.br", "brotli")}
+    usable = [names[encoding][0] for encoding in encodings if manifest[names[encoding][1]]]
     with (
-        Server({"/": site}, brotli=brotli) as server,
+        Server({"/": site}, encodings=encodings) as server,
         guarded_page(browser, server.url, service_workers="allow") as (page, guard),
     ):
         first_visit(page, server.url)
-        kept = [key.split("?")[0].rsplit("/", 1)[1] for key in page.evaluate(KEYS)]
-        kept = [name for name in kept if name in ("memory.br", "memory.gz")]
-        assert [name for name in kept if name != "memory.br" or has_brotli] == [
-            "memory.br" if brotli and has_brotli else "memory.gz"
-        ]
+        kept = [key.split("?")[0].rsplit("/", 1)[1] for key in page.evaluate(KEYS) if "/snapshot/" in key]
+        assert [name for name in kept if name.startswith("memory.")] == [*usable, "memory.gz"][:1]
         counting = Counting(monkeypatch)
         counting.down = True
         guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")

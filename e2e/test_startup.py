@@ -21,6 +21,9 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
+# What Python is restored from, packed in different ways, in the order in which pages prefer them.
+PACKED = ("memory.zst", "memory.br", "memory.gz")
+MEMORY = set(PACKED)
 RUN_DIGITS = """
 async () => {
   const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
@@ -66,7 +69,7 @@ def messages_of(page: Page) -> list[str]:
 def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url: str, requested: list[str]) -> None:
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert {"memory.br", "memory.gz"} & set(requested)
+    assert MEMORY & set(requested)
     assert not has_numpy_wheel(requested)
 
 
@@ -166,7 +169,8 @@ def test_snapshot__damaged__python_starts_from_nothing(
     nothing = tmp_path / "memory.br"
     nothing.write_bytes(b"")
     monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
-    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.br", nothing)
+    for name in PACKED[:-1]:
+        monkeypatch.setitem(site_server.mounts, f"/snapshot/{name}", nothing)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
@@ -177,44 +181,49 @@ def test_snapshot__damaged__python_starts_from_nothing(
 @pytest.fixture
 def asked(page: Page, site: Path) -> list[tuple[str, str]]:
     """Methods and names of the page's requests for the snapshot's memory."""
-    if not json.loads((site / "snapshot" / "manifest.json").read_text())["brotli"]:
-        pytest.skip("the build's Python has no module for Brotli")
+    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
+    if not manifest["zstd"] or not manifest["brotli"]:
+        pytest.skip("the build's Python has no modules for Zstandard and Brotli")
     requests: list[tuple[str, str]] = []
     page.context.on("request", lambda request: requests.append((request.method, request.url.rsplit("/", 1)[1])))
     return requests
 
 
 def of_memory(asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(method, name) for method, name in asked if name in ("memory.br", "memory.gz")]
+    return [(method, name) for method, name in asked if name in MEMORY]
 
 
+ZSTD = [("HEAD", "memory.zst"), ("GET", "memory.zst")]
 BROTLI = [("HEAD", "memory.br"), ("GET", "memory.br")]
-GZIP = [("HEAD", "memory.br"), ("GET", "memory.gz")]
+GZIP = [("HEAD", "memory.zst"), ("HEAD", "memory.br"), ("GET", "memory.gz")]
 
 
-def test_brotli__server_that_says_so__memory_comes_from_it(
+def test_packed__server_that_says_so__memory_is_of_the_best(
     page: Page, site_url: str, asked: list[tuple[str, str]]
 ) -> None:
     messages = messages_of(page)
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert of_memory(asked) == BROTLI
+    assert of_memory(asked) == ZSTD
     assert not has_numpy_wheel([name for _, name in asked])
     assert messages == []
 
 
-def test_brotli__server_that_says_nothing_of_it__gzip(browser: Browser, site: Path) -> None:
+@pytest.mark.parametrize("encodings", [("br",), ()])
+def test_packed__server_that_knows_less__memory_is_of_what_it_knows(
+    encodings: tuple[str, ...], browser: Browser, site: Path
+) -> None:
     with (
-        Server({"/": site, "/e2e/": Path(__file__).parent / "pages"}, brotli=False) as server,
+        Server({"/": site, "/e2e/": Path(__file__).parent / "pages"}, encodings=encodings) as server,
         guarded_page(browser, server.url) as (page, _),
     ):
-        names: list[str] = []
-        page.context.on("request", lambda request: names.append(request.url.rsplit("/", 1)[1]))
+        asked: list[tuple[str, str]] = []
+        page.context.on("request", lambda request: asked.append((request.method, request.url.rsplit("/", 1)[1])))
         page.goto(server.url + "e2e/blank.html")
         assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
         unpacks = page.evaluate("try { Boolean(new DecompressionStream('brotli')) } catch { false }")
-    assert unpacks or "memory.gz" in names
-    assert not has_numpy_wheel(names)
+    assert ("GET", "memory.br" if encodings or unpacks else "memory.gz") in asked
+    assert not has_numpy_wheel([name for _, name in asked])
 
 
 @pytest.mark.parametrize(
@@ -222,12 +231,12 @@ def test_brotli__server_that_says_nothing_of_it__gzip(browser: Browser, site: Pa
     [
         None,
         {"Content-Encoding": "br", "Content-Length": "17"},
-        {"Content-Encoding": "zstd"},
+        {"Content-Encoding": "deflate"},
         {"Content-Encoding": "br"},
     ],
     ids=["no connection", "another length", "another encoding", "no length"],
 )
-def test_brotli__answer_that_does_not_fit__gzip(
+def test_packed__answer_that_does_not_fit__gzip(
     headers: dict[str, str] | None, page: Page, site_url: str, asked: list[tuple[str, str]], guard: Guard
 ) -> None:
     guard.allow("Failed to load resource")
@@ -240,7 +249,8 @@ def test_brotli__answer_that_does_not_fit__gzip(
         else:
             route.fulfill(headers=headers)
 
-    page.context.route("**/memory.br", answer)
+    for name in PACKED[:-1]:
+        page.context.route(f"**/{name}", answer)
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert of_memory(asked) == GZIP
@@ -257,7 +267,14 @@ def ending_in_zeros(right: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [noise, ending_in_zeros])
-def test_brotli__damaged__gzip(
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(PACKED[:1], [*ZSTD, *BROTLI]), (PACKED[:2], [*ZSTD, *BROTLI, ("GET", "memory.gz")])],
+    ids=["one", "both"],
+)
+def test_packed__damaged__the_next_one(
+    names: tuple[str, ...],
+    expected: list[tuple[str, str]],
     damage: Callable[[bytes], bytes],
     page: Page,
     site: Path,
@@ -268,12 +285,13 @@ def test_brotli__damaged__gzip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     guard.allow("Failed to load resource|ERR_CONTENT_DECODING_FAILED")
-    damaged = tmp_path / "memory.br"
-    damaged.write_bytes(damage((site / "snapshot" / "memory.br").read_bytes()))
-    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.br", damaged)
+    for name in names:
+        damaged = tmp_path / name
+        damaged.write_bytes(damage((site / "snapshot" / name).read_bytes()))
+        monkeypatch.setitem(site_server.mounts, f"/snapshot/{name}", damaged)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert of_memory(asked) == [*BROTLI, ("GET", "memory.gz")]
+    assert of_memory(asked) == expected
     assert not has_numpy_wheel([name for _, name in asked])
 
 
@@ -288,11 +306,22 @@ def test_snapshot__function_table_of_another_length__python_starts_from_nothing(
     assert has_numpy_wheel(requested)
 
 
+def test_snapshot__more_memory_in_use_than_was__python_starts_from_nothing(
+    page: Page, site: Path, site_url: str, requested: list[str]
+) -> None:
+    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
+    manifest["low"] = 1 << 20
+    page.context.route("**/manifest.json", lambda route: route.fulfill(json=manifest))
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+    assert has_numpy_wheel(requested)
+
+
 def test_snapshot__build_without_one__python_starts_from_nothing_without_a_word(
     page: Page, site_url: str, requested: list[str]
 ) -> None:
     page.context.route("**/manifest.json", lambda route: route.fulfill(body="null"))
-    page.context.route("**/*.gz", lambda route: route.fulfill(body=b""))
+    page.context.route("**/snapshot/memory.*", lambda route: route.fulfill(body=b""))
     messages = messages_of(page)
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
@@ -309,7 +338,7 @@ def test_snapshot__device_that_pyodide_treats_apart__is_not_fetched(browser: Bro
     page = context.new_page()
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert not {"memory.br", "memory.gz"} & set(names)
+    assert not MEMORY & set(names)
     context.close()
     guard.check()
 
@@ -320,7 +349,7 @@ def test_env__snapshot_switched_off__python_starts_from_nothing(
     page.goto(site_url + "e2e/blank.html")
     page.evaluate("import('/web/pyruntime.js').then(({ env }) => { env.snapshotUrl = null; })")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert not {"memory.br", "memory.gz"} & set(requested)
+    assert not MEMORY & set(requested)
 
 
 def test_wheel__record__lists_every_file_with_its_digest(site: Path) -> None:

@@ -139,5 +139,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let g = global_index(gid, nwg, 64u);
   if (g * 4u >= params.size) { return; }
   let i = group_of_four(g, params.size);
-  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
+  var v = vec4<T>();
+  for (var k = 0u; k < 4u; k++) { v[k] = element(i[k]); } // one copy of the code: software adapters compile it slowly
+  store4_y(g, v.x, v.y, v.z, v.w);
 }

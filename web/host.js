@@ -1,13 +1,10 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
-import { Ahead } from './ahead/ahead.js';
-import { Decoding } from './decoding.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import * as replays from './replay.js';
 import { startPython, timed } from './runtime.js';
-import { treeHash } from './plans/treehash.js';
 import { Tensors } from './tensors.js';
 import { limited } from './waiting.js';
 
@@ -21,7 +18,8 @@ const REPLAYS = 8;
  * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
  * @property {Set<Promise<unknown>>} replaying those under way
  * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
- * @property {Ahead | null} ahead runs begun before they are asked for
+ * @property {boolean} runsAhead whether it may begin runs before they are asked for
+ * @property {import('./ahead/ahead.js').Ahead | null} ahead runs begun before they are asked for
  * @property {import('./loading/loading.js').Held} model its file
  * @property {Record<string, string>} tags strong ETags of its files, by address
  * @property {Promise<string>} [hash] of it
@@ -49,7 +47,7 @@ export function settle(tensor) {
   return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
 }
 
-/** Texts whose tokens are chosen on the GPU. @type {Map<number, Decoding>} */
+/** Texts whose tokens are chosen on the GPU. @type {Map<number, import('./decoding.js').Decoding>} */
 const decodings = new Map();
 let lastDecoding = 0;
 
@@ -174,7 +172,11 @@ async function run(args, request) {
   const known = sessions.get(session);
   const anew = Object.values(kept).every((target) => target === null);
   const given = known && anew && !Object.keys(options).length ? replayable(feeds) : null;
-  if (!known?.ahead || !Object.keys(kept).length) return runNow(args, given, request);
+  if (!known?.runsAhead || !Object.keys(kept).length) return runNow(args, given, request);
+  if (!known.ahead) {
+    const { Ahead } = await import('./ahead/ahead.js');
+    known.ahead ??= new Ahead(beside, session, known);
+  }
   const asked = { fetches, stay: Object.keys(kept) };
   const began = performance.now();
   const begun = known.ahead.take(given, asked);
@@ -318,8 +320,7 @@ const methods = {
         (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
     /** @type {Session} */
-    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], ahead: null, model: held, tags: loading.tags };
-    if (ahead) known.ahead = new Ahead(beside, info.handle, known);
+    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: held, tags: loading.tags };
     sessions.set(info.handle, known);
     return info;
   },
@@ -336,7 +337,7 @@ const methods = {
 
   /** Begin a text; the number of its loop. @param {import('./protocol.js').DecodeArguments} args */
   async decode(args) {
-    const device = await callPython('gpu_device');
+    const [device, { Decoding }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
     const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run }, args);
     lastDecoding += 1;
     decodings.set(lastDecoding, made);
@@ -361,6 +362,7 @@ const methods = {
   async keepPlan({ session, before }) {
     const known = sessions.get(session);
     if (!known) return null;
+    const { treeHash } = await import('./plans/treehash.js');
     known.hash ??= treeHash(known.model);
     const made = await callPython('keep_plan', session, await known.hash, before, treeHash);
     return made && { ...made, tags: known.tags };

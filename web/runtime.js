@@ -124,9 +124,10 @@ const QUIET = { stdout: () => {} };
 async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, report) {
   if (!snapshotUrl || !snapshotsFit()) return null;
   try {
-    const packages = fetchWheel(report, `${snapshotUrl}packages.gz`);
     return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
-      restorePython(snapshotUrl, indexURL, packages, QUIET)));
+      restorePython(snapshotUrl, indexURL, QUIET, (files) => {
+        timed(report, 'wheel', () => files).catch(() => {}); // it fails, and tells why
+      })));
   } catch (error) {
     console.info(`pyruntime: Python starts without its snapshot: ${/** @type {Error} */ (error).message}`);
     return null;

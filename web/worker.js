@@ -1,7 +1,11 @@
 // @ts-check
 /** The dedicated worker that hosts Python. */
 
-import { answer, arrive } from './host.js';
+import { askAhead } from './picture.js';
+
+// A dozen modules, which arrive while what Python starts from is on its way.
+const host = import('./host.js');
+host.catch((error) => self.reportError(error));
 
 /**
  * A GPUBuffer stays in its thread.
@@ -11,13 +15,16 @@ function withoutBuffers(value) {
   for (const output of Object.values(value ?? {})) if (output?.kind === 'gpu') delete output.buffer;
 }
 
+/** @param {import('./protocol.js').Answer} message @param {Transferable[]} transfer */
+function post(message, transfer) {
+  if ('value' in message) withoutBuffers(message.value);
+  self.postMessage(message, { transfer });
+}
+
 self.addEventListener('message', ({ data }) => {
-  if ('stream' in data) {
-    arrive(data);
-    return;
-  }
-  answer(data, (message, transfer) => {
-    if ('value' in message) withoutBuffers(message.value);
-    self.postMessage(message, { transfer });
-  });
+  if (data.method === 'start') askAhead(data.arguments);
+  host.then(({ answer, arrive }) => {
+    if ('stream' in data) arrive(data);
+    else answer(data, post);
+  }, () => {});
 });

@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         folder.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
     (site / "index.html").write_text("<!doctype html>")
-    for suffix in ("js", "mjs", "wasm", "json", "onnx", "br"):
+    for suffix in ("js", "mjs", "wasm", "json", "onnx", "br", "zst"):
         (site / f"file.{suffix}").write_bytes(b"content")
     (other / "page.html").write_text("other")
     with Server({"/": site, "/other/": other}) as server:
@@ -68,25 +68,29 @@ def test_server__path_outside_its_folders__is_not_found(server: Server, path: st
 
 
 @pytest.mark.parametrize("accepted", ["gzip, deflate, br, zstd", "br;q=1.0", "gzip", ""])
-def test_server__brotli__is_an_encoding_for_those_who_take_it(server: Server, accepted: str) -> None:
+@pytest.mark.parametrize(("suffix", "encoding"), [("br", "br"), ("zst", "zstd")])
+def test_server__packed_file__has_an_encoding_for_those_who_take_it(
+    server: Server, accepted: str, suffix: str, encoding: str
+) -> None:
     for method in ("GET", "HEAD"):
-        request = urllib.request.Request(server.url + "file.br", headers={"Accept-Encoding": accepted}, method=method)
+        url = f"{server.url}file.{suffix}"
+        request = urllib.request.Request(url, headers={"Accept-Encoding": accepted}, method=method)
         with urllib.request.urlopen(request) as response:
-            assert response.headers["Content-Encoding"] == ("br" if "br" in accepted else None)
+            assert response.headers["Content-Encoding"] == (encoding if encoding in accepted else None)
             assert response.headers["Content-Length"] == "7"
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(urllib.request.Request(server.url + "no.br", headers={"Accept-Encoding": "br"}))
+        urllib.request.urlopen(urllib.request.Request(f"{server.url}no.{suffix}", headers={"Accept-Encoding": encoding}))
     assert caught.value.code == 404
     assert caught.value.headers["Content-Encoding"] is None
 
 
-def test_integrity__file_of_brotli__is_hashed_as_browsers_unpack_it(tmp_path: Path) -> None:
-    for name, data in (("a.gz", gzip.compress(b"content")), ("a.br", b"any"), ("b.br", b""), ("c.txt", b"content")):
+def test_integrity__packed_file__is_hashed_as_browsers_unpack_it(tmp_path: Path) -> None:
+    for name, data in (("a.gz", gzip.compress(b"content")), ("a.br", b"any"), ("a.zst", b"any"), ("b.br", b""), ("c.txt", b"content")):
         (tmp_path / name).write_bytes(data)
     write_integrity(tmp_path)
     hashes = json.loads((tmp_path / "integrity.json").read_text())
-    assert hashes.keys() == {"a.gz", "a.br", "b.br", "c.txt"}
-    assert hashes["a.br"] == hashes["c.txt"] == digest(tmp_path / "c.txt")
+    assert hashes.keys() == {"a.gz", "a.br", "a.zst", "b.br", "c.txt"}
+    assert hashes["a.br"] == hashes["a.zst"] == hashes["c.txt"] == digest(tmp_path / "c.txt")
     assert hashes["a.gz"] not in (hashes["a.br"], hashes["b.br"])
 
 

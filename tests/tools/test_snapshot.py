@@ -10,12 +10,13 @@ import io
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from py_compile import PycInvalidationMode, compile
 
 import pytest
 
-from tools.snapshot.__main__ import brotli
+from tools.snapshot.__main__ import brotli, zstd
 from tools.snapshot.wheels import read_wheel, source_of, with_bytecode
 
 RECORD = "small-1.0.dist-info/RECORD"
@@ -53,16 +54,20 @@ def compiled(tmp_path: Path) -> dict[str, bytes]:
     return made
 
 
-def test_brotli__without_its_module__is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "brotli", None)
-    assert brotli(b"content") == b""
+@pytest.mark.parametrize(("pack", "module"), [(brotli, "brotli"), (zstd, "zstandard")])
+def test_packed__without_its_module__is_nothing(
+    pack: Callable[[bytes], bytes], module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert pack(b"content") == b""
 
 
-def test_brotli__with_its_module__is_unpacked_to_the_same() -> None:
-    module = pytest.importorskip("brotli")
+@pytest.mark.parametrize(("pack", "module"), [(brotli, "brotli"), (zstd, "zstandard")])
+def test_packed__with_its_module__is_unpacked_to_the_same(pack: Callable[[bytes], bytes], module: str) -> None:
+    decompress = pytest.importorskip(module).decompress
     data = bytes(range(256)) * 4096
-    assert module.decompress(brotli(data)) == data
-    assert len(brotli(data)) < 10_000
+    assert decompress(pack(data)) == data
+    assert len(pack(data)) < 10_000
 
 
 def test_source_of__path_of_bytecode__is_pep_3147s() -> None:

@@ -1,6 +1,6 @@
 """`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps.
 
-A file of Brotli is sent with `Content-Encoding: br`: browsers unpack it, and hash what it holds.
+A file of Brotli or Zstandard is sent with a `Content-Encoding`: browsers unpack it, and hash what it holds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ NAME = "integrity.json"
 
 
 def digest(path: Path) -> str:
-    """`sha384-...`, as Subresource Integrity writes it. A .br file holds what the .gz beside it holds, or nothing."""
+    """`sha384-...`, as Subresource Integrity writes it. A packed file holds what the .gz beside it holds, or nothing."""
     found = hashlib.sha384()
-    if path.suffix == ".br" and path.stat().st_size:
+    if path.suffix in (".br", ".zst") and path.stat().st_size:
         found.update(gzip.decompress(path.with_suffix(".gz").read_bytes()))
     else:
         with path.open("rb") as file:

@@ -8,19 +8,12 @@
 {
   const worker = /** @type {any} */ (globalThis);
 
-  /** @param {string} url */
-  const get = async (url) => {
-    const response = await fetch(url);
-    if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
-    return response.arrayBuffer();
-  };
-
   /** @param {{indexURL: string, packages?: string[]}} options whose packages the snapshot has */
   const restored = async ({ packages, ...options }) => {
     const { indexURL } = options;
     const folder = `${indexURL}snapshot/`;
     const { restorePython, snapshotsFit } = await import(`${indexURL}snapshot.js`);
-    const python = snapshotsFit() && await restorePython(folder, indexURL, get(`${folder}packages.gz`), options);
+    const python = snapshotsFit() && await restorePython(folder, indexURL, options);
     if (!python) return null;
     // The snapshot has every package of the lock file: nothing is to be fetched for an import.
     for (const { name } of Object.values(python.lockfile.packages)) python.loadedPackages[name] = 'default channel';

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tools.devkit import pins
+from tools.devkit import pins, snapshot
 from tools.devkit.pyodide import LOCK
 from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, say, sha256, stamped
 
@@ -26,7 +26,7 @@ STAND_IN = "sqlite3"
 # What the kernel would install one after another when Pyodide has started; named to Pyodide they come at once.
 PACKAGES = ["micropip", "piplite", STAND_IN, "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython"]
 # The first is the one that the kernel loads.
-SCRIPTS = (Path(__file__).with_suffix(".js"), ROOT / "web" / "snapshot.js")
+SCRIPTS = (Path(__file__).with_suffix(".js"), *snapshot.SCRIPTS)
 
 
 def kernel_wheels(python: Path) -> Path:

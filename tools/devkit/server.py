@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,10 @@ MIME_TYPES = {
 }
 
 
+# Of packed files, by how their names end.
+ENCODINGS = {".br": "br", ".zst": "zstd"}
+
+
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves several folders, each below its URL prefix. The longest prefix that fits decides."""
 
@@ -36,13 +40,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
     def __init__(
-        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool, brotli: bool
+        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool, encodings: Collection[str]
     ) -> None:
         self.mounts = mounts
         self.policy = policy
         self.caching = caching
         self.shared = shared
-        self.brotli = brotli
+        self.encodings = encodings
         super().__init__(*args)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
@@ -56,16 +60,18 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return "/nonexistent"
         return f"{target}/" if path.endswith("/") and target.is_dir() else str(target)
 
-    def unpacks_brotli(self) -> bool:
-        """Whether what is asked for is a file of Brotli, and who asks takes it as an encoding."""
+    def encoding(self) -> str | None:
+        """The encoding as which who asks takes the packed file that is asked for."""
         path = urlsplit(self.path).path
         accepted = {word.split(";")[0].strip() for word in self.headers.get("Accept-Encoding", "").split(",")}
-        return self.brotli and path.endswith(".br") and "br" in accepted and Path(self.translate_path(path)).is_file()
+        found = ENCODINGS.get(Path(path).suffix)
+        known = found in self.encodings and found in accepted and Path(self.translate_path(path)).is_file()
+        return found if known else None
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", self.caching)
-        if self.unpacks_brotli():
-            self.send_header("Content-Encoding", "br")
+        if encoding := self.encoding():
+            self.send_header("Content-Encoding", encoding)
             self.send_header("Vary", "Accept-Encoding")
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
@@ -86,8 +92,8 @@ class Server:
     """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
 
     `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
-    lets pages of other origins read what is here. `brotli`: .br files are sent as
-    `Content-Encoding: br` to those who take it.
+    lets pages of other origins read what is here. `encodings`: packed files are sent
+    with these as their `Content-Encoding`, to those who take it.
     """
 
     def __init__(
@@ -98,10 +104,10 @@ class Server:
         policy: str | None = CONTENT_SECURITY_POLICY,
         caching: str = "no-cache",
         shared: bool = False,
-        brotli: bool = True,
+        encodings: Collection[str] = ("zstd", "br"),
     ) -> None:
         self.mounts = dict(mounts)
-        options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared, "brotli": brotli}
+        options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared, "encodings": encodings}
         handler = partial(Handler, mounts=self.mounts, **options)
         try:
             self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)

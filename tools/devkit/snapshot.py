@@ -12,8 +12,9 @@ from tools.devkit.chromium import VARIABLE, ensure_chromium
 from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 
 SWITCH = "PYRUNTIME_SNAPSHOT"
-SOURCES = (ROOT / "tools" / "snapshot", ROOT / "web" / "snapshot.js", ROOT / "models" / "digits.onnx")
-FILES = ("memory.gz", "memory.br", "packages.gz")
+SCRIPTS = (ROOT / "web" / "snapshot.js", ROOT / "web" / "picture.js")
+SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx")
+FILES = ("memory.gz", "memory.br", "memory.zst")
 
 
 def ensure_snapshot(

@@ -7,8 +7,35 @@ async function bytes(name) {
   return (await fetch(new URL(name, import.meta.url))).arrayBuffer();
 }
 
-async function gzip(data) {
-  return new Response(new Blob([data]).stream().pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
+async function gzip(blob) {
+  return new Response(blob.stream().pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
+}
+
+/** Memory in which Python's libraries may take room before Python is restored, beyond what they took here. */
+const ROOM = 1 << 20;
+const WASM_PAGE = 1 << 16;
+/** Runs of zeros of this length are left out of the picture. */
+const HOLE = 1 << 14;
+
+/**
+ * The picture as web/picture.js reads it: what Pyodide says of it, and the memory without long runs of zeros.
+ * @param {Uint8Array} snapshot
+ * @returns {{head: number, heap: number, runs: [number, number][], picture: Blob}}
+ */
+function withoutZeros(snapshot) {
+  const head = new Uint32Array(snapshot.buffer, 0, 2)[1];
+  const heap = snapshot.subarray(head);
+  const words = new BigUint64Array(snapshot.buffer, head, heap.length / 8);
+  const runs = [];
+  for (let start = 0; start < heap.length; start += HOLE) {
+    const end = Math.min(start + HOLE, heap.length);
+    if (words.subarray(start / 8, end / 8).every((word) => word === 0n)) continue;
+    const last = runs.at(-1);
+    if (last && last[0] + last[1] === start) last[1] = end - last[0];
+    else runs.push([start, end - start]);
+  }
+  const parts = runs.map(([offset, length]) => heap.subarray(offset, offset + length));
+  return { head, heap: heap.length, runs, picture: new Blob([snapshot.subarray(0, head), ...parts]) };
 }
 
 /**
@@ -35,7 +62,11 @@ async function make() {
   const bundle = new Uint8Array(await bytes('packages'));
   const compiled = libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
   const main = WebAssembly.compileStreaming(fetch(`${indexURL}pyodide.asm.wasm`));
-  const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API }) => unpack(FS, bundle, API.sitePackages));
+  let low = 0;
+  const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API, _sbrk }) => {
+    unpack(FS, bundle, API.sitePackages);
+    low = Math.ceil((_sbrk(0) + ROOM) / WASM_PAGE) * WASM_PAGE;
+  });
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
   const pyodide = await loadPyodide({ indexURL, _makeSnapshot: true, stdout: () => {} });
   const { module } = placed;
@@ -53,13 +84,17 @@ async function make() {
   // Pyodide wants its list as it was at the beginning; it finds the packages again when it starts.
   for (const name of Object.keys(pyodide.loadedPackages)) delete pyodide.loadedPackages[name];
   const snapshot = pyodide.makeMemorySnapshot();
+  const { head, heap, runs, picture } = withoutZeros(snapshot);
   const manifest = {
-    bytes: snapshot.length,
+    head,
+    heap,
+    low,
+    runs,
     table: module.wasmTable.length,
     libraries,
     handles: handles.map(([handle, { name }]) => [handle, name]),
   };
-  const memory = await gzip(snapshot);
+  const memory = await gzip(picture);
   await run('bytecode.py');
   self.postMessage({ manifest, memory, bytecode: pyodide.FS.readFile('/build/bytecode.zip').buffer });
 }

@@ -1,0 +1,239 @@
+// @ts-check
+/**
+ * The picture of Python's memory on its way here: what snapshot.js restores Python from.
+ *
+ * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go right to where they belong in the memory that
+ * Python will have, but for the lower part: WebAssembly writes there too before Python is restored, so that part waits.
+ */
+
+/**
+ * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
+ * @property {number} bytes of `memory.gz`, unpacked
+ * @property {number} zstd bytes of `memory.zst`, and
+ * @property {number} brotli bytes of `memory.br`: the same, packed otherwise; 0 where the build made none
+ * @property {number} packages bytes of a bundle of files
+ * @property {number} head bytes of what Pyodide says of the picture, before those of the memory
+ * @property {number} heap bytes of the memory
+ * @property {number} low bytes of the memory that may be in use before Python is restored
+ * @property {[number, number][]} runs of the memory that the file has: offset and length
+ * @property {number} table entries of the function table when it was taken
+ * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
+ * @property {[string, string][]} handles of the dynamic linker: its number, and the library's path
+ */
+
+/** A type of WebAssembly's garbage collection: Python's calls use it where there is one, and the snapshot relies on it. */
+const GC_MODULE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 95, 1, 120, 0]);
+
+const WASM_PAGE = 1 << 16;
+/** As Pyodide has it. */
+const MOST_WASM_PAGES = 1 << 16;
+/** Bytes that are read at once. */
+const BLOCK = 1 << 18;
+
+/** Whether this browser's Python would be like the one that was pictured. Pyodide treats iOS apart. */
+export function snapshotsFit() {
+  const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
+  const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
+  return !ios && typeof DecompressionStream !== 'undefined' && WebAssembly.validate(GC_MODULE);
+}
+
+/** @param {string} url @returns {Promise<Response>} */
+async function get(url) {
+  const response = await fetch(url);
+  if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
+  return response;
+}
+
+/** @typedef {(response: Response) => ReadableStream<Uint8Array<ArrayBuffer>>} Unpack what a file holds, from its response */
+
+/** @param {Response} response @param {string} [format] */
+function decompress({ body }, format = 'gzip') {
+  const unpacking = new DecompressionStream(/** @type {any} */ (format));
+  return /** @type {ReadableStream<any>} */ (body).pipeThrough(unpacking);
+}
+
+/** @type {Unpack} */
+const asItComes = ({ body }) => /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (body);
+
+/** Better packed than `memory.gz`. @type {{file: string, encoding: string, format: 'zstd' | 'brotli'}[]} */
+const PACKED = [
+  { file: 'memory.zst', encoding: 'zstd', format: 'zstd' },
+  { file: 'memory.br', encoding: 'br', format: 'brotli' },
+];
+
+/** Whether JavaScript can unpack it. @param {string} format */
+function isKnown(format) {
+  try {
+    return Boolean(new DecompressionStream(/** @type {any} */ (format)));
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * How a file of PACKED is unpacked: by the browser where the server says so (`Content-Encoding`), and not at all where it is
+ * kept as it was then (service-worker.js); null where it is not what the build wrote, or nobody unpacks it.
+ * @param {Response | null} head what the server says of it @param {Manifest} manifest @param {(typeof PACKED)[0]} how
+ * @returns {Unpack | null}
+ */
+function unpackingOf(head, manifest, { encoding, format }) {
+  const size = manifest[format];
+  if (!head?.ok || !size) return null;
+  const given = head.headers.get('Content-Encoding');
+  const length = Number(head.headers.get('Content-Length'));
+  if (given ? given === encoding && length === size : length === manifest.bytes) return asItComes;
+  return !given && length === size && isKnown(format) ? (response) => decompress(response, format) : null;
+}
+
+/** @param {string} url */
+function headOf(url) {
+  return fetch(url, { method: 'HEAD' }).catch(() => null);
+}
+
+/** @param {string} url */
+function compile(url) {
+  const module = WebAssembly.compileStreaming(get(url));
+  module.catch(() => {}); // awaited when it is needed
+  return module;
+}
+
+/**
+ * What a stream has, a block after the other, in memory that the next block may take.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} stream
+ */
+async function* blocks(stream) {
+  /** @type {ReadableStreamBYOBReader} */
+  let reader;
+  try {
+    reader = stream.getReader({ mode: 'byob' });
+  } catch { // no stream of bytes
+    const plain = stream.getReader();
+    for (let step = await plain.read(); !step.done; step = await plain.read()) yield step.value;
+    return;
+  }
+  let block = new Uint8Array(BLOCK);
+  for (;;) {
+    const { value, done } = await reader.read(block);
+    if (done || !value) return;
+    yield value;
+    block = new Uint8Array(value.buffer);
+  }
+}
+
+/**
+ * Read a file into `targets`, one after the other, all of which it must fill.
+ * @param {Response} response
+ * @param {Unpack} unpack
+ * @param {Uint8Array[]} targets
+ * @param {() => void} first hears that the first one is full
+ */
+async function fill(response, unpack, targets, first) {
+  let [index, filled, read] = [0, 0, 0];
+  for await (let block of blocks(unpack(response))) {
+    read += block.length;
+    while (block.length && index < targets.length) {
+      const target = targets[index];
+      const taken = block.subarray(0, target.length - filled);
+      target.set(taken, filled);
+      filled += taken.length;
+      block = block.subarray(taken.length);
+      if (filled === target.length) [index, filled] = [index + 1, 0];
+      if (index === 1) first();
+    }
+  }
+  const wanted = targets.reduce((sum, { length }) => sum + length, 0);
+  if (read !== wanted) throw new Error(`${response.url} has ${read} bytes, not ${wanted}`);
+}
+
+/** A picture, all of whose files have been asked for. */
+export class Picture {
+  /**
+   * @param {string} folder of the snapshot
+   * @param {string} indexURL of the Pyodide it was taken from
+   */
+  constructor(folder, indexURL) {
+    this.folder = folder;
+    /** Pyodide's own script, the largest. */
+    this.script = import(`${indexURL}pyodide.asm.js`);
+    /** Null where the build took none. */
+    this.manifest = get(`${folder}manifest.json`).then((response) => (
+      /** @type {Promise<Manifest | null>} */ (response.json())));
+    this.head = headOf(folder + PACKED[0].file);
+    this.main = compile(`${indexURL}pyodide.asm.wasm`);
+    this.memory = this.manifest.then((known) => known && this.#begin(known));
+    for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed
+  }
+
+  /** @param {Manifest} known */
+  #begin(known) {
+    const { packages, head, heap, low, runs, libraries } = known;
+    const memory = new WebAssembly.Memory({ initial: heap / WASM_PAGE, maximum: MOST_WASM_PAGES });
+    const lower = new Uint8Array(head + low);
+    const bundle = new Uint8Array(packages);
+    const targets = [bundle, lower.subarray(0, head)];
+    for (const [offset, length] of runs) {
+      const below = Math.max(0, Math.min(length, low - offset));
+      if (below) targets.push(lower.subarray(head + offset, head + offset + below));
+      if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
+    }
+    let first = () => {};
+    /** @type {Promise<void>} */
+    const arrived = new Promise((resolve) => {
+      first = resolve;
+    });
+    const filled = this.#fill(known, targets, first);
+    const bundled = Promise.race([arrived, filled]).then(() => bundle);
+    for (const promise of [filled, bundled]) promise.catch(() => {}); // awaited when they are needed
+    return {
+      memory,
+      /** Files, as `unpack` of snapshot.js takes them. */
+      bundled,
+      /** What Pyodide says of the picture, and the lower part of the memory: all there when `filled`. */
+      lower,
+      filled,
+      libraries: libraries.map(({ path, file }) => ({ path, module: compile(`${this.folder}${file}`) })),
+    };
+  }
+
+  /**
+   * Read the file that is packed best, of those that can be unpacked.
+   * @param {Manifest} known
+   * @param {Uint8Array[]} targets
+   * @param {() => void} first
+   */
+  async #fill(known, targets, first) {
+    for (const how of PACKED) {
+      const url = this.folder + how.file;
+      const unpack = unpackingOf(await (how === PACKED[0] ? this.head : headOf(url)), known, how);
+      if (!unpack) continue;
+      try {
+        const response = await get(url);
+        if (unpack !== asItComes) await this.script;
+        return await fill(response, unpack, targets, first);
+      } catch (error) {
+        console.info(`pyruntime: another file in place of ${how.file}: ${/** @type {Error} */ (error).message}`);
+      }
+    }
+    // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
+    const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
+    return fill(response, decompress, targets, first);
+  }
+}
+
+/** @type {{folder: string, indexURL: string, picture: Picture} | null} */
+let ahead = null;
+
+/**
+ * Ask for a picture that `pictureOf` will be asked for.
+ * @param {import('./protocol.js').StartArguments} places
+ */
+export function askAhead({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
+  ahead = folder && snapshotsFit() ? { folder, indexURL, picture: new Picture(folder, indexURL) } : null;
+}
+
+/** @param {string} folder @param {string} indexURL */
+export function pictureOf(folder, indexURL) {
+  const asked = ahead;
+  ahead = null;
+  return asked?.folder === folder && asked.indexURL === indexURL ? asked.picture : new Picture(folder, indexURL);
+}
