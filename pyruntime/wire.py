@@ -28,13 +28,13 @@ from pyruntime.errors import InvalidArgument, NotImplemented
 from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType, TensorType, known
 from pyruntime.ir.values import of_element
 from pyruntime.session.feeds import to_user
+from pyruntime.session.web_api import js_name, onnx_name
 
 __all__ = [
     "dispose",
     "from_wire",
     "held",
     "held_as",
-    "js_name",
     "kept_to_wire",
     "settled",
     "share_memory",
@@ -45,17 +45,8 @@ __all__ = [
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
 
-# Where onnxruntime-web's name of an element type differs from ONNX's.
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
-
 _tensors: dict[int, DeviceTensor] = {}
 _numbers = itertools.count(1)
-
-
-def js_name(onnx_name: str) -> str:
-    """onnxruntime-web's name of an element type."""
-    return _JS_NAMES.get(onnx_name, onnx_name)
 
 
 def held(number: int) -> DeviceTensor:
@@ -97,7 +88,7 @@ def settled(number: int) -> dict[str, Any]:
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None) -> int:
     """Know another tensor in the memory of the one held under `number`; its own number."""
     tensor = held(number).again()
-    tensor.type = TensorType(DType.from_name(_ONNX_NAMES.get(js_type, js_type)), tuple(int(dim) for dim in dims))
+    tensor.type = TensorType(DType.from_name(onnx_name(js_type)), tuple(int(dim) for dim in dims))
     tensor.counted = None if counted is None else int(counted)
     made = next(_numbers)
     _tensors[made] = tensor
@@ -135,7 +126,7 @@ async def from_wire(name: str, wire: JsObject, device: object) -> Any:
 
 def _kind(name: str, wire: JsObject) -> TensorType:
     try:
-        dtype = DType.from_name(_ONNX_NAMES.get(wire.type, wire.type))
+        dtype = DType.from_name(onnx_name(wire.type))
     except KeyError:
         raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
     return TensorType(dtype, tuple(int(dim) for dim in wire.dims))
