@@ -21,7 +21,7 @@ import js
 import numpy as np
 from pyodide.ffi import to_js
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.pyodide import JsBytes, WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument, NotImplemented

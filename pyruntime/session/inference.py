@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyruntime.device.base import Device
-from pyruntime.device.executable import HostValue, host_value
+from pyruntime.device.on_host import HostValue, host_value
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import DeviceLost, EPFail, Fail, InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo

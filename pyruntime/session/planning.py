@@ -9,7 +9,8 @@ from functools import partial
 
 from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, shares_arenas
+from pyruntime.device.executable import Executable, shares_arenas
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.weights import Weights
 from pyruntime.errors import DeviceLost

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 
-from pyruntime.device.executable import run_on_host
+from pyruntime.device.on_host import run_on_host
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
-from pyruntime.ir import HostTensor, TensorType, ValueType, known
+from pyruntime.ir import HostTensor, TensorType, known
 from pyruntime.plan.typing import Boundary
 from pyruntime.session.compiler import sources_of
 from pyruntime.session.housing import house
@@ -139,17 +139,8 @@ class Program(Planning):
         if boundary.node is None:
             return [n for n in boundary.needed if n in values]
         node = boundary.node
-        inputs: list[ValueType | None] = []
-        for name in node.inputs:
-            value = values.get(name)
-            kind = (
-                (value.known(name) if isinstance(value, HostTensor) else value)
-                if value is not None
-                else stage.compiled.types.get(name)
-            )
-            inputs.append(kind if name else None)
         began = time.perf_counter()
-        run_on_host(node, inputs, values)
+        run_on_host(node, [stage.compiled.types.get(n) for n in node.inputs], values)
         if run.recorder is not None:
             kinds = [type_of(values[n], n) if n in values else None for n in node.outputs]
             run.recorder.node(node, kinds, time.perf_counter() - began)

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pyruntime.device.executable import Executable, HostValue
+from pyruntime.device.executable import Executable
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
 from pyruntime.passes.grow_in_place import capacity
