@@ -57,7 +57,7 @@ export class OwnedTensors extends Tensors {
     device.lost.then(() => { this.lost = true; });
   }
 
-  /** Who has these tensors, as `Memory` of web/tensor.js names it. */
+  /** Who has these tensors, as `Memory` of web/wire.js names it. */
   get port() {
     return this;
   }
