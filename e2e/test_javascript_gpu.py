@@ -25,6 +25,16 @@ STRING = model_bytes(
 )
 
 
+INTEGERS = model_bytes(
+    [helper.make_node("Add", ["s", "s"], ["t"])], [tensor("s", TensorProto.INT64)], [tensor("t", TensorProto.INT64)]
+)
+RESHAPED = model_bytes(
+    [helper.make_node("Reshape", ["x", "t"], ["r"]), helper.make_node("Add", ["r", "r"], ["y"])],
+    [tensor("x"), tensor("t", TensorProto.INT64, 2)],
+    [tensor("y", TensorProto.FLOAT, "a", "b")],
+)
+
+
 @pytest.fixture(scope="module", params=["worker", "page"])
 def shared_script(browser: Browser, site_url: str, request: pytest.FixtureRequest) -> Iterator[Mode]:
     with guarded_page(browser, site_url) as (page, guard):
@@ -61,6 +71,24 @@ def test_output_location__gpu_buffer__feeds_the_next_session_and_is_fetched(scri
     assert "getData()" in found["message"]
     assert (found["next"], found["data"]) == ([4, 8, 12], [2, 4, 6])
     assert (found["after"], found["end"]) == (["cpu", "cpu"], "none")
+
+
+def test_run__every_input_is_on_the_gpu_and_one_is_a_shape__reads_it_back(script: Mode) -> None:
+    found = script(
+        """
+        const [floating, integer, last] = await Promise.all([load(double, gpu), load(integers, gpu), load(model)]);
+        const { y: x } = await floating.run({ x: floats(1, 2, 3, 4, 5, 6, 7, 8) });
+        const { t } = await integer.run({ s: new Tensor('int64', [1n, 2n]) });
+        const { y } = await last.run({ x, t });
+        for (const tensor of [x, t]) tensor.dispose();
+        await Promise.all([floating.release(), integer.release(), last.release()]);
+        return { dims: [...y.dims], data: [...y.data] };
+        """,
+        double=DOUBLE,
+        integers=INTEGERS,
+        model=RESHAPED,
+    )
+    assert found == {"dims": [2, 4], "data": [4, 8, 12, 16, 20, 24, 28, 32]}
 
 
 def test_output_location__by_name__holds_for_that_output(script: Mode) -> None:
