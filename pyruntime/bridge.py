@@ -34,7 +34,7 @@ from pyruntime.session.keeping import kept_plan
 from pyruntime.session.loading import Fetched, source_of
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
-from pyruntime.session.web_api import js_name, providers, run_options, session_options, value_metadata
+from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
     "adapter_info",
@@ -199,7 +199,7 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
         return wire.kept_to_wire(value, int(target.gpu))
     await value.settle()
     await wire.write_buffer(name, value, target.buffer)
-    return {"kind": "written", "type": js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape)}
+    return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
 
 async def sampler(handle: int, options: JsObject) -> JsObject | None:

@@ -12,7 +12,6 @@ from pyruntime.ir import HostTensor
 from pyruntime.session import InferenceSession
 from pyruntime.session.openings import sizes_data
 from pyruntime.session.stages import Stage
-from pyruntime.session.web_api import js_name
 
 __all__ = ["replay_of"]
 
@@ -40,9 +39,7 @@ def replay_of(
     replay = executable.replay(feeds)
     if replay is None:
         return None
-    made = program.device.replay_object(
-        replay, lambda kind: js_name(kind.dtype.onnx_name), _sizes(stage), executable.plan.params
-    )
+    made = program.device.replay_object(replay, _sizes(stage), executable.plan.params)
     made.seconds = session._limits.run_seconds
     _replays[executable] = made
     if not known:

@@ -28,7 +28,6 @@ from pyruntime.errors import InvalidArgument, NotImplemented
 from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType, TensorType, known
 from pyruntime.ir.values import of_element
 from pyruntime.session.feeds import to_user
-from pyruntime.session.web_api import js_name, onnx_name
 
 __all__ = [
     "dispose",
@@ -88,7 +87,7 @@ def settled(number: int) -> dict[str, Any]:
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None) -> int:
     """Know another tensor in the memory of the one held under `number`; its own number."""
     tensor = held(number).again()
-    tensor.type = TensorType(DType.from_name(onnx_name(js_type)), tuple(int(dim) for dim in dims))
+    tensor.type = TensorType(DType.from_js_name(js_type), tuple(int(dim) for dim in dims))
     tensor.counted = None if counted is None else int(counted)
     made = next(_numbers)
     _tensors[made] = tensor
@@ -126,7 +125,7 @@ async def from_wire(name: str, wire: JsObject, device: object) -> Any:
 
 def _kind(name: str, wire: JsObject) -> TensorType:
     try:
-        dtype = DType.from_name(onnx_name(wire.type))
+        dtype = DType.from_js_name(wire.type)
     except KeyError:
         raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
     return TensorType(dtype, tuple(int(dim) for dim in wire.dims))
@@ -170,7 +169,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
     _tensors[number] = tensor
     return {
         "kind": "gpu",
-        "type": js_name(tensor.type.dtype.onnx_name),
+        "type": tensor.type.dtype.js_name,
         "dims": list(tensor.type.shape),
         "gpu": number,
         "memory": tensor.buffer,
@@ -187,7 +186,7 @@ def to_wire(name: str, value: HostValue) -> dict[str, Any] | None:
         NotImplemented: maps that hold other things than tensors' elements.
     """
     if isinstance(value, HostTensor):
-        return {"type": js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape), "data": _data(value)}
+        return {"type": value.type.dtype.js_name, "dims": list(value.type.shape), "data": _data(value)}
     if isinstance(value, TensorType):
         return to_wire(name, HostTensor(value, None, value.value()))
     if isinstance(value, OptionalType):

@@ -1,4 +1,4 @@
-"""What onnxruntime-web's API calls things, in this package's terms: element types, inputs and outputs, options."""
+"""What onnxruntime-web's API calls things, in this package's terms: inputs and outputs, options."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyruntime.errors import InvalidArgument
+from pyruntime.ir import DType
 from pyruntime.session.log import logger
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
 
-__all__ = ["js_name", "onnx_name", "providers", "run_options", "session_options", "value_metadata"]
-
-# Where onnxruntime-web's name of an element type differs from ONNX's.
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
+__all__ = ["providers", "run_options", "session_options", "value_metadata"]
 
 _PROVIDERS = {
     "webgpu": "WebGpuExecutionProvider",
@@ -30,20 +27,10 @@ _OPTIMIZATION = {
 }
 
 
-def js_name(onnx_name: str) -> str:
-    """onnxruntime-web's name of an element type."""
-    return _JS_NAMES.get(onnx_name, onnx_name)
-
-
-def onnx_name(js_name: str) -> str:
-    """ONNX's name of an element type; what is none stays as it is."""
-    return _ONNX_NAMES.get(js_name, js_name)
-
-
 def value_metadata(value: NodeArg) -> dict[str, Any]:
     """ValueMetadata of `web/pyruntime.d.ts`; `type` is that of a tensor's elements, else what ONNX calls the kind."""
     is_tensor = value.type.startswith("tensor(")
-    kind = js_name(value.type.removeprefix("tensor(").removesuffix(")")) if is_tensor else value.type
+    kind = DType.from_name(value.type[len("tensor(") : -1]).js_name if is_tensor else value.type
     shape = ["" if dim is None else dim for dim in value.shape] if is_tensor else []
     return {"name": value.name, "isTensor": is_tensor, "type": kind, "shape": shape}
 
