@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from e2e.harness.page import has_sideways_scroll
-from e2e.test_generate import Loop
+from e2e.harness.writing import Loop
 from e2e.test_page_access import AXE
 from e2e.transformers.repositories import write_repositories
 from pyruntime.generate.tokenizer import Tokenizer

@@ -1,4 +1,4 @@
-"""Tensors that stay on the GPU, profiles, values that are no tensors; with Python in a worker and in the page's thread.
+"""Tensors that stay on the GPU, and profiles; with Python in a worker and in the page's thread.
 
 `worker`: a tensor on the GPU is a handle. `page`: it is a GPUBuffer of `env.webgpu.device`.
 """
@@ -6,29 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page
 
 from e2e.harness.browser import Guard, guarded_page
+from e2e.harness.modes import DOUBLE, LATER, Mode, model_bytes, tensor
 from e2e.harness.script import Script
 
-
-def model_bytes(
-    nodes: list[NodeProto], inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], ml: bool = False
-) -> bytes:
-    graph = helper.make_graph(nodes, "test", inputs, outputs)
-    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid("ai.onnx.ml", 3)] if ml else [])]
-    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
-
-
-def tensor(name: str, dtype: int = TensorProto.FLOAT, *shape: int | str) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, dtype, shape or ["n"])
-
-
-DOUBLE = model_bytes([helper.make_node("Add", ["x", "x"], ["y"])], [tensor("x")], [tensor("y")])
 SUM_AND_SIZE = model_bytes(
     [helper.make_node("Add", ["x", "x"], ["sum"]), helper.make_node("Mul", ["x", "x"], ["square"])],
     [tensor("x")],
@@ -38,38 +24,15 @@ STRING = model_bytes(
     [helper.make_node("Identity", ["x"], ["y"])], [tensor("x", TensorProto.STRING)], [tensor("y", TensorProto.STRING)]
 )
 
-LATER = """
-const gpu = { preferredOutputLocation: 'gpu-buffer' };
-const load = (bytes, options) => InferenceSession.create(decode(bytes), options);
-const floats = (...values) => new Tensor('float32', values);
-const buffer = (device, values) => {
-  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-  const made = device.createBuffer({ size: Math.ceil(values.length * 4 / 16) * 16, usage });
-  device.queue.writeBuffer(made, 0, new Float32Array(values));
-  return made;
-};
-const read = async (device, source, count) => {
-  const staging = device.createBuffer({ size: count * 4, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
-  const encoder = device.createCommandEncoder();
-  encoder.copyBufferToBuffer(source, 0, staging, 0, count * 4);
-  device.queue.submit([encoder.finish()]);
-  await staging.mapAsync(GPUMapMode.READ);
-  return [...new Float32Array(staging.getMappedRange())];
-};
-"""
 
-
-class Mode(Script):
-    """A script that knows where its Python is."""
-
-    def __init__(self, page: Page, guard: Guard, name: str) -> None:
-        super().__init__(page, guard)
-        self.name = name
-
-    def __call__(self, body: str, **variables: Any) -> Any:
-        return super().__call__(
-            f"env.worker = {'true' if self.name == 'worker' else 'false'};{LATER}{body}", **variables
-        )
+INTEGERS = model_bytes(
+    [helper.make_node("Add", ["s", "s"], ["t"])], [tensor("s", TensorProto.INT64)], [tensor("t", TensorProto.INT64)]
+)
+RESHAPED = model_bytes(
+    [helper.make_node("Reshape", ["x", "t"], ["r"]), helper.make_node("Add", ["r", "r"], ["y"])],
+    [tensor("x"), tensor("t", TensorProto.INT64, 2)],
+    [tensor("y", TensorProto.FLOAT, "a", "b")],
+)
 
 
 @pytest.fixture(scope="module", params=["worker", "page"])
@@ -108,6 +71,24 @@ def test_output_location__gpu_buffer__feeds_the_next_session_and_is_fetched(scri
     assert "getData()" in found["message"]
     assert (found["next"], found["data"]) == ([4, 8, 12], [2, 4, 6])
     assert (found["after"], found["end"]) == (["cpu", "cpu"], "none")
+
+
+def test_run__every_input_is_on_the_gpu_and_one_is_a_shape__reads_it_back(script: Mode) -> None:
+    found = script(
+        """
+        const [floating, integer, last] = await Promise.all([load(double, gpu), load(integers, gpu), load(model)]);
+        const { y: x } = await floating.run({ x: floats(1, 2, 3, 4, 5, 6, 7, 8) });
+        const { t } = await integer.run({ s: new Tensor('int64', [1n, 2n]) });
+        const { y } = await last.run({ x, t });
+        for (const tensor of [x, t]) tensor.dispose();
+        await Promise.all([floating.release(), integer.release(), last.release()]);
+        return { dims: [...y.dims], data: [...y.data] };
+        """,
+        double=DOUBLE,
+        integers=INTEGERS,
+        model=RESHAPED,
+    )
+    assert found == {"dims": [2, 4], "data": [4, 8, 12, 16, 20, 24, 28, 32]}
 
 
 def test_output_location__by_name__holds_for_that_output(script: Mode) -> None:
@@ -423,115 +404,3 @@ def test_profiling__from_create_to_end__has_the_nodes_of_every_run(script: Mode)
     assert sum(event["name"] == "model_run" for event in found["events"]) == 3
     assert found["none"] == []
     assert sum(event["name"] == "model_run" for event in found["again"]) == 1
-
-
-SEQUENCE = model_bytes(
-    [helper.make_node("SequenceInsert", ["xs", "x"], ["ys"])],
-    [helper.make_tensor_sequence_value_info("xs", TensorProto.FLOAT, None), tensor("x")],
-    [helper.make_tensor_sequence_value_info("ys", TensorProto.FLOAT, None)],
-)
-ZIP_MAP = model_bytes(
-    [helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[7, 8])],
-    [tensor("x", TensorProto.FLOAT, "n", 2)],
-    [helper.make_value_info("z", helper.make_sequence_type_proto(
-        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))))],
-    ml=True,
-)  # fmt: skip
-VECTORIZE = model_bytes(
-    [helper.make_node("DictVectorizer", ["m"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "b"])],
-    [helper.make_value_info("m", helper.make_map_type_proto(
-        TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, None)))],
-    [tensor("y", TensorProto.FLOAT, 1, 2)],
-    ml=True,
-)  # fmt: skip
-OPTIONAL = model_bytes(
-    [helper.make_node("OptionalHasElement", ["o"], ["has"]), helper.make_node("Identity", ["o"], ["same"])],
-    [helper.make_value_info("o", helper.make_optional_type_proto(
-        helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])))],
-    [helper.make_tensor_value_info("has", TensorProto.BOOL, []), helper.make_value_info(
-        "same", helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])))],
-)  # fmt: skip
-
-
-@IN_WORKER
-def test_run__sequences_and_maps__are_arrays_and_maps(script: Mode) -> None:
-    found = script(
-        """
-        const sequence = await load(sequences);
-        const { ys } = await sequence.run({ xs: [floats(1), floats(2, 3)], x: floats(4) });
-        const zip = await load(zips);
-        const { z } = await zip.run({ x: new Tensor('float32', [0.25, 0.75, 1, 0], [2, 2]) });
-        const vectorizer = await load(vectorize);
-        const { y } = await vectorizer.run({ m: new Map([['b', 5], ['c', 6]]) });
-        const metadata = sequence.inputMetadata[0];
-        await Promise.all([sequence.release(), zip.release(), vectorizer.release()]);
-        return { ys: ys.map(({ data }) => [...data]), z: z.map((map) => [map.get(7n), map.get(8n)]), y: [...y.data],
-                 metadata: [metadata.isTensor, metadata.type] };
-        """,
-        sequences=SEQUENCE,
-        zips=ZIP_MAP,
-        vectorize=VECTORIZE,
-    )
-    assert found == {
-        "ys": [[1], [2, 3], [4]],
-        "z": [[0.25, 0.75], [1, 0]],
-        "y": [0, 5],
-        "metadata": [False, "seq(tensor(float))"],
-    }
-
-
-@IN_WORKER
-def test_run__optional__is_a_tensor_or_null(script: Mode) -> None:
-    found = script(
-        """
-        const session = await load(model);
-        const some = await session.run({ o: floats(3) });
-        const none = await session.run({ o: null });
-        await session.release();
-        return [...some.has.data, ...some.same.data, ...none.has.data, none.same];
-        """,
-        model=OPTIONAL,
-    )
-    assert found == [1, 3, 0, None]
-
-
-@IN_WORKER
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ("feeds, []", "TypeError"),
-        ("feeds, null", "TypeError"),
-        ("feeds, feeds.x", "TypeError"),
-        ("feeds, ['nope']", "InvalidArgument"),
-        ("feeds.x", "TypeError"),
-        ("[feeds.x]", "TypeError"),
-        ("feeds, { tag: 'options' }", "nothing was thrown"),
-        ("feeds, { y: null }", "nothing was thrown"),
-        ("feeds, undefined, { tag: 'options' }", "nothing was thrown"),
-    ],
-)
-def test_run__arguments__are_told_apart_as_in_onnxruntime_web(script: Mode, arguments: str, name: str) -> None:
-    found = script(
-        f"""
-        const session = await load(model);
-        const feeds = {{ x: floats(1) }};
-        const error = await failure(() => session.run({arguments}));
-        await session.release();
-        return error;
-        """,
-        model=DOUBLE,
-    )
-    assert found["name"] == name, found
-
-
-@IN_WORKER
-def test_external_data__given_by_its_address__is_fetched(script: Mode) -> None:
-    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
-    for key, value in (("location", "missing.bin"), ("length", "8")):
-        weight.external_data.add(key=key, value=value)
-    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [tensor("x")], [tensor("y")], [weight])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    script.guard.allow("404")
-    found = script("return failure(() => load(model, { externalData: ['./missing.bin'] }))", model=bytes(model))
-    assert found["name"] == "NoSuchFile"
-    assert "missing.bin" in found["message"]

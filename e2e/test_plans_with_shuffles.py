@@ -14,7 +14,8 @@ from playwright.sync_api import Page
 
 from e2e.harness.browser import Guard
 from e2e.harness.script import Script
-from e2e.test_plans import ATOL, REASONS, RTOL, RUN, fed, feeds_of, started_python
+from e2e.test_forged_plans import REASONS
+from e2e.test_plans import ATOL, RTOL, RUN, fed, feeds_of, started_python
 from pyruntime.kernels import Target
 from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 from pyruntime.onnx.source import open_file

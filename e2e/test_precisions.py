@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
-from e2e.test_generate import Writing
+from e2e.harness.writing import Writing
 from tests.genai.greedy import greedy
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tests.genai.precisions import PROMPTS, SEEDS, TOKENS

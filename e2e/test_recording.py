@@ -14,7 +14,6 @@ COUNTED = """
 import sys, numpy as np, pyruntime as ort
 from contextlib import contextmanager
 from pyodide import ffi
-from pyruntime import bridge, wire
 from pyruntime.device.base import Slot
 
 TOOL = 4
@@ -89,7 +88,7 @@ for model in models:
     gpu.drop(number)
     seen = executable.replay({"x"} if where == "gpu" else ())
     with counted(replay):
-        gpu.replay_object(seen, lambda kind: wire.js_name(kind.dtype.onnx_name), None, executable.plan.params)
+        gpu.replay_object(seen, None, executable.plan.params)
     open_ones = sum(isinstance(p, Slot) for c in seen.commands for p in c.storage)
     run = [call for call in run if call in ("to_js", "play")]  # the others are the event loop's
     found.append([len(bound), recording, run, replay, open_ones])

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.script import watched
-from e2e.test_generate import PROMPT, Writing
+from e2e.harness.writing import PROMPT, Writing
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT

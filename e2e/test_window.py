@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.script import watched
-from e2e.test_generate import PROMPT, Loop
+from e2e.harness.writing import PROMPT, Loop
 from e2e.test_tokens_on_gpu import BATCHES_OF, Queueing
 
 WINDOW, SINKS = 24, 4

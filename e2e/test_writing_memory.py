@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from e2e.harness.script import watched
-from e2e.test_generate import PROMPT, Writing
+from e2e.harness.writing import PROMPT, Writing
 
 TOKENS = 200 if os.environ.get("PYRUNTIME_SOAK") else 60
 """Of each text: 200 take more than two minutes, and leave what 60 do."""

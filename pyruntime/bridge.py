@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeAlias
@@ -21,28 +21,20 @@ from pyodide.ffi import jsnull, to_js
 
 from pyruntime import wire
 from pyruntime.device.executable import Executable
-from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.source import ByteSource
 from pyruntime.ops import registry
 from pyruntime.plan.saved import ExternalFile, ModelFile, tree_hash
-from pyruntime.session import (
-    GraphOptimizationLevel,
-    InferenceSession,
-    NodeArg,
-    RunOptions,
-    SessionOptions,
-    adapter,
-)
+from pyruntime.replays import replay_of
+from pyruntime.session import InferenceSession, adapter
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.keeping import kept_plan
 from pyruntime.session.loading import Fetched, source_of
-from pyruntime.session.log import logger, set_default_logger_severity
-from pyruntime.session.openings import WASTE
+from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
-from pyruntime.session.stages import Stage
+from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
     "adapter_info",
@@ -53,6 +45,7 @@ __all__ = [
     "explain",
     "forget",
     "gpu_device",
+    "keep_plan",
     "operators",
     "release",
     "run",
@@ -72,18 +65,6 @@ JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
 
 _LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
-_PROVIDERS = {
-    "webgpu": "WebGpuExecutionProvider",
-    "wasm": "CPUExecutionProvider",
-    "cpu": "CPUExecutionProvider",
-}
-_OPTIMIZATION = {
-    "disabled": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "layout": "ORT_ENABLE_LAYOUT",
-    "all": "ORT_ENABLE_ALL",
-}
 
 _sessions: dict[int, InferenceSession] = {}
 _sources: dict[int, ByteSource] = {}
@@ -93,8 +74,6 @@ _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
 _filed: dict[int, WeakSet[Executable]] = {}
 """Of each session, the plans that were in its file when it was last written."""
 _handles = itertools.count(1)
-_replays: dict[Executable, JsObject] = {}
-"""What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
 _under_way: dict[int, Callable[[], None]] = {}
 """What ends each load and run that has not ended, by the request's id."""
 
@@ -156,12 +135,12 @@ async def create(
     """
     plain = options.to_py()
     source = source_of(model)
-    chosen = _session_options(plain, [(path, buffer) for path, buffer in external])
+    chosen = session_options(plain, [(path, buffer) for path, buffer in external])
     with _cancellable(request, lambda: chosen.set_load_cancellation_flag(True)):
         session = await InferenceSession.create(
             Fetched(source, beside or None),
             chosen,
-            _providers(plain.get("executionProviders")),
+            providers(plain.get("executionProviders")),
             progress=_progress(report),
         )
     handle = next(_handles)
@@ -169,15 +148,15 @@ async def create(
     _sources[handle] = source
     return {
         "handle": handle,
-        "inputs": [_metadata(value) for value in session.get_inputs()],
-        "outputs": [_metadata(value) for value in session.get_outputs()],
+        "inputs": [value_metadata(value) for value in session.get_inputs()],
+        "outputs": [value_metadata(value) for value in session.get_outputs()],
     }
 
 
 async def run(
     request: JsObject, handle: int, feeds: JsObject, fetches: JsObject, kept: JsObject, options: JsObject
 ) -> dict[str, Any]:
-    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `_replay`.
+    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `replays.py`.
 
     Args:
         request: see the module.
@@ -190,14 +169,17 @@ async def run(
     kept_names = list(js.Object.keys(kept))
     targets = {name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(session, name)}
     keep = {name: wire.held_as(name, t) if t and t.kind == "gpu" else None for name, t in targets.items()}
-    chosen = _run_options(options.to_py())
+    chosen = run_options(options.to_py())
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
         outputs = await session._run_values(values, names, chosen, keep)
     wires: dict[str, Any] = {}
     for name, value in outputs.items():
         wires[name] = await _to_wire(name, value, targets.get(name))
     stay = [name for name, target in targets.items() if not target]
-    return {"outputs": wires, "replay": _replay(session, values, names, stay) if len(stay) == len(kept_names) else None}
+    return {
+        "outputs": wires,
+        "replay": replay_of(session, values, names, stay) if len(stay) == len(kept_names) else None,
+    }
 
 
 def _stays(session: InferenceSession, name: str) -> bool:
@@ -217,51 +199,7 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
         return wire.kept_to_wire(value, int(target.gpu))
     await value.settle()
     await wire.write_buffer(name, value, target.buffer)
-    return {"kind": "written", "type": wire.js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape)}
-
-
-def _replay(
-    session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
-) -> JsObject | None:
-    """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
-    program = session._program
-    if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
-        return None
-    stage = program.replayable(feeds, outputs, stay) if program else None
-    if stage is None or program is None or not isinstance(program.device, WebGpuDevice):
-        return None
-    executable = stage.executable
-    known = executable in _replays
-    if known and _replays[executable].live:
-        return _replays[executable]
-    replay = executable.replay(feeds)
-    if replay is None:
-        return None
-    made = program.device.replay_object(
-        replay, lambda kind: wire.js_name(kind.dtype.onnx_name), _sizes(stage), executable.plan.params
-    )
-    made.seconds = session._limits.run_seconds
-    _replays[executable] = made
-    if not known:
-        executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
-        executable.on_move.append(lambda: setattr(_replays[executable], "live", False))
-    return made
-
-
-def _sizes(stage: Stage) -> dict[str, Any] | None:
-    """`Sizes` of web/sizes.js but for the parameters: what a stage leaves open, and what follows from it."""
-    sizes, plan = stage.sizes, stage.executable.plan
-    if sizes is None:
-        return None
-    return {
-        "ranges": [list(map(int, r)) for r in sizes.ranges],
-        "grows": list(sizes.grows),
-        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
-        "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
-        "expressions": plan.expressions,
-        "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
-        "waste": WASTE,
-    }
+    return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
 
 async def sampler(handle: int, options: JsObject) -> JsObject | None:
@@ -292,7 +230,7 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     _filed[handle] = planned
     files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
     assert session._program is not None
-    inputs, outputs = (list(map(_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
+    inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
     info = asdict(session._program.device.info)
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
@@ -431,75 +369,6 @@ def _session(handle: int) -> InferenceSession:
         return _sessions[handle]
     except KeyError:
         raise InvalidArgument(f"session {handle} is released; create another") from None
-
-
-def _metadata(value: NodeArg) -> dict[str, Any]:
-    """ValueMetadata of `web/pyruntime.d.ts`. `type` is `tensor(NAME)`, or another kind's as ONNX writes it."""
-    is_tensor = value.type.startswith("tensor(")
-    type_ = wire.js_name(value.type.removeprefix("tensor(").removesuffix(")")) if is_tensor else value.type
-    shape = ["" if dim is None else dim for dim in value.shape] if is_tensor else []
-    return {"name": value.name, "isTensor": is_tensor, "type": type_, "shape": shape}
-
-
-def _providers(wanted: Sequence[Any] | None) -> list[str] | None:
-    """Python's names of `executionProviders`, each `'webgpu'` or `{name: 'webgpu'}`; a list may name others besides."""
-    if not wanted:
-        return None
-    names = [str(item["name"] if isinstance(item, Mapping) else item) for item in wanted]
-    unknown = [name for name in names if name not in _PROVIDERS]
-    names = [name for name in names if name in _PROVIDERS]
-    if unknown and names:
-        logger.warning("executionProviders: %s are not here; %s are used", ", ".join(unknown), ", ".join(names))
-    if not names:
-        raise InvalidArgument(f"executionProviders: expected some of {', '.join(_PROVIDERS)}, got {', '.join(unknown)}")
-    return list(dict.fromkeys(_PROVIDERS[name] for name in names))
-
-
-def _session_options(plain: Mapping[str, Any], external: Sequence[tuple[str, JsObject]]) -> SessionOptions:
-    options = SessionOptions()
-    if (level := plain.get("graphOptimizationLevel")) is not None:
-        if level not in _OPTIMIZATION:
-            raise InvalidArgument(f"graphOptimizationLevel: expected one of {', '.join(_OPTIMIZATION)}, got {level!r}")
-        options.graph_optimization_level = getattr(GraphOptimizationLevel, _OPTIMIZATION[level])
-    if "enableProfiling" in plain:
-        options.enable_profiling = bool(plain["enableProfiling"])
-    if "profileFilePrefix" in plain:
-        options.profile_file_prefix = str(plain["profileFilePrefix"])
-    if "logId" in plain:
-        options.logid = str(plain["logId"])
-    if "logSeverityLevel" in plain:
-        options.log_severity_level = int(plain["logSeverityLevel"])
-    for name, size in plain.get("freeDimensionOverrides", {}).items():
-        options.add_free_dimension_override_by_name(name, int(size))
-    for key, value in _flatten(plain.get("extra", {})):
-        options.add_session_config_entry(key, value)
-    if external:
-        paths, buffers = zip(*external, strict=True)
-        lengths = [int(getattr(buffer, "size", None) or buffer.byteLength) for buffer in buffers]
-        options.add_external_initializers_from_files_in_memory(list(paths), list(buffers), lengths)
-    return options
-
-
-def _run_options(plain: Mapping[str, Any]) -> RunOptions:
-    options = RunOptions()
-    if "tag" in plain:
-        options.logid = str(plain["tag"])
-    if "logSeverityLevel" in plain:
-        options.log_severity_level = int(plain["logSeverityLevel"])
-    for key, value in _flatten(plain.get("extra", {})):
-        options.add_run_config_entry(key, value)
-    return options
-
-
-def _flatten(entries: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """`{"session": {"a": 1}}` -> `[("session.a", "1")]`."""
-    flat: list[tuple[str, str]] = []
-    for key, value in entries.items():
-        if isinstance(value, Mapping):
-            flat += _flatten(value, f"{prefix}{key}.")
-        else:
-            flat.append((f"{prefix}{key}", str(int(value) if isinstance(value, bool) else value)))
-    return flat
 
 
 def _progress(report: JsObject) -> Callable[[dict[str, Any]], None]:

@@ -21,7 +21,7 @@ import js
 import numpy as np
 from pyodide.ffi import to_js
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.pyodide import JsBytes, WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument, NotImplemented
@@ -34,7 +34,6 @@ __all__ = [
     "from_wire",
     "held",
     "held_as",
-    "js_name",
     "kept_to_wire",
     "settled",
     "share_memory",
@@ -45,17 +44,8 @@ __all__ = [
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
 
-# Where onnxruntime-web's name of an element type differs from ONNX's.
-_ONNX_NAMES = {"float32": "float", "float64": "double"}
-_JS_NAMES = {onnx: name for name, onnx in _ONNX_NAMES.items()}
-
 _tensors: dict[int, DeviceTensor] = {}
 _numbers = itertools.count(1)
-
-
-def js_name(onnx_name: str) -> str:
-    """onnxruntime-web's name of an element type."""
-    return _JS_NAMES.get(onnx_name, onnx_name)
 
 
 def held(number: int) -> DeviceTensor:
@@ -97,7 +87,7 @@ def settled(number: int) -> dict[str, Any]:
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None) -> int:
     """Know another tensor in the memory of the one held under `number`; its own number."""
     tensor = held(number).again()
-    tensor.type = TensorType(DType.from_name(_ONNX_NAMES.get(js_type, js_type)), tuple(int(dim) for dim in dims))
+    tensor.type = TensorType(DType.from_js_name(js_type), tuple(int(dim) for dim in dims))
     tensor.counted = None if counted is None else int(counted)
     made = next(_numbers)
     _tensors[made] = tensor
@@ -135,7 +125,7 @@ async def from_wire(name: str, wire: JsObject, device: object) -> Any:
 
 def _kind(name: str, wire: JsObject) -> TensorType:
     try:
-        dtype = DType.from_name(_ONNX_NAMES.get(wire.type, wire.type))
+        dtype = DType.from_js_name(wire.type)
     except KeyError:
         raise InvalidArgument(f"input '{name}': there is no tensor type '{wire.type}'") from None
     return TensorType(dtype, tuple(int(dim) for dim in wire.dims))
@@ -179,7 +169,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
     _tensors[number] = tensor
     return {
         "kind": "gpu",
-        "type": js_name(tensor.type.dtype.onnx_name),
+        "type": tensor.type.dtype.js_name,
         "dims": list(tensor.type.shape),
         "gpu": number,
         "memory": tensor.buffer,
@@ -196,7 +186,7 @@ def to_wire(name: str, value: HostValue) -> dict[str, Any] | None:
         NotImplemented: maps that hold other things than tensors' elements.
     """
     if isinstance(value, HostTensor):
-        return {"type": js_name(value.type.dtype.onnx_name), "dims": list(value.type.shape), "data": _data(value)}
+        return {"type": value.type.dtype.js_name, "dims": list(value.type.shape), "data": _data(value)}
     if isinstance(value, TensorType):
         return to_wire(name, HostTensor(value, None, value.value()))
     if isinstance(value, OptionalType):

@@ -36,7 +36,7 @@ export interface WireRemote {
   /** In this thread alone: where a tensor is that can go to Python. */
   place?: import('./plans/places.js').Place;
   /** In this thread alone: who has it, where that is not the session's host. */
-  home?: import('./tensor.js').Memory;
+  home?: import('./wire.js').Memory;
 }
 
 /** What is fed: a tensor, a sequence, a map, an empty optional. */

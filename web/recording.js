@@ -41,7 +41,7 @@ const layouts = new WeakMap();
  * @param {number} storage
  * @param {boolean} uniform
  */
-export function layoutOf(device, storage, uniform) {
+function layoutOf(device, storage, uniform) {
   const known = layouts.get(device) ?? new Map();
   layouts.set(device, known);
   const key = `${storage} ${uniform}`;

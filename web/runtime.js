@@ -35,7 +35,7 @@ class NoSuchFile extends Error {
  * @param {(loaded: number, total: number | undefined) => void} onProgress
  * @param {AbortSignal} [signal]
  */
-export async function fetchResponse(url, onProgress, signal) {
+async function fetchResponse(url, onProgress, signal) {
   const response = await fetch(url, { signal }).catch((error) => {
     signal?.throwIfAborted();
     throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);

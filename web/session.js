@@ -5,7 +5,8 @@ import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
 import { hold, placesOf } from './plans/places.js';
-import { Tensor, bytesOf, fromWire, isMovable, moveTo, remoteToWire, toStream, toWire, viewOf } from './tensor.js';
+import { Tensor, moveTo } from './tensor.js';
+import { bytesOf, fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './wire.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -103,7 +104,7 @@ export class InferenceSession {
     this.#handle = handle;
     this.#onGpu = onGpu;
     this.#keeper = keeper;
-    /** @type {import('./tensor.js').Memory} */
+    /** @type {import('./wire.js').Memory} */
     this.#memory = {
       get port() { return owner.holder; },
       download: (/** @type {number} */ number) => owner.download(number),
@@ -348,7 +349,7 @@ export class InferenceSession {
  * @param {string} name
  * @param {any} wire
  * @param {Tensor | null | undefined} target
- * @param {import('./tensor.js').Memory} memory
+ * @param {import('./wire.js').Memory} memory
  */
 function deliver(name, wire, target, memory) {
   if (!target) return fromWire(wire, memory);

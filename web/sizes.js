@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Sizes that runs bring to one plan: which of them a run has, whether the plan is for them, and what follows from them.
- * Python makes the expressions and guards (`pyruntime/ir/dims.py`); they are data, so that no code is made from them.
+ * Python makes the expressions and guards (`pyruntime/ir/sizes.py`); they are data, so that no code is made from them.
  */
 
 /**

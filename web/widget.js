@@ -11,10 +11,11 @@
 import { InferenceSession, TextGenerator } from './pyruntime.js';
 import { h } from './dom.js';
 import { INPUTS } from './widget/inputs.js';
+import { readLabels } from './widget/labels.js';
 import { show } from './widget/outputs.js';
-import { Progress } from './widget/progress.js';
+import { progressBar } from './widget/progress.js';
 import { styleSheet } from './widget/style.js';
-import { numbersTensor } from './widget/tensors.js';
+import { numbersTensor, scaleOf } from './widget/tensors.js';
 import { WRITING } from './widget/writing.js';
 
 /** @typedef {import('./pyruntime.js').Feeds} Feeds */
@@ -27,12 +28,6 @@ const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'pr
 
 /** How long a person must rest before the answer is read out. */
 const REST_MS = 700;
-
-/** @param {string | null} text @param {number} fallback */
-function perChannel(text, fallback) {
-  const numbers = (text ?? '').split(',').filter((part) => part.trim()).map(Number);
-  return [0, 1, 2, 3].map((i) => numbers[i] ?? numbers[0] ?? fallback);
-}
 
 export class PyruntimeModel extends Base {
   static observedAttributes = [...LOADS, ...LOOKS];
@@ -187,7 +182,7 @@ export class PyruntimeModel extends Base {
         this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
           ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), keepPlan: this.hasAttribute('keep'),
           ...this.options, ...options }),
-        this.#readLabels(),
+        readLabels(this.getAttribute('labels'), this.ownerDocument.baseURI),
       ]);
       this.#labels = labels;
       this.#session = session;
@@ -214,33 +209,14 @@ export class PyruntimeModel extends Base {
 
   /** What shows and tells how loading goes on. */
   #reporter() {
-    const progress = new Progress();
-    const words = h('span', { class: 'soft' }, 'Loading');
-    const track = h('div', {
-      part: 'track', role: 'progressbar', 'aria-label': 'Loading the model', 'aria-valuemin': '0', 'aria-valuemax': '100' });
-    const box = h('div', { part: 'loading' }, words, track);
+    const { element, add } = progressBar();
     const poster = this.#hasPoster() ? this.shadowRoot?.querySelector('[part="poster"]') : null;
-    if (poster) poster.after(box);
-    else this.#show(box);
-    const start = this.shadowRoot?.querySelector('[part="start"]');
-    if (start) start.toggleAttribute('disabled', true);
+    if (poster) poster.after(element);
+    else this.#show(element);
+    this.shadowRoot?.querySelector('[part="start"]')?.toggleAttribute('disabled', true);
     return (/** @type {import('./pyruntime.js').ProgressEvent} */ event) => {
-      const { totalProgress, words: text } = progress.add(event);
-      words.textContent = text;
-      track.style.setProperty('--done', String(totalProgress));
-      track.setAttribute('aria-valuenow', String(Math.round(totalProgress * 100)));
-      this.#tell('progress', { ...event, totalProgress });
+      this.#tell('progress', { ...event, totalProgress: add(event) });
     };
-  }
-
-  /** Names of the classes: in the attribute, or in a file of one a line or of JSON that it names. */
-  async #readLabels() {
-    const given = this.getAttribute('labels')?.trim() ?? '';
-    if (!/^\S+\.(txt|json)$/i.test(given)) return given ? given.split(',').map((label) => label.trim()) : [];
-    const response = await fetch(new URL(given, this.ownerDocument.baseURI));
-    if (!response.ok) throw new Error(`the labels ${given} cannot be fetched: HTTP status ${response.status}`);
-    const text = await response.text();
-    return /\.json$/i.test(given) ? /** @type {string[]} */ (JSON.parse(text)) : text.trim().split(/\r?\n/);
   }
 
   /** Show the controls of a loaded model. @param {InferenceSession} session */
@@ -260,7 +236,7 @@ export class PyruntimeModel extends Base {
       if (!makeControls) throw new TypeError(`input is one of ${[...Object.keys(INPUTS), ...Object.keys(WRITING)].join(', ')}, not "${way}"`);
       const controls = makeControls({
         inputs: session.inputMetadata,
-        scale: { mean: perChannel(this.getAttribute('mean'), 0), std: perChannel(this.getAttribute('std'), 1) },
+        scale: scaleOf(this.getAttribute('mean'), this.getAttribute('std')),
         give: (feeds, settled) => this.#follow(feeds, settled),
         clear: () => {
           this.#next = null;

@@ -15,7 +15,6 @@ from e2e.conformance.cases import MODEL_SETS, Case, model_cases, node_cases
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import DType
 from pyruntime.ir.encoding import encode
-from pyruntime.plan.saved_plan import js_name
 from pyruntime.session.ahead import compile_model
 
 __all__ = ["SavedCase", "every_case", "saved", "saved_cases"]
@@ -49,7 +48,7 @@ def _fed(item: tuple[str, Any]) -> tuple[str, dict[str, Any]]:
     name, wire = item
     dtype, carrier = DType.from_name(wire["dtype"]), wire["carrier"]
     data = encode(carrier, dtype).tobytes()
-    return name, {"type": js_name(dtype), "dims": list(carrier.shape), "data": data}
+    return name, {"type": dtype.js_name, "dims": list(carrier.shape), "data": data}
 
 
 def every_case() -> Iterator[Case]:

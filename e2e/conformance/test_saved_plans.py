@@ -22,9 +22,8 @@ from e2e.conformance.runner import ATOL, RTOL, _compare
 from e2e.conformance.saved import SavedCase, every_case, saved_cases
 from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script
-from pyruntime.ir import TensorType
+from pyruntime.ir import DType, TensorType
 from pyruntime.ir.encoding import decode
-from pyruntime.plan.saved_plan import dtype_of
 from tools.devkit.server import Server
 
 EVERY = 7
@@ -90,7 +89,7 @@ def wrong(made: SavedCase, result: dict[str, Any]) -> str:
         return str(result["wrong"])
     rtol, atol = max(made.case.rtol, RTOL), max(made.case.atol, ATOL)
     for name, expected in made.expected.items():
-        dtype, dims = dtype_of(result[name]["type"]), tuple(result[name]["dims"])
+        dtype, dims = DType.from_js_name(result[name]["type"]), tuple(result[name]["dims"])
         got = decode(base64.b64decode(result[name]["data"]), dtype, dims)
         if said := _compare(got, TensorType(dtype, dims), expected, rtol, atol, name):
             return said

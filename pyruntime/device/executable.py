@@ -10,28 +10,24 @@ from typing import Any, TypeAlias
 
 from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Slot, Write
+from pyruntime.device.on_host import HostValue, run_on_host
 from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
-from pyruntime.ir import HostTensor, Node, TensorType, ValueType, known
-from pyruntime.ops.base import Op
-from pyruntime.ops.interpreter import current, execute, located
+from pyruntime.ir import HostTensor
+from pyruntime.ops.interpreter import current
 from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer, Unread
 
 __all__ = [
     "Compute",
     "Executable",
-    "HostValue",
     "Observer",
     "Recorded",
+    "Replay",
     "Sized",
     "arrived",
-    "host_value",
-    "run_on_host",
+    "region_slice",
     "shares_arenas",
 ]
-
-HostValue: TypeAlias = HostTensor | ValueType
-"""A value on the host: a tensor, or the known type of a sequence, optional or map."""
 
 _RECORDED = 8
 """Sets of bound buffers whose recordings are kept."""
@@ -290,7 +286,7 @@ class Executable:
             began = time.perf_counter()
             measured = None
             if isinstance(step, HostStep):
-                self._host(step, values)
+                run_on_host(step.node, step.inputs, values)
             else:
                 measured = await self._segment(step, number, values, recorded, observe is not None, sized)
             if observe is not None:
@@ -343,17 +339,6 @@ class Executable:
         wanted = ((t.region, t.sized(sized.numbers).nbytes) for t in step.downloads)
         return [Read(self._slice(region, external, nbytes)) for region, nbytes in wanted if nbytes]
 
-    def _host(self, step: HostStep, values: MutableMapping[str, HostValue]) -> None:
-        inputs: list[ValueType | None] = []
-        for name, kind in zip(step.node.inputs, step.inputs, strict=True):
-            if not name:
-                inputs.append(None)
-                continue
-            value = values.get(name, kind)
-            assert value is not None
-            inputs.append(value.known(name) if isinstance(value, HostTensor) else value)
-        run_on_host(step.node, inputs, values)
-
     def own(self, buffers: Iterable[int]) -> None:
         """Free these buffers too when this executable is released."""
         self._own += buffers
@@ -397,23 +382,3 @@ def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str
     for transfer in step.downloads:
         kind = transfer.sized(sized.numbers)
         values[transfer.name] = HostTensor(kind, next(raws) if kind.nbytes else b"")
-
-
-def run_on_host(node: Node, inputs: list[ValueType | None], values: MutableMapping[str, HostValue]) -> None:
-    """Evaluate one node on NumPy and put its outputs into `values`."""
-    import numpy as np
-
-    op = node.op
-    assert isinstance(op, Op)
-    with located(node, inputs), np.errstate(all="ignore"):
-        results = execute(op, *inputs)
-    for name, result in zip(node.outputs, results, strict=False):
-        if name and result is not None:
-            values[name] = host_value(result)
-
-
-def host_value(kind: ValueType) -> HostValue:
-    """A known value as the host keeps it."""
-    if isinstance(kind, TensorType):
-        return HostTensor(kind, None, kind.value())
-    return known(kind, kind.value())

@@ -7,7 +7,7 @@ Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -31,7 +31,6 @@ from pyruntime.device.javascript import (
 from pyruntime.device.pipelines import Pipelines
 from pyruntime.device.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
-from pyruntime.ir import TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 
@@ -330,17 +329,14 @@ class WebGpuDevice:
         finally:
             self.drop(empty)
 
-    def replay_object(
-        self, replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None, params: bytes
-    ) -> JsObject:
+    def replay_object(self, replay: Replay, sizes: dict[str, Any] | None, params: bytes) -> JsObject:
         """A run for `run` of web/replay.js, in which Python has no part.
 
         Args:
-            names: JavaScript's name of a tensor's element type.
             sizes: what `Sizes` of web/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
             params: of the plan.
         """
-        made = described(replay, names, sizes)
+        made = described(replay, sizes)
         commands = (
             self._web.commandsOf(self.device, *self._written(replay.commands))
             if replay.recording is None

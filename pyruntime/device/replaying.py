@@ -6,7 +6,7 @@ Buffers and pipelines stand in a text by their places in lists that are sent bes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,10 @@ def written(commands: Sequence[Bound]) -> Written:
     return Written(_json({"rows": rows, "order": again}), list(buffers), list(sources))
 
 
-def described(replay: Replay, names: Callable[[TensorType], str], sizes: dict[str, Any] | None) -> Written:
+def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
     """The tensors of a run, by the names that web/replay.js has for them.
 
     Args:
-        names: JavaScript's name of a tensor's element type.
         sizes: what `Sizes` of web/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
     """
     buffers = dict[int, int]()
@@ -59,7 +58,7 @@ def described(replay: Replay, names: Callable[[TensorType], str], sizes: dict[st
 
     def seen(name: str, kind: TensorType, scaled: Sequence[int]) -> dict[str, Any]:
         dims = list(kind.shape)
-        return {"name": name, "type": names(kind), "dims": dims, "scaled": list(scaled), "bits": kind.dtype.bits}
+        return {"name": name, "type": kind.dtype.js_name, "dims": dims, "scaled": list(scaled), "bits": kind.dtype.bits}
 
     def shape(value: Transfer | Kept) -> dict[str, Any]:
         return seen(value.name, value.type, value.scaled)

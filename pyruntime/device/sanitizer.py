@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
-from pyruntime.device.executable import Compute, Executable, HostValue, Observer, Recorded, Replay, Sized, arrived
+from pyruntime.device.executable import Compute, Executable, Observer, Recorded, Replay, Sized, arrived
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.plan.plan import Command, GpuSegment, Plan

@@ -45,79 +45,118 @@ async def beam_search(
         InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, operators as
             processors.
     """
-    o = options
+    most, window = _most_tokens(model, prompt, beams, options), options.bounds
+    search = _Search(prompt, beams, options, length_penalty, whole_length)
+    dropped = window.dropped(len(prompt)) if window else 0
+    seen = window.context(prompt) if window else list(prompt)
+    logits, cache = await model.step(np.array([seen] * beams, np.int64), model.cache(beams))
+    while True:
+        rows = search.follow((await logits.numpy_async())[:, -1].astype(np.float64), most)
+        if not rows or search.is_over(most, early_stopping):
+            return search.results(running=bool(rows))
+        ids: Array = np.array([sequence[-1:] for sequence in search.running], np.int64)
+        if window and window.dropped(search.length) != dropped:
+            dropped = window.dropped(search.length)
+            cache, ids = model.cache(beams), np.array([window.context(ids) for ids in search.running], np.int64)
+        else:
+            cache = await model.reordered(cache, rows)
+        logits, cache = await model.step(ids, cache)
+
+
+def _most_tokens(model: DecoderModel, prompt: Sequence[int], beams: int, o: GenerationOptions) -> int:
+    """Where sequences end at the latest. Raises InvalidArgument: see `beam_search`."""
     if not o.greedy:
         raise InvalidArgument(
             "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
         )
     if o.operators:
         raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")
-    positions = None if model.local else model.limit(o.bounds)
     limits = [n for n in (o.max_length, None if o.max_new_tokens is None else len(prompt) + o.max_new_tokens) if n]
     if not prompt or not limits or beams < o.num_sequences:
         raise InvalidArgument(
             "beam search: expected a prompt, max_length or max_new_tokens, and beams >= num_sequences"
         )
-    if positions is not None:
-        limits.append(positions)
-    if positions is not None and len(prompt) > positions:
+    positions = None if model.local else model.limit(o.bounds)
+    if positions is None:
+        return min(limits)
+    if len(prompt) > positions:
         raise InvalidArgument(
             f"a prompt of {len(prompt)} tokens: the model knows {positions} positions; with "
             f"GenerationOptions(window={positions}) it sees the first and the last ones"
         )
-    window, dropped = o.bounds, o.bounds.dropped(len(prompt)) if o.bounds else 0
-    seen = window.context(prompt) if window else list(prompt)
-    logits, cache = await model.step(np.array([seen] * beams, np.int64), model.cache(beams))
-    running = [list(prompt)] * beams
-    totals = np.array([0.0] + [_NEVER] * (beams - 1))
-    done: list[tuple[list[int], float]] = []
-    constraints = [o.constraint.copy() for _ in range(beams)] if o.constraint else []
+    return min(*limits, positions)
 
-    def score(sequence: list[int], total: float) -> float:
-        ended = sequence[-1] in o.end_tokens
-        length = len(sequence) - ended if whole_length else len(sequence) - len(prompt)
-        return float(total / length**length_penalty)
 
-    while True:
-        x = (await logits.numpy_async())[:, -1].astype(np.float64)
-        x = _changed(x, running, len(prompt), min(limits) - len(running[0]), o, constraints)
+class _Search:
+    """The beams, and what has ended.
+
+    Attributes:
+        running: the sequences that are followed, best first, all of one length.
+    """
+
+    def __init__(
+        self, prompt: Sequence[int], beams: int, options: GenerationOptions, length_penalty: float, whole_length: bool
+    ) -> None:
+        self.running = [list(prompt)] * beams
+        self._prompt, self._beams, self._options = len(prompt), beams, options
+        self._length_penalty, self._whole_length = length_penalty, whole_length
+        self._totals = np.array([0.0] + [_NEVER] * (beams - 1))
+        self._done: list[tuple[list[int], float]] = []
+        self._constraints = [options.constraint.copy() for _ in range(beams)] if options.constraint else []
+
+    @property
+    def length(self) -> int:
+        """Tokens of each sequence."""
+        return len(self.running[0])
+
+    def follow(self, logits: Array, most: int) -> list[int]:
+        """Take the best continuations; the beams that the new ones go on from: none where only the end may come."""
+        o = self._options
+        x = _changed(logits, self.running, self._prompt, most - self.length, o, self._constraints)
         log_p = x - x.max(axis=1, keepdims=True)
         log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
-        every = (totals[:, None] + log_p).reshape(-1)
-        best = np.argsort(-every, kind="stable")[: 2 * beams]
+        every = (self._totals[:, None] + log_p).reshape(-1)
+        best = np.argsort(-every, kind="stable")[: 2 * self._beams]
         chosen: list[tuple[int, int, float]] = []
         for rank, at in enumerate(best[np.isfinite(every[best])].tolist()):
             row, token = divmod(at, log_p.shape[1])
             if token not in o.end_tokens:
                 chosen.append((row, token, float(every[at])))
-            elif rank < beams:
-                ended = [*running[row], token]
-                done.append((ended, score(ended, float(every[at]))))
-            if len(chosen) == beams:
+            elif rank < self._beams:
+                self._done.append(self._scored([*self.running[row], token], float(every[at])))
+            if len(chosen) == self._beams:
                 break
-        done = sorted(done, key=lambda r: -r[1])[:beams]
-        if not chosen:  # a constraint lets nothing but the end come
-            return done[: o.num_sequences]
-        chosen += [(*chosen[0][:2], _NEVER)] * (beams - len(chosen))
+        self._done = sorted(self._done, key=lambda r: -r[1])[: self._beams]
+        if not chosen:
+            return []
+        chosen += [(*chosen[0][:2], _NEVER)] * (self._beams - len(chosen))
         rows = [row for row, _, _ in chosen]
-        running = [[*running[row], token] for row, token, _ in chosen]
-        totals = np.array([total for _, _, total in chosen])
-        constraints = [constraints[row].copy() for row in rows] if constraints else []
-        for constraint, (_, token, _) in zip(constraints, chosen, strict=False):
+        self.running = [[*self.running[row], token] for row, token, _ in chosen]
+        self._totals = np.array([total for _, _, total in chosen])
+        self._constraints = [self._constraints[row].copy() for row in rows] if self._constraints else []
+        for constraint, (_, token, _) in zip(self._constraints, chosen, strict=False):
             constraint.accept(token)
-        better = score(running[0], float(totals[0])) > (done[-1][1] if done else -np.inf)
-        if len(running[0]) >= min(limits) or (len(done) == beams and (early_stopping or not better)):
-            break
-        ids: Array = np.array([[token] for _, token, _ in chosen], np.int64)
-        if window and window.dropped(len(running[0])) != dropped:
-            dropped = window.dropped(len(running[0]))
-            cache, ids = model.cache(beams), np.array([window.context(ids) for ids in running], np.int64)
-        else:
-            cache = await model.reordered(cache, rows)
-        logits, cache = await model.step(ids, cache)
-    if len(done) < beams:
-        done += [(s, score(s, float(t))) for s, t in zip(running, totals, strict=True)]
-    return sorted(done, key=lambda r: -r[1])[: o.num_sequences]
+        return rows
+
+    def _scored(self, sequence: list[int], total: float) -> tuple[list[int], float]:
+        ended = sequence[-1] in self._options.end_tokens
+        length = len(sequence) - ended if self._whole_length else len(sequence) - self._prompt
+        return sequence, float(total / length**self._length_penalty)
+
+    def is_over(self, most: int, early_stopping: bool) -> bool:
+        """Whether the sequences are as long as they may be, or there are enough results."""
+        if self.length >= most:
+            return True
+        if len(self._done) < self._beams:
+            return False
+        _, best = self._scored(self.running[0], float(self._totals[0]))
+        return early_stopping or not best > self._done[-1][1]
+
+    def results(self, running: bool) -> list[tuple[list[int], float]]:
+        """The best results, those that run among them where they are too few."""
+        if running and len(self._done) < self._beams:
+            self._done += [self._scored(s, float(t)) for s, t in zip(self.running, self._totals, strict=True)]
+        return sorted(self._done, key=lambda r: -r[1])[: self._options.num_sequences]
 
 
 def _changed(

@@ -3,10 +3,7 @@
 from pyruntime.ir.constant import Constant, RawSource
 from pyruntime.ir.dims import (
     Dim,
-    Expression,
-    Sizes,
     divisor,
-    evaluate,
     exact_quotient,
     expression,
     hint,
@@ -21,6 +18,7 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.reals import Real, is_real, real_of
+from pyruntime.ir.sizes import Expression, Sizes, evaluate
 from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,

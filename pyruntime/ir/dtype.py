@@ -70,6 +70,12 @@ class DType(Enum):
         return self.name.lower()
 
     @property
+    def js_name(self) -> str:
+        """onnxruntime-web's name: 'float32', 'int64', 'bfloat16'."""
+        name = self.onnx_name
+        return _JS_NAMES.get(name, name)
+
+    @property
     def type_string(self) -> str:
         """onnxruntime's spelling, e.g. 'tensor(float)'."""
         return f"tensor({self.onnx_name})"
@@ -121,6 +127,11 @@ class DType(Enum):
         return DType[name.upper()]
 
     @staticmethod
+    def from_js_name(name: str) -> DType:
+        """The type that JavaScript calls so. Raises KeyError."""
+        return DType.from_name(_FROM_JS_NAMES.get(name, name))
+
+    @staticmethod
     def from_numpy(dtype: np.dtype[Any]) -> DType:
         """The ONNX type of a NumPy dtype (ml_dtypes' types by name). Raises KeyError."""
         if dtype.kind in "OUST":
@@ -128,6 +139,9 @@ class DType(Enum):
         return _BY_NUMPY[dtype.name]
 
 
+# Where onnxruntime-web's name of a type differs from ONNX's.
+_JS_NAMES = {"float": "float32", "double": "float64"}
+_FROM_JS_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _FLOATS = frozenset(d for d in DType if d.name.startswith(("FLOAT", "BFLOAT", "DOUBLE")))
 _SIGNED = frozenset((DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.INT4, DType.INT2))
 _UNSIGNED = frozenset((DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64, DType.UINT4, DType.UINT2))

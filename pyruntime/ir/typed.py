@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.ir.constant import Constant
-from pyruntime.ir.dims import Sizes
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
+from pyruntime.ir.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
 
 __all__ = ["Rows", "State", "TypedGraph"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, exact_quotient, is_dim, multiple, upper
 from pyruntime.kernels.dispatch import Operand
-from pyruntime.kernels.indexing import broadcast_strides
+from pyruntime.kernels.indexing import broadcast_strides, contiguous
 
 __all__ = [
     "ALL_KEYS",
@@ -30,6 +30,12 @@ class HeadView:
 
     base: int
     strides: tuple[int, int, int, int]
+
+    @staticmethod
+    def of(x: Operand) -> HeadView:
+        """All of a tensor [batch, heads, positions, components] as it lies."""
+        batch, head, position, component = contiguous(x.type.shape)
+        return HeadView(0, (batch, head, position, component))
 
     def array(self, x: Array, shape: tuple[int, ...]) -> Array:
         """The view of `x` with this shape."""

@@ -45,37 +45,17 @@ def prepare(
     """
     query, key = parts[:2]
     value = parts[2] if len(parts) > 2 else None
-    batch, heads, _, size = query.y.type.shape
-    kv_heads, length = key.y.type.shape[1:3]
-    if size % 4 or lengths.lengths is None:
+    if query.y.type.shape[3] % 4 or lengths.lengths is None:
         return None
     has_past = [p is not None and p.past is not None and p.past.type.size and not into for p in (key, value)]
     pasts = [p.past if p is not None and there else None for p, there in zip((key, value), has_past, strict=True)]
     if value is not None and (pasts[0] is None) != (pasts[1] is None):
         return None
-    packed = all(p.x == query.x for p in parts)
-    bound = {
-        "query": query.x,
-        "key": None if packed else key.x,
-        "value": None if packed or value is None else value.x,
-        "past_key": pasts[0],
-        "past_value": pasts[1] if value is not None else None,
-        "cosines": turn.cosines if turn is not None else None,
-        "sines": turn.sines if turn is not None else None,
-        "positions": turn.positions if turn is not None else None,
-        "q_weight": query.norm,
-        "k_weight": key.norm,
-        "lengths": lengths.lengths,
-        "prompt": lengths.prompt,
-        "ready": query.y,
-        "y_key": key.y,
-        "y_value": value.y if value is not None else None,
-    }
-    given = {name: operand for name, operand in bound.items() if operand is not None}
+    given = _bound(query, key, value, pasts, lengths, turn)
     if len(given) > target.limits.storage_buffers:
         return None
     flags = {
-        "PACKED": packed,
+        "PACKED": "key" not in given,
         "PAST": pasts[0] is not None,
         "INTO": into,
         "VALUES": value is not None,
@@ -90,6 +70,8 @@ def prepare(
         {name: operand.type.dtype for name, operand in given.items()},
         **{name: 1 for name, on in flags.items() if on},
     )
+    batch, heads, _, size = query.y.type.shape
+    kv_heads, length = key.y.type.shape[1:3]
     quads = size // 4
     q_jobs, k_jobs = batch * heads * rows * quads, batch * kv_heads * (rows if into else length) * quads
     jobs = q_jobs + k_jobs * (len(parts) - 1)
@@ -115,5 +97,29 @@ def prepare(
         lacking=lengths.lacking,
         epsilon=epsilon,
     )
-    operands = tuple(given[b.name] for b in kernel.bindings)
-    return Dispatch(kernel, operands, target.grid(jobs), params)
+    return Dispatch(kernel, tuple(given[b.name] for b in kernel.bindings), target.grid(jobs), params)
+
+
+def _bound(
+    query: Fresh, key: Fresh, value: Fresh | None, pasts: Sequence[Operand | None], lengths: Lengths, turn: Turn | None
+) -> dict[str, Operand]:
+    """The operands by their names in the shader; rows that are one packed tensor are bound as `query` alone."""
+    packed = all(p.x == query.x for p in (key, value) if p is not None)
+    bound = {
+        "query": query.x,
+        "key": None if packed else key.x,
+        "value": None if packed or value is None else value.x,
+        "past_key": pasts[0],
+        "past_value": pasts[1],
+        "cosines": turn.cosines if turn is not None else None,
+        "sines": turn.sines if turn is not None else None,
+        "positions": turn.positions if turn is not None else None,
+        "q_weight": query.norm,
+        "k_weight": key.norm,
+        "lengths": lengths.lengths,
+        "prompt": lengths.prompt,
+        "ready": query.y,
+        "y_key": key.y,
+        "y_value": value.y if value is not None else None,
+    }
+    return {name: operand for name, operand in bound.items() if operand is not None}

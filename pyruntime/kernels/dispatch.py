@@ -50,7 +50,6 @@ class Limits:
     invocations: int = 256
     workgroup_x: int = 256
     workgroup_bytes: int = 16384
-    offset_alignment: int = 256
 
 
 class Winners(Mapping[tuple[str, str], str]):

@@ -19,7 +19,6 @@ BLOCK = 1024
 LARGEST_K = BLOCK // 2
 """Largest k for which a block passes on fewer pairs than it takes."""
 
-_INDEX_NAMES = ("indices", "top_indices")
 _KEY = {"f32": "sort_key_f32(x)", "i32": "sort_key_i32(x)", "u32": "x"}
 
 

@@ -5,48 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyruntime.errors import InvalidGraph
-from pyruntime.ir import (
-    Constant,
-    Dim,
-    Expression,
-    Node,
-    Rows,
-    State,
-    TensorType,
-    TypedGraph,
-    ValueType,
-    expression,
-    hint,
-    is_dim,
-    upper,
-)
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, upper
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Op
+from pyruntime.plan.emission import Emitter
 from pyruntime.plan.foreseen import Foreseen
 from pyruntime.plan.levels import by_levels
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.lowered import Lowerings
-from pyruntime.plan.memory import ALIGNMENT, MemoryReport, Storage, lower_bound, pack, round_up
+from pyruntime.plan.memory import MemoryReport, Storage, lower_bound, pack, round_up
 from pyruntime.plan.order import is_free, less_memory
 from pyruntime.plan.placement import Placed, place
-from pyruntime.plan.plan import (
-    Access,
-    Assignment,
-    Command,
-    GpuSegment,
-    HostStep,
-    Kept,
-    Numbers,
-    Patch,
-    Plan,
-    Region,
-    RunRows,
-    Space,
-    Transfer,
-    Unread,
-)
+from pyruntime.plan.plan import Assignment, HostStep, Plan
 from pyruntime.plan.schedule import schedule
 from pyruntime.plan.verify import checked, verify
 
@@ -324,8 +295,11 @@ class _Builder:
             self.lifetimes.share_in_place(steps)
             storages = self.lifetimes.storages()
             arenas = pack(list(storages.values()), self.target.limits.buffer_bytes) if storages else []
-        emitter = _Emitter(self, storages)
-        segments = [s if isinstance(s, HostStep) else emitter.segment(s) for s in self.segments]
+        root = self.lifetimes.root
+        emitter = Emitter(self.graph, self.constants, self.external, self.views, lambda name: storages[root(name)])
+        segments = [
+            s if isinstance(s, HostStep) else emitter.segment(s.uploads, s.steps, s.downloads) for s in self.segments
+        ]
         weights = sum(round_up(c.nbytes) for c in emitter.constants)
         ordered = tuple(sorted(storages.values(), key=lambda s: (s.arena, s.offset, s.first)))
         report = MemoryReport(sum(arenas), lower_bound(ordered), without, weights, ordered, self.time)
@@ -356,153 +330,6 @@ class _Builder:
         if checked():
             verify(plan)
         return plan
-
-
-class _Emitter:
-    """Turns steps into commands: regions for values, numbers for shaders, offsets for parameters."""
-
-    def __init__(self, builder: _Builder, storages: dict[str, Storage]) -> None:
-        self.builder, self.storages = builder, storages
-        self.shaders: dict[str, int] = {}
-        self.constants: list[Constant] = []
-        self.params = bytearray()
-        self.expressions: list[Expression] = []
-        self.patches: list[Patch] = []
-        self._constant_number: dict[Hashable, int] = {}
-        self._params_at: dict[tuple[bytes, tuple[tuple[int, str, int], ...]], int] = {}
-        self._expression_number: dict[str, int] = {}
-
-    def segment(self, segment: _Segment) -> GpuSegment:
-        """The segment's transfers and commands."""
-        made = [n for n in segment.uploads if n in self.builder.graph.static]
-        return GpuSegment(
-            [self.transfer(n) for n in segment.uploads if n not in made],
-            [self.command(s) for s in segment.steps],
-            [self.transfer(n) for n in segment.downloads],
-            [self.numbers(n) for n in made],
-        )
-
-    def numbers(self, name: str) -> Numbers:
-        """Value `name`, which follows from open sizes."""
-        values = self.builder.graph.tensor(name).value().reshape(-1)
-        found = tuple(self._expression(v) if is_dim(v) else -1 for v in values)
-        return Numbers(self.transfer(name), tuple(map(hint, values)), found)
-
-    def transfer(self, name: str) -> Transfer:
-        """Value `name` and where it is."""
-        kind = self.builder.graph.tensor(name)
-        most = self.most(name, kind)
-        return Transfer(name, _seen(kind), self.region(name, most), most, self._scaled(kind.shape))
-
-    def unread(self, name: str) -> Unread:
-        """An input of which only the type counts."""
-        kind = self.builder.graph.tensor(name)
-        return Unread(name, _seen(kind), self._scaled(kind.shape))
-
-    def state(self, state: State) -> Kept:
-        """An output in the memory of an input."""
-        kind = self.builder.graph.tensor(state.output)
-        sizes, given = self.builder.graph.sizes, state.given
-        scaled = self._scaled(kind.shape)
-        if state.first is not None and state.end is not None:
-            first, end = self._rows(state.first), self._rows(state.end)
-            return Kept(state.output, _seen(kind), state.input, scaled, state.axis, first=first, end=end)
-        if sizes is None or given is None:
-            return Kept(state.output, _seen(kind), state.input, scaled)
-        room, before = sizes.index(state.room), self._scaled(given.shape)
-        return Kept(state.output, _seen(kind), state.input, scaled, state.axis, room, _seen(given), before)
-
-    def _rows(self, rows: Rows) -> RunRows:
-        number = self._expression(rows.offset) if is_dim(rows.offset) else -1
-        return RunRows(rows.input, hint(rows.offset), number)
-
-    def _scaled(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """The numbers of the expressions among `numbers`, -1 for ints; empty where there are only ints."""
-        if self.builder.graph.sizes is None:
-            return ()
-        found = tuple(self._expression(n) if is_dim(n) else -1 for n in numbers)
-        return found if any(n >= 0 for n in found) else ()
-
-    def _expression(self, dim: Dim) -> int:
-        text = repr(dim)
-        if text not in self._expression_number:
-            self._expression_number[text] = len(self.expressions)
-            self.expressions.append(expression(dim))
-        return self._expression_number[text]
-
-    def most(self, name: str, kind: TensorType) -> int:
-        """The most bytes of value `name`: those of what it is a view of, where its own bound is further out."""
-        nbytes = upper(kind.nbytes)
-        while name in self.builder.views:
-            name = self.builder.views[name]
-            nbytes = min(nbytes, round_up(upper(self.builder.graph.tensor(name).nbytes)))
-        return nbytes
-
-    def region(self, name: str, nbytes: int) -> Region:
-        """Where value `name` is; `nbytes` is rounded up to what was reserved."""
-        builder = self.builder
-        if name in builder.constants:
-            return Region(Space.WEIGHTS, self._number(builder.constants[name]), 0, round_up(nbytes))
-        if name in builder.external:
-            return Region(Space.EXTERNAL, builder.external[name], 0, round_up(nbytes))
-        storage = self.storages[builder.lifetimes.root(name)]
-        return Region(Space.ARENA, storage.arena, storage.offset, round_up(nbytes))
-
-    def _number(self, constant: Constant) -> int:
-        key = constant.key
-        if key not in self._constant_number:
-            self._constant_number[key] = len(self.constants)
-            self.constants.append(constant)
-        return self._constant_number[key]
-
-    def command(self, step: Step) -> Command:
-        """The dispatch with operands that are one region bound once."""
-        x, y, z = step.dispatch.grid
-        dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
-        first: dict[tuple[Space, int, int], int] = {}
-        for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
-            nbytes = self.most(name, operand.type)
-            region = self.region(name, nbytes)
-            key = region.space, region.index, region.offset
-            shared.append(first.setdefault(key, i))
-            if shared[i] == i:
-                regions.append(region)
-            number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
-            scaled = self._scaled((operand.type.nbytes,))
-            accesses.append(Access(name, number, nbytes, dispatch.kernel.bindings[i].write, *scaled))
-        try:
-            source = dispatch.kernel.wgsl(tuple(shared))
-        except Exception as error:  # types that the operator should have refused
-            types = ", ".join(str(o.type) for o in dispatch.operands)
-            raise InvalidGraph(f"kernel {dispatch.kernel.name} does not take {types}: {error}") from error
-        shader = self.shaders.setdefault(source, len(self.shaders))
-        params = self._params(dispatch.params) if dispatch.kernel.has_params else None
-        return Command(
-            shader,
-            tuple(regions),
-            params,
-            (hint(x), hint(y), hint(z)),
-            dispatch.kernel.name,
-            step.node,
-            hint(dispatch.flops),
-            tuple(accesses),
-            dispatch.inplace,
-            self._scaled(dispatch.grid),
-        )
-
-    def _params(self, data: bytes) -> tuple[int, int]:
-        patches = tuple((at, kind, self._expression(dim)) for at, kind, dim in getattr(data, "patches", ()))
-        key = bytes(data), patches
-        if key not in self._params_at:
-            start = self._params_at[key] = len(self.params)
-            self.params += data + bytes(-len(data) % ALIGNMENT)
-            self.patches += [Patch(start + at, kind, number) for at, kind, number in patches]
-        return self._params_at[key], len(data)
-
-
-def _seen(kind: TensorType) -> TensorType:
-    """The type for the sizes seen."""
-    return TensorType(kind.dtype, tuple(map(hint, kind.shape)))
 
 
 def _alone(storage: Storage, arena: int) -> int:

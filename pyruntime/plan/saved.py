@@ -27,14 +27,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import Constant, RawSource, TensorType
+from pyruntime.ir import Constant, DType, RawSource, TensorType
 from pyruntime.plan.memory import MemoryReport
 from pyruntime.plan.plan import (
     Assignment,
     Patch,
     Plan,
 )
-from pyruntime.plan.saved_plan import Sections, dtype_of, read_kept, read_segment, read_transfer, read_unread
+from pyruntime.plan.saved_plan import Sections, read_kept, read_segment, read_transfer, read_unread
 
 __all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
@@ -226,7 +226,7 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
 
     def constant(number: int, dtype: str, shape: list[int]) -> Constant:
         file, at, nbytes, _, _ = constants[number]
-        kind = TensorType(dtype_of(dtype), tuple(shape))
+        kind = TensorType(DType.from_js_name(dtype), tuple(shape))
         if kind.nbytes != nbytes or file < 0 or at < 0 or at + nbytes > sizes[file]:
             raise ValueError(f"constant {number} is not within its file")
         return Constant(kind, places[file], at)

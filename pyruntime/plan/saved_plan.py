@@ -24,13 +24,11 @@ from pyruntime.plan.plan import (
     Unread,
 )
 
-__all__ = ["Sections", "dtype_of", "js_name", "read_kept", "read_segment", "read_transfer", "read_unread"]
+__all__ = ["Sections", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
 _EXACT = 1 << 53
 _SHARED = 4 << 20
 _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
-_JS_NAMES = {"float": "float32", "double": "float64"}
-_ONNX_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _Json: TypeAlias = Any
 Raw: TypeAlias = bytes | memoryview
 
@@ -119,7 +117,7 @@ class Sections:
         return {
             "shaders": shaders,
             "constants": [
-                [self._constant(c, temporary), js_name(c.type.dtype), list(map(int, c.type.shape))]
+                [self._constant(c, temporary), c.type.dtype.js_name, list(map(int, c.type.shape))]
                 for c in plan.constants
             ],
             "arenas": list(plan.arenas),
@@ -131,7 +129,7 @@ class Sections:
             "unread": [
                 {
                     "name": u.name,
-                    "type": js_name(u.type.dtype),
+                    "type": u.type.dtype.js_name,
                     "dims": list(map(int, u.type.shape)),
                     "scaled": list(u.scaled),
                 }
@@ -151,16 +149,6 @@ class Sections:
         }
 
 
-def js_name(dtype: DType) -> str:
-    """The name of an element type in JavaScript."""
-    return _JS_NAMES.get(dtype.onnx_name, dtype.onnx_name)
-
-
-def dtype_of(name: str) -> DType:
-    """The element type of a name in JavaScript. Raises KeyError."""
-    return DType[_ONNX_NAMES.get(name, name).upper()]
-
-
 def _exact(numbers: Sequence[int]) -> list[int]:
     if any(abs(n) > _EXACT for n in numbers):
         raise InvalidArgument("the plan cannot be saved: a computed shape has a number above 2^53")
@@ -174,7 +162,7 @@ def _region(region: Region) -> list[int]:
 def _transfer(t: Transfer) -> dict[str, _Json]:
     return {
         "name": t.name,
-        "type": js_name(t.type.dtype),
+        "type": t.type.dtype.js_name,
         "bits": t.type.dtype.bits,
         "dims": list(map(int, t.type.shape)),
         "region": _region(t.region),
@@ -186,7 +174,7 @@ def _transfer(t: Transfer) -> dict[str, _Json]:
 def _kept(k: Kept) -> dict[str, _Json]:
     return {
         "name": k.name,
-        "type": js_name(k.type.dtype),
+        "type": k.type.dtype.js_name,
         "bits": k.type.dtype.bits,
         "dims": list(map(int, k.type.shape)),
         "scaled": list(k.scaled),
@@ -230,18 +218,20 @@ def _read_region(data: Sequence[int]) -> Region:
 
 
 def read_transfer(data: Mapping[str, _Json]) -> Transfer:
-    kind = TensorType(dtype_of(data["type"]), tuple(data["dims"]))
+    kind = TensorType(DType.from_js_name(data["type"]), tuple(data["dims"]))
     return Transfer(data["name"], kind, _read_region(data["region"]), data["most"], tuple(data["scaled"]))
 
 
 def read_unread(data: Mapping[str, _Json]) -> Unread:
     """An input that no step reads."""
-    return Unread(data["name"], TensorType(dtype_of(data["type"]), tuple(data["dims"])), tuple(data["scaled"]))
+    return Unread(
+        data["name"], TensorType(DType.from_js_name(data["type"]), tuple(data["dims"])), tuple(data["scaled"])
+    )
 
 
 def read_kept(data: Mapping[str, _Json]) -> Kept:
     """An output in the memory of an input."""
-    dtype, given = dtype_of(data["type"]), data["given"]
+    dtype, given = DType.from_js_name(data["type"]), data["given"]
     return Kept(
         data["name"],
         TensorType(dtype, tuple(data["dims"])),

@@ -27,10 +27,11 @@ from pyruntime.onnx.source import ByteSource, open_file
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.saved import ExternalFile, ModelFile, Saved, SavedProgram, tree_hash, write
 from pyruntime.session.metadata import NodeArg
-from pyruntime.session.openings import WASTE
+from pyruntime.session.openings import sizes_data
 from pyruntime.session.program import Program
 from pyruntime.session.refusals import TooEarly
 from pyruntime.session.stages import Stage
+from pyruntime.session.web_api import value_metadata
 
 __all__ = ["compile_model", "package_version", "profiles", "read_target", "saved_program"]
 
@@ -68,8 +69,8 @@ def compile_model(
         ModelFile(source.size, tree_hash(source, source.size)),
         {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
         {},
-        list(map(_metadata, graph.inputs)),
-        list(map(_metadata, graph.outputs)),
+        [value_metadata(NodeArg.of(v)) for v in graph.inputs],
+        [value_metadata(NodeArg.of(v)) for v in graph.outputs],
         [saved_program(stage, computed)],
         [],
         inside,
@@ -92,19 +93,13 @@ def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str
 def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
     """The program of a stage; `computed` gets the plans of its computed constants, each with its number."""
     names = {c.name: computed.setdefault(c.key, (len(computed), c.plan))[0] for c in stage.compiled.prologue}
-    sizes = stage.sizes
-    opened = sizes and {
-        "ranges": [list(map(int, r)) for r in sizes.ranges],
-        "grows": list(sizes.grows),
-        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
-        "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
-        "waste": WASTE,
-    }
     given = dict(stage.signature[0])
     bound = [t.name for t in stage.compiled.plan.external if t.name in stage.compiled.bound]
     brought, stay = [n for n in bound if n in given], [n for n in bound if n not in given]
     read = {name: _raw(value, given[name]) for name, value in stage.compiled.guards.read.items()}
-    return SavedProgram(stage.compiled.plan, opened or None, names, brought, stay, read)
+    return SavedProgram(
+        stage.compiled.plan, sizes_data(stage.sizes) if stage.sizes else None, names, brought, stay, read
+    )
 
 
 def _raw(value: Any, kind: ValueType) -> bytes:
@@ -196,15 +191,6 @@ def _type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int) -> Te
     if declared is None:
         raise InvalidArgument(f"input '{value.name}' has no declared shape; give --shape {value.name}=...")
     return TensorType(kind.dtype, tuple(d if isinstance(d, int) else 1 for d in declared))
-
-
-def _metadata(value: ValueInfo) -> dict[str, Any]:
-    """ValueMetadata of web/pyruntime.d.ts."""
-    argument = NodeArg.of(value)
-    onnx_name = argument.type.removeprefix("tensor(").removesuffix(")")
-    shape = ["" if d is None else d for d in argument.shape]
-    name = {"float": "float32", "double": "float64"}.get(onnx_name, onnx_name)
-    return {"name": value.name, "isTensor": argument.type.startswith("tensor("), "type": name, "shape": shape}
 
 
 def package_version() -> str:

@@ -60,3 +60,7 @@ class Session(ABC):
     @abstractmethod
     def summary(self) -> dict[str, Any]:
         """The session as plain data."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Free everything of the session."""

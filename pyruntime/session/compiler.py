@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
 from pyruntime.passes import grow_in_place, optimize

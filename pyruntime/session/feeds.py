@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.errors import InvalidArgument, MissingInput
 from pyruntime.ir import (
     Array,

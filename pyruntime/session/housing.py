@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.ir import HostTensor
 from pyruntime.plan.plan import RunRows
 from pyruntime.session.stages import Run, Stage

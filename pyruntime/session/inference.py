@@ -7,45 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyruntime.device.base import Device
-from pyruntime.device.executable import HostValue, host_value
+from pyruntime.device.on_host import HostValue, host_value
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import DeviceLost, EPFail, Fail, InvalidArgument
-from pyruntime.ir import DeclaredTensor, HostTensor, TensorType, ValueInfo
+from pyruntime.errors import DeviceLost, Fail, InvalidArgument
+from pyruntime.ir import HostTensor, ValueInfo
 from pyruntime.kernels import Target
-from pyruntime.onnx.importer import ImportedModel, import_model
-from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.records import ModelRecord
-from pyruntime.onnx.source import ByteSource
-from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
-from pyruntime.session.environment import CPU, WEBGPU, available_providers, call_back, device, wait_for
-from pyruntime.session.expected_runs import expected_runs
+from pyruntime.session.creation import Creation, chosen_providers
+from pyruntime.session.environment import CPU, WEBGPU, call_back, wait_for
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
-from pyruntime.session.first_use import ENTRY, at_work, given_rates, ran
+from pyruntime.session.first_use import ENTRY, at_work, ran
 from pyruntime.session.insight import Insight
 from pyruntime.session.interruption import within
 from pyruntime.session.limits import deadline, too_long
-from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
-from pyruntime.session.metadata import ModelMetadata, NodeArg, dimension_sizes
-from pyruntime.session.options import GraphOptimizationLevel, RunOptions, SessionOptions
+from pyruntime.session.loading import Progress
+from pyruntime.session.metadata import ModelMetadata, NodeArg
+from pyruntime.session.options import RunOptions, SessionOptions
 from pyruntime.session.ortvalue import OrtValue
-from pyruntime.session.profiling import Recorder, Trace
-from pyruntime.session.program import AnyValue, Program
-from pyruntime.session.recovery import LiveProgram, one_of_ours
+from pyruntime.session.profiling import Recorder
+from pyruntime.session.program import AnyValue
+from pyruntime.session.recovery import one_of_ours
 from pyruntime.session.report import summarize
 from pyruntime.session.small_runs import predicted_work
-from pyruntime.session.switches import disabled_names
 
 __all__ = ["InferenceSession"]
 
 
-def _silent(event: Mapping[str, Any]) -> None:
-    pass
-
-
-class InferenceSession(BoundRuns, Insight):
+class InferenceSession(Creation, BoundRuns, Insight):
     """A model ready to run.
 
     Args:
@@ -69,7 +58,7 @@ class InferenceSession(BoundRuns, Insight):
         **kwargs: Any,
     ) -> None:
         self._begin(sess_options, providers, provider_options)
-        work = self._load(path_or_bytes, kwargs.get("progress") or _silent)
+        work = self._load(path_or_bytes, kwargs.get("progress"))
         wait_for(work, "await InferenceSession.create(...)")
 
     @classmethod
@@ -85,122 +74,8 @@ class InferenceSession(BoundRuns, Insight):
         """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
         session = cls.__new__(cls)
         session._begin(sess_options, providers, provider_options)
-        await session._load(path_or_bytes, progress or _silent)
+        await session._load(path_or_bytes, progress)
         return session
-
-    def _begin(
-        self,
-        options: SessionOptions | None,
-        providers: Sequence[Any] | None,
-        provider_options: Sequence[Mapping[str, Any]] | None,
-    ) -> None:
-        self._options = options or SessionOptions()
-        self._trace = Trace(self._options.profile_file_prefix) if self._options.enable_profiling else None
-        self._providers = _chosen(providers)
-        self._provider_options: dict[str, dict[str, Any]] = {p: {} for p in self._providers}
-        for name, chosen in zip(self._providers, provider_options or (), strict=False):
-            self._provider_options[name] = dict(chosen)
-        self._limits = self._options.limits.merged(self._options.config_entries)
-        self._live: LiveProgram | None = None
-        self._released = False
-        self._timings: dict[str, float] = {}
-        self._warnings: list[str] = []
-        self._files: dict[str, ByteSource] = {}
-
-    @property
-    def _program(self) -> Program | None:
-        """The program in use; another one after the device was lost."""
-        return self._live.current if self._live else None
-
-    async def _load(self, model: Any, progress: Progress) -> None:
-        began = time.perf_counter()
-        cancelled = self._options.check_load
-        context = RunContext(self._limits.host, cancelled)
-        with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
-            source, folder, beside = await model_source(model, progress)
-            cancelled()
-            with Phase("parse", progress, self._timings):
-                limits = self._limits.reader
-                record = await when_there(lambda: _read(source, limits))
-                files = self._files = await external_files(record, self._options.external_files, beside)
-                self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
-            self._dims = dimension_sizes(self._model, self._options)
-            self._replace_initializers()
-            if WEBGPU in self._providers:
-                with Phase("adapter", progress, self._timings):
-                    await self._open_device()
-            try:
-                cancelled()
-                if self._live is not None:
-                    with Phase("shaders", progress, self._timings):
-                        live = self._live
-                        await when_there(lambda: live.use(self._prepare))
-                await arrived([source, *files.values()])
-                cancelled()
-            except BaseException:
-                self.release()
-                raise
-        if self._trace is not None:
-            self._trace.session("session_initialization", began)
-        self._timings["create_ms"] = (time.perf_counter() - began) * 1000
-
-    async def _open_device(self) -> None:
-        config = self._options.config
-        try:
-            gpu = await device()
-        except EPFail as error:
-            if CPU not in self._providers:
-                raise
-            self._warnings.append(f"{error}; the model runs on {CPU}")
-            self._providers = [p for p in self._providers if p != WEBGPU]
-            return
-        disabled = disabled_names(config("pyruntime.disable"))
-        refuse = config("session.disable_cpu_ep_fallback") == "1"
-        optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
-
-        sanitize = config("pyruntime.sanitize") == "1"
-        rates = given_rates(config(ENTRY, "auto"))
-
-        def make(gpu: Device) -> Program:
-            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize, rates)
-
-        self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
-
-    async def _prepare(self, program: Program) -> None:
-        """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has
-        nothing to wait for."""
-        types: dict[str, TensorType] = {}
-        for value in self._model.graph.inputs:
-            kind = self._resolved(value)
-            if kind is None:
-                if expects := self._options.config("pyruntime.expects"):
-                    await program.expect(expected_runs(self._model.graph, expects))
-                return
-            types[value.name] = kind
-        await program.prepare(types, [v.name for v in self._model.graph.outputs])
-
-    def _resolved(self, value: ValueInfo) -> TensorType | None:
-        """The declared type with free dimension overrides; None where a dimension stays open."""
-        kind = value.type
-        if not isinstance(kind, DeclaredTensor) or kind.shape is None:
-            return None
-        dims = [self._dims.get(d) if isinstance(d, str) else d for d in kind.shape]
-        if any(d is None for d in dims):
-            return None
-        return TensorType(kind.dtype, tuple(int(d) for d in dims if d is not None))
-
-    def _replace_initializers(self) -> None:
-        from pyruntime.ir import Constant
-
-        for name, value in self._options.initializers.items():
-            own = self._model.graph.constants.get(name)
-            if own is None:
-                raise InvalidArgument(f"add_initializer: the model has no initializer '{name}'")
-            array = value.numpy() if hasattr(value, "numpy") else value
-            made = Constant.from_array(array, own.type.dtype)
-            if made.type.shape != own.type.shape:
-                raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
-            self._model.graph.constants[name] = made
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
@@ -353,7 +228,7 @@ class InferenceSession(BoundRuns, Insight):
         Raises:
             EPFail: none of them is here. InvalidArgument: WebGPU, for a session that runs without it.
         """
-        chosen = _chosen(providers)
+        chosen = chosen_providers(providers)
         if providers is None and self._live is None:
             chosen = [CPU]
         if WEBGPU in chosen and self._live is None:
@@ -383,30 +258,6 @@ class InferenceSession(BoundRuns, Insight):
             self._live.release()
 
 
-async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
-    return read_model(source, limits)
-
-
-async def _imported(
-    record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
-) -> ImportedModel:
-    return import_model(record, files, folder, limits)
-
-
 def _at_host(value: AnyValue) -> HostValue:
     assert not isinstance(value, DeviceTensor)
     return value
-
-
-def _chosen(providers: Sequence[Any] | None) -> list[str]:
-    """Provider names; unknown ones refused, those of other platforms skipped where another one remains."""
-    available = available_providers()
-    if providers is None:
-        return available
-    names = [p if isinstance(p, str) else p[0] for p in providers]
-    chosen = [n for n in dict.fromkeys(names) if n in available]
-    if not names:
-        return available
-    if not chosen:
-        raise EPFail(f"none of the providers {names} is available here; available: {available}")
-    return chosen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import HostTensor, TensorType

@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
-__all__ = ["WASTE", "Openings", "matched", "scale"]
+__all__ = ["WASTE", "Openings", "matched", "scale", "sizes_data"]
 
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
@@ -260,3 +260,14 @@ def scale(sizes: Sizes, values: tuple[int, ...]) -> float:
         if not grows:
             times *= max(1.0, high / max(value, SMALL))
     return times
+
+
+def sizes_data(sizes: Sizes) -> dict[str, Any]:
+    """What a plan leaves open, as web/sizes.js has it but for the plan's expressions, patches and parameters."""
+    return {
+        "ranges": [list(map(int, r)) for r in sizes.ranges],
+        "grows": list(sizes.grows),
+        "values": {name: sizes.index(size) for name, size in sizes.values.items()},
+        "guards": [[sizes.data(g.terms), g.comparison, bool(g.answer)] for g in sizes.guards.values()],
+        "waste": WASTE,
+    }

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from pyruntime.device.executable import HostValue
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
 from pyruntime.ir import Array, DType, HostTensor, SequenceType, TensorType

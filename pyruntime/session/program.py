@@ -1,79 +1,27 @@
-"""A model on a device: stages planned when their shapes are known, kept for the next run of the same shapes."""
+"""A model on a device: runs, stage after stage (`planning.py` makes these)."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
 
-from pyruntime.device.arenas import Arenas
-from pyruntime.device.base import Device
-from pyruntime.device.executable import Executable, HostValue, run_on_host, shares_arenas
-from pyruntime.device.sanitizer import SanitizedExecutable
+from pyruntime.device.on_host import run_on_host
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.device.weights import Weights
-from pyruntime.errors import BindingError, DeviceLost
-from pyruntime.ir import Graph, HostTensor, Sizes, TensorType, ValueType, known
-from pyruntime.kernels.costs import Rates
-from pyruntime.onnx.source import Awaited
-from pyruntime.plan.plan import Plan
+from pyruntime.errors import BindingError
+from pyruntime.ir import HostTensor, TensorType, known
 from pyruntime.plan.typing import Boundary
-from pyruntime.plan.verify import PlanError
-from pyruntime.session.compiler import Compiled, Computed, compile_stage, numbers_of, sources_of
-from pyruntime.session.expected_runs import ExpectedRun
+from pyruntime.session.compiler import sources_of
 from pyruntime.session.housing import house
-from pyruntime.session.limits import ResourceLimits
-from pyruntime.session.log import logger
-from pyruntime.session.openings import Openings
+from pyruntime.session.planning import Planning
 from pyruntime.session.profiling import Recorder
-from pyruntime.session.prologue import Prologue
-from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
-from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, planned_bytes, recall
+from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, recall, type_of
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
 
-class Program:
-    """Runs a graph on a device for any input shapes.
-
-    Args:
-        graph: the imported model.
-        refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
-        disabled: names of passes and kernel variants to leave out.
-        limits: `gpu_bytes` and `cached_plans` hold here.
-        rates: what kernels are chosen by instead of what was measured on the device.
-        sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        device: Device,
-        refuse_host: bool = False,
-        disabled: frozenset[str] = frozenset(),
-        optimize: bool = True,
-        limits: ResourceLimits | None = None,
-        sanitize: bool = False,
-        rates: Rates | None = None,
-    ) -> None:
-        self.graph = graph
-        self.device = device
-        self.target = replace(device.target, disabled=disabled, rates=rates or device.target.rates)
-        self.refuse_host = refuse_host
-        self.optimize = optimize
-        self.limits = limits or ResourceLimits()
-        self.sanitize = sanitize
-        self.weights = Weights(device)
-        self.arenas = Arenas(device)
-        self.openings = Openings(graph)
-        self.roots: list[Stage] = []
-        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
-        self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
-        self._planning = asyncio.Lock()
-        self._staged = asyncio.Lock()
+class Program(Planning):
+    """Runs a graph on a device for any input shapes."""
 
     async def run(
         self,
@@ -124,7 +72,7 @@ class Program:
             stay: outputs that stay on the device, in memory of its choice.
         """
         on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
-        signature = tuple((n, _type(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
+        signature = tuple((n, type_of(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
         sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
         found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
         if found is None or found[0].boundary is not None:
@@ -134,10 +82,6 @@ class Program:
             return None
         stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
         return found[0] if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
-
-    def _ordered(self, outputs: Sequence[str]) -> list[str]:
-        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
-        return sorted(outputs, key=self._order.__getitem__)
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
@@ -189,264 +133,18 @@ class Program:
         buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
         await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
 
-    async def prepare(
-        self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
-    ) -> Stage | None:
-        """Plan and compile the first stage for inputs of these types, before any value is there.
-
-        Returns:
-            The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
-
-        Raises:
-            TooEarly: instead of None, where `strict`.
-        """
-        async with self._planning:
-            try:
-                return await self._plan(self.roots, {}, dict(feeds), None, outputs, frozenset())
-            except TooEarly:
-                if strict:
-                    raise
-                return None
-
-    async def expect(self, runs: Sequence[ExpectedRun]) -> None:
-        """Plan and compile runs that are guessed. Where one of them cannot be, all are forgotten."""
-        async with self._planning:
-            self.openings = Openings(self.graph)
-            for run in runs:
-                self.openings.note(run.feeds)
-            try:
-                for run in runs:
-                    signature = tuple(run.feeds.items()), run.outputs, run.on_device
-                    if recall(self.roots, signature, {}) is None:
-                        await self._plan(
-                            self.roots,
-                            {},
-                            run.feeds,
-                            None,
-                            run.outputs,
-                            run.on_device,
-                            run.on_device & set(run.outputs),
-                        )
-            except (DeviceLost, PlanError, Awaited):
-                raise
-            except Exception as error:
-                logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
-                self.openings = Openings(self.graph)
-                while forget_oldest(self.roots):
-                    pass
-                self.weights.sweep()
-
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
         values = run.values
         if boundary.node is None:
             return [n for n in boundary.needed if n in values]
         node = boundary.node
-        inputs: list[ValueType | None] = []
-        for name in node.inputs:
-            value = values.get(name)
-            kind = (
-                (value.known(name) if isinstance(value, HostTensor) else value)
-                if value is not None
-                else stage.compiled.types.get(name)
-            )
-            inputs.append(kind if name else None)
         began = time.perf_counter()
-        run_on_host(node, inputs, values)
+        run_on_host(node, [stage.compiled.types.get(n) for n in node.inputs], values)
         if run.recorder is not None:
-            kinds = [_type(values[n], n) if n in values else None for n in node.outputs]
+            kinds = [type_of(values[n], n) if n in values else None for n in node.outputs]
             run.recorder.node(node, kinds, time.perf_counter() - began)
         return [n for n in node.outputs if n]
-
-    async def _find(
-        self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
-    ) -> tuple[Stage, tuple[int, ...]]:
-        """The stage for these values and the open sizes they bring; planned where there is none."""
-        types = {n: _type(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
-        signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
-        sources = sources_of(run.values)
-        rooms = {n: t.room[1] for n, t in run.tensors.items() if t.room}
-        found = recall(stages, signature, sources, rooms)
-        if found is not None:
-            return found
-        async with self._planning:
-            found = recall(stages, signature, sources, rooms)
-            if found is not None:
-                return found
-            stage = await self._plan(stages, run.values, types, before, run.outputs, on_device, run.free)
-        return stage, stage.fits(signature, rooms, sources) or ()
-
-    async def _plan(
-        self,
-        stages: list[Stage],
-        values: Mapping[str, HostValue],
-        arrived: Mapping[str, ValueType],
-        before: Stage | None,
-        outputs: Sequence[str],
-        on_device: frozenset[str],
-        free: frozenset[str] = frozenset(),
-    ) -> Stage:
-        """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
-        if before is None:
-            self.openings.note(arrived, numbers_of(values))
-            stage = await self._plan_open(stages, values, arrived, outputs, on_device, free)
-            if stage is not None:
-                return stage
-        compiled = self._compile(values, arrived, before, outputs, on_device, None, free)
-        self.openings.look(compiled.guards.read)
-        return await self._made(stages, compiled, arrived, before, outputs, on_device, early=not values)
-
-    async def _plan_open(
-        self,
-        stages: list[Stage],
-        values: Mapping[str, HostValue],
-        arrived: Mapping[str, ValueType],
-        outputs: Sequence[str],
-        on_device: frozenset[str],
-        free: frozenset[str],
-    ) -> Stage | None:
-        """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
-
-        Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
-        """
-        reasons: dict[str, str] = {}
-        numbers = numbers_of(values)
-        ways = [False, True] if self.target.allows("open_sizes") else []
-        while ways:
-            opened, sizes = self.openings.open(arrived, ways[0], numbers)
-            if sizes is None:
-                return None
-            try:
-                compiled = self._compile(values, opened, None, outputs, on_device, sizes, free)
-                self.openings.look(compiled.guards.read)
-                if compiled.boundary is None and not compiled.plan.host_steps:
-                    made = await self._made(stages, compiled, opened, None, outputs, on_device, early=False)
-                    self.openings.learn(sizes)
-                    return made
-                self.openings.avoid(sizes, "a node runs on the host or waits for values")
-            except (DeviceLost, PlanError):
-                raise
-            except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
-                reason = f"{type(error).__name__}: {error}"
-                if sizes.values:
-                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
-                    continue
-                reasons = dict.fromkeys(sizes.names, reason)
-            ways.pop(0)
-        self.openings.close(reasons)
-        return None
-
-    def _compile(
-        self,
-        values: Mapping[str, HostValue],
-        arrived: Mapping[str, ValueType],
-        before: Stage | None,
-        outputs: Sequence[str],
-        on_device: frozenset[str],
-        sizes: Sizes | None,
-        free: frozenset[str],
-    ) -> Compiled:
-        return compile_stage(
-            self.graph,
-            self.target,
-            arrived,
-            values,
-            outputs,
-            on_device,
-            before.compiled if before else None,
-            before.executable.resident if before else (),
-            sizes,
-            self.optimize,
-            self.sanitize,
-            free,
-            self.device.ask,
-        )
-
-    async def _made(
-        self,
-        stages: list[Stage],
-        compiled: Compiled,
-        arrived: Mapping[str, ValueType],
-        before: Stage | None,
-        outputs: Sequence[str],
-        on_device: frozenset[str],
-        early: bool,
-    ) -> Stage:
-        """The stage on the device: constants computed, memory allocated, pipelines compiled.
-
-        Args:
-            early: no value is known yet.
-        """
-        plan = compiled.plan
-        if before is None and early:
-            refuse_guesses(plan.host_steps, compiled.boundary, arrived)
-        if self.refuse_host:
-            refuse_host(plan.assignments, compiled.boundary)
-        for step in plan.host_steps:
-            made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
-            self.limits.check_host(step.node.label, sum(made))
-        carried = before.executable.resident if before else {}
-        computed = [constant.name for constant in compiled.prologue]
-        nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
-        arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
-        nbytes -= sum(plan.arenas) if arenas is not None else 0
-        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in self.weights)
-        needed = nbytes + nbytes_computed + self.weights.missing(plan.constants)
-        self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
-        keys: list[Hashable] = []
-        compute = partial(self._computed, compiled.prologue, keys)
-        together = needed + self.held + self._prologue.most(compiled.prologue) <= self.limits.gpu_bytes
-        try:
-            resident = {**carried, **({} if together else await compute())}
-            executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
-            await executable.prepare(compute if together else None)
-        except BaseException:
-            self.weights.drop(keys)
-            self.weights.sweep()
-            raise
-        self.weights.sweep()
-        signature = tuple((n, replace(t, source=None)) for n, t in arrived.items()), tuple(outputs), on_device
-        stage = Stage(signature, executable, compiled, nbytes)
-        stage.on_release.append(lambda: self.weights.drop(keys))
-        stages.append(stage)
-        return stage
-
-    async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
-        """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
-        made = await self._prologue.run(constants)
-        keys += [constant.key for constant in constants]
-        return made
-
-    def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
-        """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
-
-        Raises:
-            OutOfMemory: it does not fit, with all that can go gone.
-        """
-        most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
-        while len(stages) >= most and forget_oldest(stages):
-            pass
-        while needed() + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
-            self.weights.sweep()
-        self.limits.check_gpu(needed(), self.held)
-
-    @property
-    def held(self) -> int:
-        """Bytes on the GPU: weights and plans."""
-        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
-
-    def _executable(
-        self,
-        plan: Plan,
-        alone: Plan | None,
-        weights: Weights,
-        resident: Mapping[str, int],
-        bound: Iterable[str],
-        arenas: Arenas | None = None,
-    ) -> Executable:
-        if alone is None:
-            return Executable(plan, self.device, weights, resident, bound, arenas)
-        return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
 
     async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
         if name in run.tensors:
@@ -488,10 +186,3 @@ class Program:
         self.roots = []
         self.weights.release()
         DeviceTensor.trim(self.device)
-
-
-def _type(value: AnyValue | None, name: str) -> ValueType:
-    assert value is not None, name
-    if isinstance(value, HostTensor | DeviceTensor):
-        return replace(value.type, name=name)
-    return replace(value, source=None, name=name)

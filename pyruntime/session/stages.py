@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
-from pyruntime.device.executable import Executable, HostValue
+from pyruntime.device.executable import Executable
+from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import Sizes, ValueType, evaluate
+from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
 from pyruntime.passes.grow_in_place import capacity
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
@@ -20,7 +21,7 @@ from pyruntime.session.compiler import Compiled
 from pyruntime.session.openings import WASTE, matched, scale
 from pyruntime.session.profiling import Recorder
 
-__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall"]
+__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall", "type_of"]
 
 AnyValue: TypeAlias = HostValue | DeviceTensor
 """A value wherever it is."""
@@ -175,3 +176,11 @@ def planned_bytes(plan: Plan, there: Collection[str]) -> int:
     """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
     fresh = sum(t.region.nbytes for t in plan.external if t.name not in there)
     return sum(plan.arenas) + len(plan.params) + fresh
+
+
+def type_of(value: AnyValue | None, name: str) -> ValueType:
+    """The type of a value that is there, called `name`."""
+    assert value is not None, name
+    if isinstance(value, HostTensor | DeviceTensor):
+        return replace(value.type, name=name)
+    return replace(value, source=None, name=name)

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from pyruntime.ir.dims import (
     Dim,
-    Sizes,
     divisor,
-    evaluate,
     expression,
     hint,
     int_array,
@@ -26,6 +24,7 @@ from pyruntime.ir.dims import (
     positive,
     upper,
 )
+from pyruntime.ir.sizes import Sizes, evaluate
 
 LOW, HIGH = 2, 64
 Tree: TypeAlias = Any

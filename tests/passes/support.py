@@ -11,9 +11,13 @@ from pyruntime.ir import Array, Constant, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import execute
+from pyruntime.passes import dead_code
 from tests.plan.graphs import node, typed_graph
 
-__all__ = ["Pass", "apply", "evaluate", "graph_of", "node", "op_types"]
+__all__ = ["LAST", "Pass", "apply", "cleaned", "evaluate", "graph_of", "ints", "node", "op_types"]
+
+LAST = 2**63 - 1
+"""The end of a Slice that goes to the end."""
 
 Pass = Callable[[TypedGraph, Target], bool]
 
@@ -64,3 +68,14 @@ def apply(run: Pass, graph: TypedGraph, seed: int = 0) -> bool:
 def op_types(graph: TypedGraph) -> list[str]:
     """Operators in order."""
     return [n.op.op_type for n in graph.nodes]
+
+
+def cleaned(graph: TypedGraph) -> list[str]:
+    """Operators in order, without nodes that nobody reads any more."""
+    dead_code.run(graph, Target())
+    return op_types(graph)
+
+
+def ints(*values: int) -> Array:
+    """Constants of an exporter's shapes, axes and places."""
+    return np.array(values, np.int64)

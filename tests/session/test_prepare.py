@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import pytest
 from onnx import parser
 
 from pyruntime.device.null import NullDevice
+from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -18,9 +20,9 @@ X = TensorType(DType.FLOAT, (3, 4))
 ONES = HostTensor.of(np.ones((3, 4), np.float32), DType.FLOAT)
 
 
-def program(kind: str, node: str) -> Program:
+def program(kind: str, node: str, refuse_host: bool = True) -> Program:
     model = parser.parse_model(TEXT.format(KIND=kind, NODE=node))
-    return Program(import_model(read_model(model.SerializeToString())).graph, NullDevice(), refuse_host=True)
+    return Program(import_model(read_model(model.SerializeToString())).graph, NullDevice(), refuse_host)
 
 
 def test_prepare__kernel_hangs_on_a_fed_value__is_left_to_the_run() -> None:
@@ -48,3 +50,18 @@ def test_prepare__shape_is_fed__is_left_to_the_run_which_needs_one_stage() -> No
     asyncio.run(made.run({"x": ONES, "axis": HostTensor.of(np.array([3, 4], np.int64), DType.INT64)}, ["y"]))
     (stage,) = made.roots
     assert stage.boundary is None
+
+
+@pytest.mark.parametrize(
+    ("count", "node"), [(1, "y = CumSum (x, axis)"), (2, "t = Reshape (x, axis) y = Exp (t)")], ids=["node", "shape"]
+)
+def test_run__every_input_is_on_the_device__reads_those_that_planning_waits_for(count: int, node: str) -> None:
+    made = program(f"int64[{count}]", node, refuse_host=False)
+
+    async def run() -> None:
+        axis = HostTensor.of(np.zeros(count, np.int64), DType.INT64)
+        feeds = {n: await DeviceTensor.upload(v, made.device) for n, v in {"x": ONES, "axis": axis}.items()}
+        await made.run(feeds, ["y"])
+
+    asyncio.run(run())
+    assert len(made.roots) == 1

@@ -2,7 +2,8 @@
 /** A decoder with its caches: tokens go in, logits of the last one come out; what came before stays on the GPU. */
 
 import { InferenceSession } from '../session.js';
-import { Tensor, fromWire, toWire } from '../tensor.js';
+import { Tensor } from '../tensor.js';
+import { fromWire, toWire } from '../wire.js';
 import { Samplers } from './samplers.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */

@@ -2,7 +2,8 @@
 /** A model of one Slice: the first rows of a cache, on the GPU. Written out here, for there is nothing to fetch. */
 
 import { InferenceSession } from '../session.js';
-import { Tensor, firstRows } from '../tensor.js';
+import { Tensor } from '../tensor.js';
+import { firstRows } from '../wire.js';
 
 /** Numbers of ONNX's element types. @type {Record<string, number>} */
 const ELEMENTS = { float32: 1, float16: 10, bfloat16: 16, uint8: 2, int8: 3 };

@@ -11,7 +11,7 @@ import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
  */
 
 /** Bits of an element, as a type's name has them. @param {string} type */
-export function bitsOf(type) {
+function bitsOf(type) {
   return type === 'bool' ? 8 : Number(/\d+/.exec(type)?.[0]);
 }
 
@@ -57,7 +57,7 @@ export class OwnedTensors extends Tensors {
     device.lost.then(() => { this.lost = true; });
   }
 
-  /** Who has these tensors, as `Memory` of web/tensor.js names it. */
+  /** Who has these tensors, as `Memory` of web/wire.js names it. */
   get port() {
     return this;
   }

@@ -3,7 +3,7 @@
 
 /**
  * @typedef {object} Place of a tensor on the GPU; it may become another one
- * @property {import('../tensor.js').Memory} memory
+ * @property {import('../wire.js').Memory} memory
  * @property {any} port who had it when it was made
  * @property {number} number by which that knows it
  * @property {boolean} gone whether it is disposed

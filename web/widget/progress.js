@@ -1,5 +1,7 @@
 // @ts-check
-/** One number for how far loading is, from the events of its phases. */
+/** How far loading is, from the events of its phases: one number, and a bar that shows it. */
+
+import { h } from '../dom.js';
 
 /** About what each phase is of a first visit's time; the rest is what comes after them. @type {Record<string, number>} */
 const PARTS = { pyodide: 0.4, wheel: 0.05, adapter: 0.02, import: 0.08, model: 0.25, parse: 0.03, shaders: 0.12 };
@@ -10,7 +12,7 @@ const PYODIDE_BYTES = 13e6;
 /** @type {Record<string, string>} */
 const WORDS = { pyodide: 'Loading Python', wheel: 'Loading Python', import: 'Starting Python', model: 'Loading the model' };
 
-export class Progress {
+class Progress {
   /** @type {Map<string, number>} */
   #done = new Map();
   #most = 0;
@@ -31,4 +33,20 @@ export class Progress {
     this.#most = Math.max(this.#most, Math.min(0.98, sum));
     return { totalProgress: this.#most, words: WORDS[phase] ?? 'Preparing the model' };
   }
+}
+
+/** A bar, and what moves it by an event and tells how far loading is. */
+export function progressBar() {
+  const progress = new Progress();
+  const words = h('span', { class: 'soft' }, 'Loading');
+  const track = h('div', {
+    part: 'track', role: 'progressbar', 'aria-label': 'Loading the model', 'aria-valuemin': '0', 'aria-valuemax': '100' });
+  const add = (/** @type {import('../pyruntime.js').ProgressEvent} */ event) => {
+    const { totalProgress, words: text } = progress.add(event);
+    words.textContent = text;
+    track.style.setProperty('--done', String(totalProgress));
+    track.setAttribute('aria-valuenow', String(Math.round(totalProgress * 100)));
+    return totalProgress;
+  };
+  return { element: h('div', { part: 'loading' }, words, track), add };
 }

@@ -12,6 +12,20 @@ import { Tensor } from '../tensor.js';
 const LARGEST = 512;
 
 /**
+ * What attributes say: one number for all channels, or one for each, separated by commas.
+ * @param {string | null} mean
+ * @param {string | null} std
+ * @returns {Scale}
+ */
+export function scaleOf(mean, std) {
+  const perChannel = (/** @type {string | null} */ text, /** @type {number} */ fallback) => {
+    const numbers = (text ?? '').split(',').filter((part) => part.trim()).map(Number);
+    return [0, 1, 2, 3].map((i) => numbers[i] ?? numbers[0] ?? fallback);
+  };
+  return { mean: perChannel(mean, 0), std: perChannel(std, 1) };
+}
+
+/**
  * How a model's input holds a picture.
  * @param {ValueMetadata} input
  * @returns {{layout: 'NCHW' | 'NHWC' | 'flat', channels: number, height: number | null, width: number | null}}

@@ -40,7 +40,7 @@ def lower_group_query(
         if not op.wants(0) and not op.wants(3):
             return tuple(made)
         qkv = (q, caches[0], caches[1])
-        return (*made, *_attention(op, target, s, given, outs, qkv, _whole_view(q)))
+        return (*made, *_attention(op, target, s, given, outs, qkv, HeadView.of(q)))
     caches = []
     for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
         past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
@@ -69,7 +69,7 @@ def lower_group_query(
     q, q_view = query, views[0]
     if turn is not None or norms[0] is not None:
         q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
-        q_view = _whole_view(q)
+        q_view = HeadView.of(q)
         ready = Append(lengths=rows, turn=turn, norm=norms[0])
         made += append(target, q, query, views[0], s.queries, s.size, ready)
     return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
@@ -126,8 +126,8 @@ def _attention(
     form = AttentionForm(
         (s.batch, op.num_heads, s.queries, s.present, s.size, s.size),
         q_view,
-        _whole_view(k),
-        _whole_view(v),
+        HeadView.of(k),
+        HeadView.of(v),
         y_view,
         op.factor(s.size),
         True,
@@ -142,11 +142,6 @@ def _attention(
     if op.wants(3):
         made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2)
     return made
-
-
-def _whole_view(x: Operand) -> HeadView:
-    batch, head, row, _ = contiguous(x.type.shape)
-    return HeadView(0, (batch, head, row, 1))
 
 
 def _fresh(op: Any, s: Any, given: list[Operand | None]) -> tuple[list[HeadView], list[Operand]]:

@@ -18,7 +18,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, Unit, gather_ma
 from pyruntime.kernels.attention import attend as attend_on_gpu
 from pyruntime.kernels.attention_append import Append, Lengths, Turn, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides, contiguous
+from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides
 from pyruntime.ops.base import Op
 from pyruntime.ops.contrib._attention import Scores, attend, sees
 from pyruntime.ops.contrib._scores import output_scores
@@ -33,7 +33,6 @@ __all__ = [
     "filter_of",
     "lower_masked",
     "lowest",
-    "whole_view",
 ]
 
 
@@ -177,12 +176,6 @@ class Caches:
     """The caches are memory with room, where the past rows are already."""
 
 
-def whole_view(x: Operand) -> HeadView:
-    """The view of a contiguous [B, heads, rows, size]."""
-    batch, head, row, _ = contiguous(x.type.shape)
-    return HeadView(0, (batch, head, row, 1))
-
-
 def lower_masked(
     target: Target,
     s: MaskedHeads,
@@ -226,7 +219,7 @@ def lower_masked(
         in_room = caches.in_room and i > 0
         how = Append(i > 0, None if in_room else past, skipped, places, turning, rows.bias, into=in_room)
         made += append(target, into, rows.operand, rows.view, count, size, how)
-        ready.append((into, whole_view(into)))
+        ready.append((into, HeadView.of(into)))
     if caches.together and caches.present[0] is not None:
         made.append(_together(target, caches.present[0], ready[1][0], ready[2][0]))
     if y is None and scores is None:

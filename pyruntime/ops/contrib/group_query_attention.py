@@ -11,9 +11,8 @@ from pyruntime.ir import Array, DType, TensorType, known
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Op, Rewritten, Unsupported, attributes_of, op
-from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
+from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
-from pyruntime.ops.contrib._kv_cache import quantised, unquantised
 
 __all__ = ["GroupQueryAttention", "GroupQuerySizes"]
 
@@ -275,111 +274,7 @@ class GroupQueryAttention(Op):
         types: list[Any] = [
             None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
         ]
-        s = self.sizes(*types)
-        q, k, v = self._fresh(s, given)
-        ends = given[5].reshape(-1).astype(np.int64) + 1
-        total = int(given[6].reshape(-1)[0])
-        first = np.where(total == s.queries, 0, ends - s.queries)
-        if given[14] is not None:
-            q, k = rms_norm(q, given[14], self.qk_norm_epsilon), rms_norm(k, given[15], self.qk_norm_epsilon)
-        if self.do_rotary:
-            at = given[9] if given[9] is not None else first[:, None] + np.arange(s.queries)
-            q = rotate(q, given[7], given[8], at, bool(self.rotary_interleaved))
-            k = rotate(k, given[7], given[8], at, bool(self.rotary_interleaved)) if s.new else k
-        if self.sliding_window_cache:
-            return self._slide(s, q, k, v, ends, given)
-        begin = first if s.new else ends
-        caches = [
-            self._cache(s, x, given[3 + i], begin, given[12 + i], kind)
-            for i, (x, kind) in enumerate(((k, self.k_quant_type), (v, self.v_quant_type)))
-        ]
-        keys, values = (c[0] for c in caches)
-        bias = given[10]
-        if bias is not None:
-            bias = np.pad(bias.astype(np.float32), [(0, 0)] * 3 + [(0, s.present - bias.shape[3])])
-        seen = sees(first, ends, s.queries, s.present, self.before, 0 if self.causal else -1)
-        sink = self._sink(given[11])
-        y, scores = attend(q, keys, values, self.factor(s.size), cap=self.cap, bias=bias, seen=seen, sink=sink)
-        made = (packed(y).astype(given[0].dtype), caches[0][1], caches[1][1])
-        if not self.wants(3):
-            return made
-        qk = scores.after if self.qk_output == 2 else np.where(seen, scores.before, np.float32(0))
-        return (*made, qk[..., :total].astype(given[0].dtype))
-
-    def _sink(self, sink: Array | None) -> Array | None:
-        if sink is None and self.smooth_softmax == 1:
-            return np.zeros(self.num_heads, np.float32)
-        return sink
-
-    def _fresh(self, s: GroupQuerySizes, given: list[Any]) -> tuple[Array, Array, Array]:
-        query, key, value = given[:3]
-        if key is None:
-            heads, groups = self.num_heads * s.size, self.kv_num_heads * s.size
-            query, key, value = np.split(query, [heads, heads + groups], axis=2)
-        return (
-            heads_of(query, self.num_heads),
-            heads_of(key, self.kv_num_heads),
-            heads_of(value, self.kv_num_heads),
-        )
-
-    def _cache(
-        self, s: GroupQuerySizes, x: Array, past: Array | None, begin: Array, scale: Array | None, kind: str
-    ) -> tuple[Array, Array]:
-        """Keys or values in float32, and the cache as it is stored."""
-        dtype = past.dtype if past is not None else None
-        stored = x if not self.is_quantised else quantised(x, scale, self.bits)
-        if dtype is not None:
-            stored = stored.astype(dtype)
-        present = np.zeros((*stored.shape[:2], s.present, stored.shape[3]), stored.dtype)
-        if past is not None:
-            present[:, :, : s.past] = past
-        for b in range(s.batch):
-            lo = int(np.clip(begin[b], 0, s.present))
-            hi = min(lo + s.new, s.present)
-            present[b, :, lo:hi] = stored[b, :, : hi - lo]
-        if self.is_quantised:
-            return unquantised(present, scale, self.bits, s.size), present
-        return present.astype(np.float32), present
-
-    def _slide(
-        self, s: GroupQuerySizes, q: Array, k: Array, v: Array, ends: Array, given: list[Any]
-    ) -> tuple[Array, ...]:
-        """With a cache of the last rows alone: one batch entry after the other."""
-        y = np.zeros((s.batch, self.num_heads, s.queries, s.size), np.float32)
-        caches = [np.zeros_like(given[3]), np.zeros_like(given[4])]
-        for b in range(s.batch):
-            end = int(ends[b])
-            new = min(s.new, end)
-            old = self._resident(s, end - new)
-            rows = []
-            for i, (x, scale) in enumerate(((k, given[12]), (v, given[13]))):
-                stored = quantised(x[b : b + 1], scale, self.bits) if self.is_quantised else x[b : b + 1]
-                stored = stored[:, :, :new].astype(given[3 + i].dtype)
-                whole = np.concatenate((given[3 + i][b : b + 1, :, :old], stored), axis=2)
-                kept = self._resident(s, end)
-                caches[i][b, :, :kept] = whole[0, :, whole.shape[2] - kept :]
-                rows.append(unquantised(whole, scale, self.bits, s.size) if self.is_quantised else whole)
-            start = end - new - old
-            bias = None if given[10] is None else given[10][min(b, len(given[10]) - 1)][None, :, :, start:end]
-            at = np.array([old])
-            seen = sees(at, np.array([old + new]), s.queries, old + new, self.before, 0 if self.causal else -1)
-            keys, values = (r.astype(np.float32) for r in rows)
-            y[b : b + 1], _ = attend(
-                q[b : b + 1],
-                keys,
-                values,
-                self.factor(s.size),
-                cap=self.cap,
-                bias=bias,
-                seen=seen,
-                sink=self._sink(given[11]),
-            )
-        return packed(y).astype(given[0].dtype), caches[0], caches[1]
-
-    def _resident(self, s: GroupQuerySizes, processed: int) -> int:
-        """Rows a sliding cache of s.past rows holds after so many tokens."""
-        spare = s.past - self.local_window_size + 1
-        return processed if processed <= s.past else processed - spare * -(-(processed - s.past) // spare)
+        return evaluate_group_query(self, self.sizes(*types), given)
 
     def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
         s = self.sizes(*inputs)

@@ -22,7 +22,6 @@ from pyruntime.ops.contrib._masked import (
     filter_of,
     lower_masked,
     lowest,
-    whole_view,
 )
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
@@ -190,7 +189,7 @@ class MultiHeadAttention(Op):
             made = [Rows(of, v, b) for v, b in zip(views, added[3 - parts :], strict=True)]
             qkv = (made[0], made[1], made[2]) if parts == 3 else (q_rows, made[0], made[1])
         elif key.type.rank == 4 and value is not None:
-            qkv = (q_rows, Rows(key, whole_view(key)), Rows(value, whole_view(value)))
+            qkv = (q_rows, Rows(key, HeadView.of(key)), Rows(value, HeadView.of(value)))
         else:
             assert value is not None
             k_rows = Rows(key, flat(s.new, qk, s.size), added[1])

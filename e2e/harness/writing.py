@@ -1,0 +1,60 @@
+"""The page's own language model: a generator of it in JavaScript, and the same model under onnxruntime."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from e2e.harness.script import Script
+from tools.devkit.shell import ROOT
+
+FOLDER = ROOT / "models" / "austen"
+PROMPT = "It is a truth universally acknowledged"
+
+LATER = """
+const { TextGenerator } = await import('/web/pyruntime.js');
+globalThis.generator ??= await TextGenerator.create('/models/austen');
+const { generator } = globalThis;
+const write = async (input, options, from = generator) => {
+  const pieces = [];
+  for await (const piece of from.generate(input, options)) pieces.push(piece);
+  return pieces;
+};
+const textOf = (pieces) => pieces.map(({ text }) => text).join('');
+const idsOf = (pieces) => pieces.map(({ id }) => id);
+const counts = async () => {
+  const { client } = await import('/web/client.js');
+  return client().call('keptTensors', {});
+};
+"""
+
+
+class Writing(Script):
+    """A script that has a generator of the model, loaded once."""
+
+    def __call__(self, body: str, **variables: Any) -> Any:
+        return super().__call__(LATER + body, **variables)
+
+
+class Loop:
+    """The same model under onnxruntime, token by token."""
+
+    def __init__(self) -> None:
+        file = FOLDER / "onnx" / "model_q4.onnx"
+        self.session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        config = json.loads((FOLDER / "config.json").read_text())
+        empty = np.zeros((1, config["num_key_value_heads"], 0, config["head_dim"]), np.float32)
+        self.names = [value.name for value in self.session.get_inputs() if value.name.startswith("past")]
+        self.caches = dict.fromkeys(self.names, empty)
+        self.length = 0
+
+    def step(self, ids: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Logits of the token after `ids`."""
+        self.length += len(ids)
+        mask = np.ones((1, self.length), np.int64)
+        logits, *caches = self.session.run(None, {"input_ids": [ids], "attention_mask": mask, **self.caches})
+        self.caches = dict(zip(self.names, caches, strict=True))
+        return np.asarray(logits[0, -1], np.float32)

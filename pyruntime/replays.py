@@ -1,0 +1,57 @@
+"""Runs that the worker repeats without Python: what `web/replay.js` is given of a session's plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pyruntime.device.executable import Executable
+from pyruntime.device.pyodide import WebGpuDevice
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.ir import HostTensor
+from pyruntime.session import InferenceSession
+from pyruntime.session.openings import sizes_data
+from pyruntime.session.stages import Stage
+
+__all__ = ["replay_of"]
+
+JsObject: TypeAlias = Any
+"""An object of JavaScript, as Pyodide hands it to Python."""
+
+_replays: dict[Executable, JsObject] = {}
+"""What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
+
+
+def replay_of(
+    session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
+) -> JsObject | None:
+    """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
+    program = session._program
+    if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
+        return None
+    stage = program.replayable(feeds, outputs, stay) if program else None
+    if stage is None or program is None or not isinstance(program.device, WebGpuDevice):
+        return None
+    executable = stage.executable
+    known = executable in _replays
+    if known and _replays[executable].live:
+        return _replays[executable]
+    replay = executable.replay(feeds)
+    if replay is None:
+        return None
+    made = program.device.replay_object(replay, _sizes(stage), executable.plan.params)
+    made.seconds = session._limits.run_seconds
+    _replays[executable] = made
+    if not known:
+        executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
+        executable.on_move.append(lambda: setattr(_replays[executable], "live", False))
+    return made
+
+
+def _sizes(stage: Stage) -> dict[str, Any] | None:
+    """`Sizes` of web/sizes.js but for the parameters: what a stage leaves open, and what follows from it."""
+    if stage.sizes is None:
+        return None
+    plan = stage.executable.plan
+    patches = [[p.offset, p.kind, p.expression] for p in plan.patches]
+    return {**sizes_data(stage.sizes), "expressions": plan.expressions, "patches": patches}

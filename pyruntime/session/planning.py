@@ -1,0 +1,300 @@
+"""The stages of a model on a device: planned when their shapes are known, kept for the next run of the same shapes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pyruntime.device.arenas import Arenas
+from pyruntime.device.base import Device
+from pyruntime.device.executable import Executable, shares_arenas
+from pyruntime.device.on_host import HostValue
+from pyruntime.device.sanitizer import SanitizedExecutable
+from pyruntime.device.weights import Weights
+from pyruntime.errors import DeviceLost
+from pyruntime.ir import Graph, Sizes, TensorType, ValueType
+from pyruntime.kernels.costs import Rates
+from pyruntime.onnx.source import Awaited
+from pyruntime.plan.plan import Plan
+from pyruntime.plan.verify import PlanError
+from pyruntime.session.compiler import Compiled, Computed, compile_stage, numbers_of, sources_of
+from pyruntime.session.expected_runs import ExpectedRun
+from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.log import logger
+from pyruntime.session.openings import Openings
+from pyruntime.session.prologue import Prologue
+from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
+from pyruntime.session.stages import Run, Signature, Stage, forget_oldest, planned_bytes, recall, type_of
+
+__all__ = ["Planning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a stage is planned for.
+
+    Attributes:
+        arrived: types of the values that it begins with.
+        outputs: names wanted. free: those that stay on the device, in memory of its choice.
+        on_device: which of both are on the device.
+        values: what the host has.
+        before: the stage that it goes on from; None for the first of a run.
+        early: there is no run yet, which may bring values that decide.
+    """
+
+    arrived: Mapping[str, ValueType]
+    outputs: Sequence[str]
+    on_device: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+    values: Mapping[str, HostValue] = field(default_factory=dict)
+    before: Stage | None = None
+    early: bool = False
+
+    @property
+    def signature(self) -> Signature:
+        """What the stage is found by."""
+        arrived = tuple((n, replace(t, source=None)) for n, t in self.arrived.items())
+        return arrived, tuple(self.outputs), self.on_device
+
+
+class Planning:
+    """Plans stages of a graph for any input shapes, puts them on a device and keeps them there.
+
+    Args:
+        graph: the imported model.
+        refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
+        disabled: names of passes and kernel variants to leave out.
+        limits: `gpu_bytes` and `cached_plans` hold here.
+        rates: what kernels are chosen by instead of what was measured on the device.
+        sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
+
+    Attributes:
+        roots: first stages of runs, the one used last at the end.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        refuse_host: bool = False,
+        disabled: frozenset[str] = frozenset(),
+        optimize: bool = True,
+        limits: ResourceLimits | None = None,
+        sanitize: bool = False,
+        rates: Rates | None = None,
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        self.target = replace(device.target, disabled=disabled, rates=rates or device.target.rates)
+        self.refuse_host = refuse_host
+        self.optimize = optimize
+        self.limits = limits or ResourceLimits()
+        self.sanitize = sanitize
+        self.weights = Weights(device)
+        self.arenas = Arenas(device)
+        self.openings = Openings(graph)
+        self.roots: list[Stage] = []
+        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
+        self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
+        self._planning = asyncio.Lock()
+        self._staged = asyncio.Lock()
+
+    async def prepare(
+        self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
+    ) -> Stage | None:
+        """Plan and compile the first stage for inputs of these types, before any value is there.
+
+        Returns:
+            The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
+
+        Raises:
+            TooEarly: instead of None, where `strict`.
+        """
+        async with self._planning:
+            try:
+                return await self._plan(self.roots, Request(dict(feeds), outputs, early=True))
+            except TooEarly:
+                if strict:
+                    raise
+                return None
+
+    async def expect(self, runs: Sequence[ExpectedRun]) -> None:
+        """Plan and compile runs that are guessed. Where one of them cannot be, all are forgotten."""
+        async with self._planning:
+            self.openings = Openings(self.graph)
+            for run in runs:
+                self.openings.note(run.feeds)
+            try:
+                for run in runs:
+                    signature = tuple(run.feeds.items()), run.outputs, run.on_device
+                    if recall(self.roots, signature, {}) is None:
+                        stay = run.on_device & set(run.outputs)
+                        request = Request(run.feeds, run.outputs, run.on_device, stay, early=True)
+                        await self._plan(self.roots, request)
+            except (DeviceLost, PlanError, Awaited):
+                raise
+            except Exception as error:
+                logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
+                self.openings = Openings(self.graph)
+                while forget_oldest(self.roots):
+                    pass
+                self.weights.sweep()
+
+    async def _find(
+        self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
+    ) -> tuple[Stage, tuple[int, ...]]:
+        """The stage for these values and the open sizes they bring; planned where there is none."""
+        types = {n: type_of(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
+        signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
+        sources = sources_of(run.values)
+        rooms = {n: t.room[1] for n, t in run.tensors.items() if t.room}
+        found = recall(stages, signature, sources, rooms)
+        if found is not None:
+            return found
+        async with self._planning:
+            found = recall(stages, signature, sources, rooms)
+            if found is not None:
+                return found
+            request = Request(types, run.outputs, on_device, run.free, run.values, before)
+            stage = await self._plan(stages, request)
+        return stage, stage.fits(signature, rooms, sources) or ()
+
+    async def _plan(self, stages: list[Stage], request: Request) -> Stage:
+        """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
+        if request.before is None:
+            self.openings.note(request.arrived, numbers_of(request.values))
+            stage = await self._plan_open(stages, request)
+            if stage is not None:
+                return stage
+        compiled = self._compile(request)
+        self.openings.look(compiled.guards.read)
+        return await self._made(stages, compiled, request)
+
+    async def _plan_open(self, stages: list[Stage], request: Request) -> Stage | None:
+        """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
+
+        Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
+        """
+        reasons: dict[str, str] = {}
+        numbers = numbers_of(request.values)
+        ways = [False, True] if self.target.allows("open_sizes") else []
+        while ways:
+            opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
+            if sizes is None:
+                return None
+            try:
+                wider = replace(request, arrived=opened)
+                compiled = self._compile(wider, sizes)
+                self.openings.look(compiled.guards.read)
+                if compiled.boundary is None and not compiled.plan.host_steps:
+                    made = await self._made(stages, compiled, wider)
+                    self.openings.learn(sizes)
+                    return made
+                self.openings.avoid(sizes, "a node runs on the host or waits for values")
+            except (DeviceLost, PlanError):
+                raise
+            except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
+                reason = f"{type(error).__name__}: {error}"
+                if sizes.values:
+                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    continue
+                reasons = dict.fromkeys(sizes.names, reason)
+            ways.pop(0)
+        self.openings.close(reasons)
+        return None
+
+    def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
+        before = request.before
+        return compile_stage(
+            self.graph,
+            self.target,
+            request.arrived,
+            request.values,
+            request.outputs,
+            request.on_device,
+            before.compiled if before else None,
+            before.executable.resident if before else (),
+            sizes,
+            self.optimize,
+            self.sanitize,
+            request.free,
+            self.device.ask,
+        )
+
+    async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
+        """The stage on the device: constants computed, memory allocated, pipelines compiled."""
+        plan, before = compiled.plan, request.before
+        if request.early:
+            refuse_guesses(plan.host_steps, compiled.boundary, request.arrived)
+        if self.refuse_host:
+            refuse_host(plan.assignments, compiled.boundary)
+        for step in plan.host_steps:
+            made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
+            self.limits.check_host(step.node.label, sum(made))
+        carried = before.executable.resident if before else {}
+        computed = [constant.name for constant in compiled.prologue]
+        nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
+        arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
+        nbytes -= sum(plan.arenas) if arenas is not None else 0
+        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in self.weights)
+        needed = nbytes + nbytes_computed + self.weights.missing(plan.constants)
+        self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
+        keys: list[Hashable] = []
+        compute = partial(self._computed, compiled.prologue, keys)
+        together = needed + self.held + self._prologue.most(compiled.prologue) <= self.limits.gpu_bytes
+        try:
+            resident = {**carried, **({} if together else await compute())}
+            executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
+            await executable.prepare(compute if together else None)
+        except BaseException:
+            self.weights.drop(keys)
+            self.weights.sweep()
+            raise
+        self.weights.sweep()
+        stage = Stage(request.signature, executable, compiled, nbytes)
+        stage.on_release.append(lambda: self.weights.drop(keys))
+        stages.append(stage)
+        return stage
+
+    async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
+        """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
+        made = await self._prologue.run(constants)
+        keys += [constant.key for constant in constants]
+        return made
+
+    def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
+        """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
+
+        Raises:
+            OutOfMemory: it does not fit, with all that can go gone.
+        """
+        most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
+        while len(stages) >= most and forget_oldest(stages):
+            pass
+        while needed() + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
+            self.weights.sweep()
+        self.limits.check_gpu(needed(), self.held)
+
+    @property
+    def held(self) -> int:
+        """Bytes on the GPU: weights and plans."""
+        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
+
+    def _executable(
+        self,
+        plan: Plan,
+        alone: Plan | None,
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str],
+        arenas: Arenas | None = None,
+    ) -> Executable:
+        if alone is None:
+            return Executable(plan, self.device, weights, resident, bound, arenas)
+        return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
+
+    def _ordered(self, outputs: Sequence[str]) -> list[str]:
+        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
+        return sorted(outputs, key=self._order.__getitem__)
