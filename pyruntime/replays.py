@@ -29,16 +29,14 @@ def replay_of(
     program = session._program
     if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
-    stage = program.replayable(feeds, outputs, stay) if program else None
-    if stage is None or program is None or not isinstance(program.device, WebGpuDevice):
+    found = program.replayable(feeds, outputs, stay) if program else None
+    if found is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
+    stage, replay = found
     executable = stage.executable
     known = executable in _replays
     if known and _replays[executable].live:
         return _replays[executable]
-    replay = executable.replay(feeds)
-    if replay is None:
-        return None
     made = program.device.replay_object(replay, _sizes(stage), executable.plan.params)
     made.seconds = session._limits.run_seconds
     _replays[executable] = made

@@ -111,6 +111,7 @@ class Executable:
         self._own: list[int] = []
         self._recorded: dict[tuple[int, ...], Recorded] = {}
         self._loaded = False
+        self.runs = 0
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
         self.on_release: list[Callable[[], None]] = []
         self.on_move: list[Callable[[], None]] = []
@@ -272,6 +273,7 @@ class Executable:
             observe: called after each step, which is then measured: slower as a whole.
             sizes: of the plan's open sizes.
         """
+        self.runs += 1
         sized = self.sized(sizes) if self.plan.sizes else Sized()
         alone = len(self.plan.steps) > 1 or observe is not None
         async with self._arenas.alone() if alone else self._arenas.overlapping():

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 
+from pyruntime.device.executable import Replay
 from pyruntime.device.on_host import run_on_host
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
@@ -18,6 +19,9 @@ from pyruntime.session.profiling import Recorder
 from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, recall, type_of
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
+
+REPEATED = 2
+"""Runs of a plan behind which it is worth to describe how they are repeated without Python."""
 
 
 class Program(Planning):
@@ -65,8 +69,12 @@ class Program(Planning):
                 pass
         return stage
 
-    def replayable(self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]) -> Stage | None:
-        """The stage that runs such feeds whatever their values are, where one segment does all; else None.
+    def replayable(
+        self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]
+    ) -> tuple[Stage, Replay] | None:
+        """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
+
+        None also behind a plan's first run: to describe it takes about as long as a run, and many plans have just one.
 
         Args:
             stay: outputs that stay on the device, in memory of its choice.
@@ -75,13 +83,13 @@ class Program(Planning):
         signature = tuple((n, type_of(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
         sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
         found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
-        if found is None or found[0].boundary is not None:
+        if found is None or found[0].boundary is not None or found[0].executable.runs < REPEATED:
             return None
         replay = found[0].executable.replay(feeds)
         if replay is None:
             return None
         stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
-        return found[0] if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
+        return (found[0], replay) if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""

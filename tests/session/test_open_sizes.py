@@ -105,11 +105,14 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", COUNTED)
-def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(name: str, target: str) -> None:
+def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(
+    name: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A single row is another computation than several: it comes once in time, and by chance later.
 
-    After 40 runs (100 where pads are clipped) each is one that JavaScript has a recording of: Python has no part in it.
+    After 40 runs (100 where pads are clipped) each is one whose plan is there, so that JavaScript can repeat it.
     """
+    monkeypatch.setattr("pyruntime.session.program.REPEATED", 1)
     model, draw = COUNTED[name]
     device, r = NullDevice(TARGETS[target]), random.Random(14)
     singles = {
