@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +15,18 @@ from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.contrib._scores import output_scores
 
+if TYPE_CHECKING:
+    from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
+
 __all__ = ["lower_group_query"]
 
 
 def lower_group_query(
-    op: Any, target: Target, s: Any, inputs: list[TensorType | None], outs: tuple[TensorType, ...]
+    op: GroupQueryAttention,
+    target: Target,
+    s: GroupQuerySizes,
+    inputs: list[TensorType | None],
+    outs: tuple[TensorType, ...],
 ) -> tuple[Dispatch, ...]:
     """The dispatches of a GroupQueryAttention node."""
     given = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
@@ -76,9 +83,9 @@ def lower_group_query(
 
 
 def _prepared(
-    op: Any,
+    op: GroupQueryAttention,
     target: Target,
-    s: Any,
+    s: GroupQuerySizes,
     given: list[Operand | None],
     outs: tuple[TensorType, ...],
     views: list[HeadView],
@@ -109,9 +116,9 @@ def _prepared(
 
 
 def _attention(
-    op: Any,
+    op: GroupQueryAttention,
     target: Target,
-    s: Any,
+    s: GroupQuerySizes,
     given: list[Operand | None],
     outs: tuple[TensorType, ...],
     qkv: tuple[Operand, Operand, Operand],
@@ -144,7 +151,9 @@ def _attention(
     return made
 
 
-def _fresh(op: Any, s: Any, given: list[Operand | None]) -> tuple[list[HeadView], list[Operand]]:
+def _fresh(
+    op: GroupQueryAttention, s: GroupQuerySizes, given: list[Operand | None]
+) -> tuple[list[HeadView], list[Operand]]:
     """Query, key and value as [B, heads, rows, D], and the tensors they are in."""
     query, key, value = given[:3]
     assert query is not None
