@@ -6,7 +6,7 @@ flash   a few invocations share a query row: 1, 4 or 16 rows a workgroup
 tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_64_half:
         float16 stays it in workgroup memory: in 32 KiB fit heads of 64 components in tiles of 64, and of 128 in tiles
         of 32, which as float32 do not; with queries of float16 in 16 KiB those of 64 in tiles of 32
-rows    an invocation makes a row, as adapters that run on a processor want it
+rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from pyruntime.kernels.knowledge import (
     ATTENTION_TILED,
     FLASH_STAGING,
     HALF_TILED,
+    SOFTWARE_ROWS,
+    SOFTWARE_TILED,
 )
 
 __all__ = ["ATTENTIONS", "FLASH_THREADS", "LARGE", "SMALL", "WIDEST_HEAD", "AttentionWay", "Tile", "few_of", "is_few"]
@@ -52,6 +54,9 @@ LEAST_STEPS = 8
 
 TILES_HELD = 4.55
 """Workgroups of tiles that a unit holds at once, on average."""
+
+SOFTWARE_TILED_FROM = 192
+"""Keys from which on tiles are worth it on a processor, where they take 2.8 seconds to compile, and rows 0.1."""
 
 FLASH_THREADS = 64
 """Invocations of a workgroup of flash."""
@@ -176,6 +181,8 @@ def _few_candidate(fill: int) -> Candidate[AttentionProblem, AttentionWay]:
             return (
                 f"for at most {FEW // 2} queries and {FEW} rows that share keys, or more than {WIDEST_HEAD} components"
             )
+        if target.is_software:
+            return "on a processor it takes seconds to compile, and is hardly faster than rows"
         made = few_of(p, target, way)
         if made is None:
             return "not even one row fits workgroup memory"
@@ -235,6 +242,8 @@ def _flash_candidate(rows: int) -> Candidate[AttentionProblem, AttentionWay]:
 
 def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
     def refuses(p: AttentionProblem, target: Target) -> str:
+        if target.is_software and p.seen < SOFTWARE_TILED_FROM:
+            return f"on a processor for {SOFTWARE_TILED_FROM} keys or more: it takes seconds to compile"
         if tile.half and not target.has_f16:
             return "the device has no shader-f16"
         if tile.half and not p.half:
@@ -257,7 +266,8 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
 
 def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
     def work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:
-        made, parts, wide = tile.over(p), ATTENTION_TILED[tile.rows], p.size + p.v_size
+        made, wide = tile.over(p), p.size + p.v_size
+        parts = SOFTWARE_TILED if target.is_software else ATTENTION_TILED[tile.rows]
         steps = -(-p.seen // (made.keys * made.splits))
         first = Work(
             groups=made.groups(p) * made.splits,
@@ -266,7 +276,7 @@ def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
             nbytes=_moved(p) + 4.0 * p.rows * p.v_size * (made.splits - 1),
             efficiency=parts.efficiency * (HALF_TILED if tile.half else 1.0),
             steps=parts.begin + (parts.step + parts.load * wide) * steps,
-            stops=5.0 * steps + 2,
+            stops=parts.begin + parts.step * steps if target.is_software else 5.0 * steps + 2,
         )
         return (first, _merge_work(p, made.splits)) if made.splits > 1 else (first,)
 
@@ -277,9 +287,11 @@ def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
 
 def _rows_work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:
     busy = min(p.rows, WORKGROUP if p.rows >= 1024 else 8)
-    flops = 2.0 * busy * p.seen * (p.size + p.v_size)
-    loads = ATTENTION_ROWS_LOADS * p.seen * (p.size + p.v_size)
-    return (Work(-(-p.rows // max(1, busy)), WORKGROUP, flops, _moved(p), target.speed.direct, loads=loads, stops=0),)
+    wide = p.size + p.v_size
+    efficiency, softmax = (SOFTWARE_ROWS.efficiency, SOFTWARE_ROWS.softmax) if target.is_software else (1.0, 0.0)
+    flops, loads = 2.0 * busy * p.seen * (wide + softmax), ATTENTION_ROWS_LOADS * p.seen * wide
+    reached = efficiency * target.speed.direct
+    return (Work(-(-p.rows // max(1, busy)), WORKGROUP, flops, _moved(p), reached, loads=loads, stops=0),)
 
 
 ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(

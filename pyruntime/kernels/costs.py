@@ -79,9 +79,9 @@ SWIFTSHADER = Rates(
     merge=0.0,
     load=0.0,
     direct=1.0,
-    switch=0.05,
+    switch=0.8,
 )
-"""SwiftShader on two cores: a workgroup runs on one core, a barrier stops and wakes every invocation."""
+"""SwiftShader on two cores: a workgroup runs on one core, a barrier stops and wakes every invocation (2026-11-24)."""
 
 
 class Work(NamedTuple):

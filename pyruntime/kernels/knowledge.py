@@ -106,6 +106,15 @@ ATTENTION_TILED = MappingProxyType(
 )
 """The kernel of tiles, by their queries."""
 
+SOFTWARE_TILED = AttentionParts(efficiency=0.92, begin=16.0, step=2.0, load=0.0, softmax=17.0)
+"""The kernel of tiles on processors, where `begin` and `step` count barriers.
+
+This and `SOFTWARE_ROWS`: fitted to 14 problems on SwiftShader on two cores (bench/README.md).
+"""
+
+SOFTWARE_ROWS = AttentionParts(efficiency=0.31, begin=0.0, step=0.0, load=0.0, softmax=12.0)
+"""The kernel whose invocations make a row each, on processors."""
+
 HALF_TILED = 0.87
 """Part of the rate of those tiles that is left where float16 is widened before it is multiplied.
 
@@ -133,7 +142,7 @@ FOLD_SHUFFLE = 0.02
 """Those of the same by a shuffle, without a barrier; the barriers that are left count as `FOLD_LEVEL` each."""
 
 FOLD_FLOPS = 5.6
-"""Operations that an element of a reduction counts as, with its index; measured on SwiftShader, like the next five."""
+"""Operations that an element of a reduction counts as, with its index; measured on SwiftShader, like the next four."""
 
 SOFTMAX_FLOPS = 36.0
 """Those of an element of a softmax, in both passes."""
@@ -146,9 +155,6 @@ SCAN_FLOPS = 16.0
 
 FOLD_PACK = 4
 """Invocations that a processor computes at once, in the time of one."""
-
-FOLD_STOP = 16.0
-"""Barriers that one counts as while rows are folded."""
 
 FOLD_HELD = 4
 """Invocations that only fold and count as one of a product, whose registers are why few are on a unit at once."""

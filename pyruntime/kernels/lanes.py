@@ -21,7 +21,6 @@ from pyruntime.kernels.knowledge import (
     FOLD_LEVEL,
     FOLD_PACK,
     FOLD_SHUFFLE,
-    FOLD_STOP,
     FOLD_TURN,
 )
 
@@ -182,7 +181,7 @@ class Folding:
             nbytes=nbytes,
             loads=FOLD_TURN * self.passes * -(-length // (4 * lanes)),
             merges=self.joins * level,
-            stops=FOLD_HELD * FOLD_STOP * (self.joins * levels + 1) if lanes > 1 else 0,
+            stops=FOLD_HELD * (self.joins * levels + 1) if lanes > 1 else 0,
         )
 
 

@@ -85,8 +85,9 @@ def test_rank__what_was_measured__costs_choose_the_fastest_within_3_percent(devi
         assert row["us"][chosen] <= 1.03 * min(row["us"].values()), key
 
 
-def test_attend__what_models_ask_for_on_a_processor__a_row_an_invocation() -> None:
-    assert {processor for _, _, processor in listed()} == {"rows"}
+def test_attend__what_models_ask_for_on_a_processor__is_what_is_listed() -> None:
+    """A row an invocation, or tiles for many keys."""
+    assert {processor for _, _, processor in listed()} == {"rows", "tiled_32", "tiled_64"}
     for problem, _, processor in listed():
         assert told(lowered(PROCESSOR, form_of(problem))) == processor
 

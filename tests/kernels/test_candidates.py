@@ -6,11 +6,14 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.attention_candidates import ATTENTIONS
+from pyruntime.kernels.attention_form import AttentionProblem
+from pyruntime.kernels.candidates import Choice, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.costs import H200, SWIFTSHADER
 from pyruntime.kernels.dispatch import Winners
@@ -23,7 +26,9 @@ GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024,
 
 ONES = ((1, 1, 1),) * 3
 
-MEASURED = json.loads((Path(__file__).parents[2] / "bench/results/tuning/2026-11-23-nvidia-h200.json").read_text())
+TUNING = Path(__file__).parents[2] / "bench/results/tuning"
+MEASURED = json.loads((TUNING / "2026-11-23-nvidia-h200.json").read_text())
+ON_SOFTWARE = json.loads((TUNING / "2026-11-24-google-swiftshader.json").read_text())
 
 
 def problem_of(key: str) -> ProductProblem:
@@ -44,6 +49,27 @@ def test_choose__problems_measured_on_the_assumed_gpu__near_the_best() -> None:
     assert len(losses) == 123
     assert sum(losses.values()) / len(losses) < 1.05
     assert sorted(losses.values())[-5] < 1.2
+
+
+def software_problem(family: str, data: dict[str, Any]) -> Choice:
+    """What costs choose on a processor for a problem of `ON_SOFTWARE`."""
+    target = Target(Limits(storage_buffers=10, workgroup_bytes=32768), vendor="google")
+    if family == "product":
+        return PRODUCTS.rank(ProductProblem(**data), target)
+    if family == "attention":
+        return ATTENTIONS.rank(AttentionProblem(**data), target)
+    axes = {name: tuple(v) if isinstance(v, list) else v for name, v in data["window"].items()}
+    return CONVOLUTIONS.rank(ConvProblem(**{**data, "window": Window(**axes)}), target)
+
+
+@pytest.mark.parametrize(("family", "count"), [("product", 56), ("convolution", 87), ("attention", 26)])
+def test_choose__problems_measured_on_a_processor__near_the_best(family: str, count: int) -> None:
+    losses = []
+    for key, row in ON_SOFTWARE["problems"].items():
+        if key.startswith(f"{family} "):
+            losses.append(row["us"][software_problem(family, row["data"]).chosen] / min(row["us"].values()))
+    assert len(losses) == count
+    assert sum(losses) / count < 1.05
 
 
 @pytest.mark.parametrize("key", MEASURED["problems"])
