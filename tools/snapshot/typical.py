@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,9 +135,10 @@ class Sketch:
         group: int = 1,
         act: str = "Relu",
         skip: str = "",
+        bias: bool = True,
     ) -> str:
         pad = size // 2 if size > stride else 0
-        weights = self.weight(made, given // group, size, size), self.weight(made)
+        weights = self.weight(made, given // group, size, size), *((self.weight(made),) if bias else ())
         form = {"kernel_shape": (size,) * 2, "strides": (stride,) * 2, "pads": (pad,) * 4, "group": group}
         y = self.add("Conv", x, *weights, **form)
         return self.activation(self.add("Add", y, skip) if skip else y, act)
@@ -160,36 +162,42 @@ def _encoder(
     return s
 
 
-def _stages(widths: tuple[int, ...], side: int, act: str, expand: int, kernel: int, bottleneck: bool) -> Sketch:
-    """A convolution net: a stem, then a block and a step down for each width; at last a classifier."""
+def _stages(
+    widths: tuple[int, ...], side: int, act: str, expand: int, kernel: int, bottleneck: bool, bias: bool
+) -> Sketch:
+    """A convolution net: a stem, then a block and a step down for each width; at last a classifier.
+
+    `bias`: where norms were folded into convolutions, these have one, unless it is 0.
+    """
     s = Sketch(x=(1, 3, side, side))
-    x, given, side = s.conv("x", 3, widths[0], 3 if expand else 7, 2, act=act), widths[0], side // 2
+    conv = partial(s.conv, bias=bias)
+    x, given, side = conv("x", 3, widths[0], 3 if expand else 7, 2, act=act), widths[0], side // 2
     for width in widths:
         inner = width // 4 if bottleneck else width * max(expand, 1)
         group = 1 if bottleneck or not expand else inner
-        step = s.conv(x, given, inner, act=act)
-        step = s.conv(step, inner, inner, kernel, 2, group, act)
-        down = s.conv(step, inner, width, act="", skip=s.conv(x, given, width, 1, 2, act="") if bottleneck else "")
+        step = conv(x, given, inner, act=act)
+        step = conv(step, inner, inner, kernel, 2, group, act)
+        down = conv(step, inner, width, act="", skip=conv(x, given, width, 1, 2, act="") if bottleneck else "")
         down = s.activation(down, act) if bottleneck else down
-        step = s.conv(down, width, inner, act=act)
-        step = s.conv(step, inner, inner, kernel, 1, group, act)
+        step = conv(down, width, inner, act=act)
+        step = conv(step, inner, inner, kernel, 1, group, act)
         if expand and not bottleneck:
             gate = s.add("ReduceMean", step, s.fixed([2, 3], np.int64), keepdims=1)
-            gate = s.conv(gate, inner, max(8, width // 4), act=act)
-            step = s.add("Mul", step, s.conv(gate, max(8, width // 4), inner, act="Sigmoid"))
-        x, given = s.conv(step, inner, width, act=act if bottleneck else "", skip=down), width
+            gate = conv(gate, inner, max(8, width // 4), act=act)
+            step = s.add("Mul", step, conv(gate, max(8, width // 4), inner, act="Sigmoid"))
+        x, given = conv(step, inner, width, act=act if bottleneck else "", skip=down), width
     pooled = s.add("Flatten", s.add("GlobalAveragePool", x))
     s.add("Gemm", pooled, s.weight(1000, given), s.weight(1000), transB=1)
     return s
 
 
-def _modern(widths: tuple[int, ...], side: int) -> Sketch:
+def _modern(widths: tuple[int, ...], side: int, bias: bool) -> Sketch:
     """A convolution net whose blocks are depthwise, with a norm and two products where channels are last."""
     s = Sketch(x=(1, 3, side, side))
     x, given, step = "x", 3, 4
     for width in widths:
-        x, side = s.conv(x, given, width, step, step, act=""), side // step
-        inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act=""), perm=(0, 2, 3, 1))
+        x, side = s.conv(x, given, width, step, step, act="", bias=bias), side // step
+        inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act="", bias=bias), perm=(0, 2, 3, 1))
         inner = s.linear(s.gelu(s.linear(s.norm(inner, width), width, 4 * width)), 4 * width, width)
         x = s.add("Add", x, s.add("Transpose", s.add("Mul", inner, s.weight(width)), perm=(0, 3, 1, 2)))
         x = s.add("Transpose", s.norm(s.add("Transpose", x, perm=(0, 2, 3, 1)), width), perm=(0, 3, 1, 2))
@@ -197,17 +205,17 @@ def _modern(widths: tuple[int, ...], side: int) -> Sketch:
     return s
 
 
-def _pyramid(widths: tuple[int, ...], heads: tuple[int, ...], side: int) -> Sketch:
+def _pyramid(widths: tuple[int, ...], heads: tuple[int, ...], side: int, bias: bool) -> Sketch:
     """A vision transformer in stages: patches by a convolution, keys and values of fewer rows, two layers."""
     s = Sketch(x=(1, 3, side, side))
     x, given, step, ratio = "x", 3, 4, 8
     for width, count in zip(widths, heads, strict=True):
         side //= step
-        x, rows = s.norm(s.rows(s.conv(x, given, width, step, step, act=""), width, side), width), side**2
+        x, rows = s.norm(s.rows(s.conv(x, given, width, step, step, act="", bias=bias), width, side), width), side**2
         for _ in range(2):
             inner, keys = s.norm(x, width), ("", 0)
             if ratio > 1:
-                less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="")
+                less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="", bias=bias)
                 keys = s.norm(s.rows(less, width, side // ratio), width), (side // ratio) ** 2
             x = s.add("Add", x, s.attention(inner, rows, count, width // count, keys=keys))
             inner = s.linear(s.gelu(s.linear(s.norm(x, width), width, 4 * width)), 4 * width, width)
@@ -229,13 +237,14 @@ def sketches() -> Iterator[Sketch]:
         yield _encoder(rows, heads, 32, 4)
     for rows, heads in ((3136, 3), (784, 6), (196, 12), (49, 24)):
         yield _encoder(rows, heads, 32, 4)
-    yield _stages((64, 256, 512, 1024, 2048), 224, "Relu", 0, 3, bottleneck=True)
-    yield _stages((16, 24, 40, 80, 112, 320), 224, "silu", 6, 5, bottleneck=False)
-    yield _stages((16, 24, 32, 64, 96, 160), 224, "silu", 6, 3, bottleneck=False)
-    yield _stages((16, 24, 32, 64, 96, 160), 224, "clipped", 6, 3, bottleneck=False)
-    yield _stages((32, 64, 128, 256), 256, "silu", 2, 3, bottleneck=False)
-    yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224)
-    yield _modern((96, 192, 384, 768), 224)
+    for bias in (True, False):
+        yield _stages((64, 256, 512, 1024, 2048), 224, "Relu", 0, 3, True, bias)
+        yield _stages((16, 24, 40, 80, 112, 320), 224, "silu", 6, 5, False, bias)
+        yield _stages((16, 24, 32, 64, 96, 160), 224, "silu", 6, 3, False, bias)
+        yield _stages((16, 24, 32, 64, 96, 160), 224, "clipped", 6, 3, False, bias)
+        yield _stages((32, 64, 128, 256), 256, "silu", 2, 3, False, bias)
+        yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias)
+        yield _modern((96, 192, 384, 768), 224, bias)
 
 
 def plan_all() -> None:
