@@ -79,13 +79,21 @@ def test_server__packed_file__has_an_encoding_for_those_who_take_it(
             assert response.headers["Content-Encoding"] == (encoding if encoding in accepted else None)
             assert response.headers["Content-Length"] == "7"
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(urllib.request.Request(f"{server.url}no.{suffix}", headers={"Accept-Encoding": encoding}))
+        urllib.request.urlopen(
+            urllib.request.Request(f"{server.url}no.{suffix}", headers={"Accept-Encoding": encoding})
+        )
     assert caught.value.code == 404
     assert caught.value.headers["Content-Encoding"] is None
 
 
 def test_integrity__packed_file__is_hashed_as_browsers_unpack_it(tmp_path: Path) -> None:
-    for name, data in (("a.gz", gzip.compress(b"content")), ("a.br", b"any"), ("a.zst", b"any"), ("b.br", b""), ("c.txt", b"content")):
+    for name, data in (
+        ("a.gz", gzip.compress(b"content")),
+        ("a.br", b"any"),
+        ("a.zst", b"any"),
+        ("b.br", b""),
+        ("c.txt", b"content"),
+    ):
         (tmp_path / name).write_bytes(data)
     write_integrity(tmp_path)
     hashes = json.loads((tmp_path / "integrity.json").read_text())

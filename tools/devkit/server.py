@@ -40,7 +40,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
     def __init__(
-        self, *args: object, mounts: Mapping[str, Path], policy: str | None, caching: str, shared: bool, encodings: Collection[str]
+        self,
+        *args: object,
+        mounts: Mapping[str, Path],
+        policy: str | None,
+        caching: str,
+        shared: bool,
+        encodings: Collection[str],
     ) -> None:
         self.mounts = mounts
         self.policy = policy
