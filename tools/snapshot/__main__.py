@@ -133,7 +133,7 @@ def brotli(data: bytes) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """`data` in Zstandard's format, for browsers a third of Brotli's work; nothing where Python has no module for it."""
+    """`data` in Zstandard's format, a third of Brotli's work to unpack; nothing where Python has no module for it."""
     try:
         module: Any = importlib.import_module("zstandard")
     except ImportError:
