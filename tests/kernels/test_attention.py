@@ -97,7 +97,11 @@ def test_attend__variants_switched_off__are_not_used() -> None:
     assert [d.kernel.name.startswith("attention_tiled") for d in whole] == [True]
     flash = lowered(replace(NVIDIA, disabled=frozenset({"attention_tiled"})), whisper)
     assert [d.kernel.name.startswith("attention_flash") for d in flash] == [True]
-    assert lowered(replace(NVIDIA, vendor="google"), whisper)[0].kernel.name.startswith("attention_rows")
+    processor = replace(NVIDIA, vendor="google")
+    assert lowered(processor, form(6, 150, 150, 64))[0].kernel.name.startswith("attention_rows")
+    assert lowered(processor, whisper)[0].kernel.name.startswith("attention_tiled")
+    rows = lowered(replace(processor, disabled=frozenset({"attention_tiled"})), whisper)
+    assert rows[0].kernel.name.startswith("attention_rows")
 
 
 @pytest.mark.parametrize("size", [64, 80, 128, 256, 512])

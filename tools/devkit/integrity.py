@@ -15,7 +15,7 @@ NAME = "integrity.json"
 
 
 def digest(path: Path) -> str:
-    """`sha384-...` as Subresource Integrity writes it. A packed file holds what the .gz beside it holds, or nothing."""
+    """`sha384-...`, as Subresource Integrity writes it. A packed file holds what the .gz beside it does, or nothing."""
     found = hashlib.sha384()
     if path.suffix in (".br", ".zst") and path.stat().st_size:
         found.update(gzip.decompress(path.with_suffix(".gz").read_bytes()))
