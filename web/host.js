@@ -47,6 +47,14 @@ export function settle(tensor) {
   return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
 }
 
+/** Once it is here: most pages have no use for it. @type {typeof import('./ahead/ahead.js') | null} */
+let aheadModule = null;
+
+/** Without it runs are not begun ahead. */
+async function loadAhead() {
+  aheadModule ??= await import('./ahead/ahead.js').catch(() => null);
+}
+
 /** Texts whose tokens are chosen on the GPU. @type {Map<number, import('./decoding.js').Decoding>} */
 const decodings = new Map();
 let lastDecoding = 0;
@@ -173,9 +181,10 @@ async function run(args, request) {
   const anew = Object.values(kept).every((target) => target === null);
   const given = known && anew && !Object.keys(options).length ? replayable(feeds) : null;
   if (!known?.runsAhead || !Object.keys(kept).length) return runNow(args, given, request);
+  known.ahead ??= aheadModule && new aheadModule.Ahead(beside, session, known);
   if (!known.ahead) {
-    const { Ahead } = await import('./ahead/ahead.js');
-    known.ahead ??= new Ahead(beside, session, known);
+    loadAhead();
+    return runNow(args, given, request); // what it is fed may be disposed of while a module loads
   }
   const asked = { fetches, stay: Object.keys(kept) };
   const began = performance.now();
@@ -307,6 +316,8 @@ const methods = {
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options, ahead = false }, report, request) {
     const loading = new Loading(report, request.signal);
+    const { extra } = /** @type {any} */ (options);
+    const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
     /** @type {any} */
     let held;
     const info = await created(loading, async () => {
@@ -322,6 +333,7 @@ const methods = {
     /** @type {Session} */
     const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: held, tags: loading.tags };
     sessions.set(info.handle, known);
+    await aheadLoaded;
     return info;
   },
 

@@ -68,14 +68,14 @@ DEVICE_MUTATIONS = (
     Mutation(
         "the scopes around a replay",
         "web/player.js",
-        "    await caught(scopes);\n    return results",
-        "    return results",
+        "    await caught(scopes);\n    readback.end();",
+        "    readback.end();",
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
     Mutation(
         "staging buffers of a run that failed",
-        "web/player.js",
-        "    for (const { staging, done } of pieces) if (!done) staging.destroy();\n",
+        "web/readback.js",
+        "    for (const { staging, done } of this.#begun) if (!done) staging.destroy();\n",
         "",
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
