@@ -14,7 +14,6 @@ import { attend } from './waiting.js';
 
 /**
  * @typedef {import('./protocol.js').DecodeArguments} DecodeArguments
- * @typedef {import('./protocol.js').DecodeInput} DecodeInput
  * @typedef {import('./protocol.js').WireTensor} WireTensor
  * @typedef {import('./replay.js').Fed} Fed
  * @typedef {import('./replay.js').Prepared} Prepared

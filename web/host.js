@@ -3,29 +3,11 @@
 
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
-import * as replays from './replay.js';
+import { loadAhead, Runs } from './runs.js';
 import { startPython, timed } from './runtime.js';
 import { Tensors } from './tensors.js';
-import { limited } from './waiting.js';
 
-/** Runs kept by session: a model is usually run with few different input shapes. */
-const REPLAYS = 8;
-
-/**
- * What is known of a session.
- * @typedef {object} Session
- * @property {number} outputs how many its model has
- * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
- * @property {Set<Promise<unknown>>} replaying those under way
- * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
- * @property {boolean} runsAhead whether it may begin runs before they are asked for
- * @property {import('./ahead/ahead.js').Ahead | null} ahead runs begun before they are asked for
- * @property {import('./loading/loading.js').Held} model its file
- * @property {Record<string, string>} tags strong ETags of its files, by address
- * @property {Promise<string>} [hash] of it
- */
-
-/** @type {Map<number, Session>} */
+/** @type {Map<number, import('./runs.js').Session>} */
 const sessions = new Map();
 
 /** Those that stay on the GPU. @type {Tensors} */
@@ -45,14 +27,6 @@ export function whenEnded(tell) {
 /** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
 export function settle(tensor) {
   return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
-}
-
-/** Once it is here: most pages have no use for it. @type {typeof import('./ahead/ahead.js') | null} */
-let aheadModule = null;
-
-/** Without it runs are not begun ahead. */
-async function loadAhead() {
-  aheadModule ??= await import('./ahead/ahead.js').catch(() => null);
 }
 
 /** Texts whose tokens are chosen on the GPU. @type {Map<number, import('./decoding.js').Decoding>} */
@@ -78,7 +52,7 @@ async function callPython(function_, ...args) {
   return answer.value;
 }
 
-/** @typedef {{id: number, signal: AbortSignal}} Request */
+/** @typedef {import('./runs.js').Request} Request */
 
 /**
  * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
@@ -96,36 +70,6 @@ async function callCancellable(request, function_, ...args) {
   } finally {
     signal.removeEventListener('abort', end);
   }
-}
-
-/**
- * What a replay can be fed; null where there is anything else.
- * @param {Record<string, import('./protocol.js').WireValue>} feeds
- * @returns {Record<string, import('./replay.js').Fed> | null}
- */
-function replayable(feeds) {
-  /** @type {Record<string, import('./replay.js').Fed>} */
-  const found = {};
-  for (const [name, value] of Object.entries(feeds)) {
-    if (!value) return null;
-    if (!('kind' in value)) {
-      found[name] = /** @type {import('./protocol.js').WireTensor} */ (value);
-      continue;
-    }
-    const remote = value.kind === 'gpu' ? tensors.get(/** @type {any} */ (value).gpu) : undefined;
-    if (!remote || String(remote.dims) !== String(/** @type {any} */ (value).dims)) return null;
-    found[name] = { ...remote, remote };
-  }
-  return found;
-}
-
-/**
- * Values as Python takes them: with its own numbers of tensors on the GPU.
- * @param {Record<string, any>} values
- */
-function forPython(values) {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => (
-    [name, value?.kind === 'gpu' ? { ...value, gpu: tensors.forPython(value.gpu) } : value])));
 }
 
 /**
@@ -170,92 +114,6 @@ export function arrive({ stream, piece, failure }) {
   if (!piece || incoming?.complete) streams.delete(stream);
 }
 
-/**
- * Run a session, without Python where it has run like this before, and without waiting where that run has been begun already.
- * @param {import('./protocol.js').RunArguments} args
- * @param {Request} request
- */
-async function run(args, request) {
-  const { session, feeds, fetches, kept, options } = args;
-  const known = sessions.get(session);
-  const anew = Object.values(kept).every((target) => target === null);
-  const given = known && anew && !Object.keys(options).length ? replayable(feeds) : null;
-  if (!known?.runsAhead || !Object.keys(kept).length) return runNow(args, given, request);
-  known.ahead ??= aheadModule && new aheadModule.Ahead(beside, session, known);
-  if (!known.ahead) {
-    loadAhead();
-    return runNow(args, given, request); // what it is fed may be disposed of while a module loads
-  }
-  const asked = { fetches, stay: Object.keys(kept) };
-  const began = performance.now();
-  const begun = known.ahead.take(given, asked);
-  if (begun) {
-    try {
-      return await limited(begun, known.replays[0]?.seconds);
-    } catch (error) {
-      if (/** @type {Error} */ (error).name === 'Fail') throw error;
-      // It is run once more, and tells what is wrong.
-    }
-  }
-  const outputs = await runNow(args, given, request, asked);
-  known.ahead.ran(given, asked, outputs, performance.now() - began);
-  return outputs;
-}
-
-/**
- * @param {import('./protocol.js').RunArguments} args
- * @param {Record<string, import('./replay.js').Fed> | null} given the feeds of a run that can be replayed
- * @param {Request} request
- * @param {import('./ahead/ahead.js').Asked | null} [asked] where further runs may be begun behind it
- */
-async function runNow({ session, feeds, fetches, kept, options }, given, request, asked = null) {
-  const known = sessions.get(session);
-  const replayed = known && given ? replay(known, given, fetches, Object.keys(kept)) : null;
-  if (known && given && replayed) {
-    known.replaying.add(replayed.running);
-    const foreseen = asked && known.ahead?.follow(replayed.prepared, given, asked);
-    try {
-      const outputs = await limited(replayed.running, replayed.prepared.replay.seconds);
-      await foreseen;
-      return outputs;
-    } catch (error) {
-      replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended
-      if (/** @type {Error} */ (error).name === 'Fail') throw error;
-    } finally {
-      known.replaying.delete(replayed.running);
-    }
-  }
-  for (const value of /** @type {any[]} */ (Object.values(feeds))) {
-    if (value?.data instanceof Incoming) value.data = await value.data.whole();
-  }
-  const wires = [forPython(feeds), fetches, forPython(kept), options];
-  const { outputs, replay: made } = await callCancellable(request, 'run', session, ...wires);
-  if (known && made) {
-    const others = known.replays.filter((other) => other.live && other !== made);
-    known.replays = [made, ...others].slice(0, REPLAYS);
-  }
-  for (const [name, value] of Object.entries(outputs)) {
-    if (value?.kind === 'gpu') outputs[name] = tensors.receive(value, known?.spares ?? null);
-  }
-  return outputs;
-}
-
-/**
- * A run without Python under way, where there has been one like it.
- * @param {Session} known
- * @param {Record<string, import('./replay.js').Fed>} given
- * @param {string[] | null} fetches
- * @param {string[]} stay
- */
-function replay({ replays: made, outputs, spares }, given, fetches, stay) {
-  for (const by of made) {
-    const sizes = replays.matches(by, given, fetches, outputs, stay);
-    const prepared = sizes && replays.prepare(by, given, sizes, tensors, spares);
-    if (prepared) return { prepared, running: replays.finish(prepared, tensors) };
-  }
-  return null;
-}
-
 /** The number of the last request of this side's own; those of pages count upwards. */
 let lastOwn = 0;
 
@@ -280,9 +138,18 @@ const beside = {
     const { handle } = await methods.create({ model, externalData: [], options }, () => {}, { ...ownRequest(), spare: [] });
     return handle;
   },
-  run: (args) => run(args, ownRequest()),
+  run: (args) => runs.run(args, ownRequest()),
   release: (session) => methods.release({ session }, () => {}, { ...ownRequest(), spare: [] }),
 };
+
+const runs = new Runs({
+  get tensors() {
+    return tensors;
+  },
+  known: (session) => sessions.get(session),
+  call: callCancellable,
+  beside,
+});
 
 /**
  * @typedef {object} UnderWay
@@ -330,7 +197,7 @@ const methods = {
         () => callCancellable(request, 'create', buffer, external, options, report, beside),
         (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
-    /** @type {Session} */
+    /** @type {import('./runs.js').Session} */
     const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: held, tags: loading.tags };
     sessions.set(info.handle, known);
     await aheadLoaded;
@@ -341,7 +208,7 @@ const methods = {
   async run(args, report, request) {
     const incoming = receive(args.feeds);
     try {
-      return await run(args, request);
+      return await runs.run(args, request);
     } finally {
       request.spare.push(...incoming.flatMap(({ complete, pieces }) => (complete ? pieces : [])));
     }
@@ -350,7 +217,7 @@ const methods = {
   /** Begin a text; the number of its loop. @param {import('./protocol.js').DecodeArguments} args */
   async decode(args) {
     const [device, { Decoding }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
-    const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run }, args);
+    const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run: (given, of) => runs.run(given, of) }, args);
     lastDecoding += 1;
     decodings.set(lastDecoding, made);
     return lastDecoding;

@@ -95,7 +95,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "Python's attempt after a replay that failed",
-        "web/host.js",
+        "web/runs.js",
         "replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended",
         "throw new Error('the replay failed');",
         (
