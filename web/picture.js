@@ -2,8 +2,9 @@
 /**
  * The picture of Python's memory on its way here: what snapshot.js restores Python from.
  *
- * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go right to where they belong in the memory that
- * Python will have, but for the lower part: WebAssembly writes there too before Python is restored, so that part waits.
+ * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go
+ * right to where they belong in the memory that Python will have, but for the lower part: WebAssembly writes there too before
+ * Python is restored, so that part waits.
  */
 
 /**
