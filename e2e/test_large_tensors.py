@@ -146,7 +146,7 @@ READING = """async ({ lengths }) => {
         readback.submit(device.createCommandEncoder());
         device.queue.writeBuffer(buffer, 0, new Uint8Array(nbytes + 8));  // as the next run would
         const results = [new Uint8Array(nbytes)];
-        await readback.collect(results);
+        await readback.collect(results, []);
         readback.end();
         found.push([results[0].every((byte, i) => byte === bytes[i]), made.splice(0)]);
         buffer.destroy();

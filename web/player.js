@@ -5,7 +5,7 @@
 
 import { orderSpare, resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
-import { Readback } from './readback.js';
+import { copyAll, Readback } from './readback.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, waits } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -14,6 +14,7 @@ import { attend } from './waiting.js';
  * @typedef {import('./staging.js').Write} Write
  * @typedef {import('./readback.js').Read} Read
  * @typedef {import('./readback.js').Planned} Piece
+ * @typedef {import('./readback.js').Copy} Copy
  */
 
 /**
@@ -114,15 +115,6 @@ function queue(device, commands, writes, reads, numbers) {
 }
 
 /**
- * @typedef {object} Copy from one buffer to another
- * @property {GPUBuffer} from
- * @property {number} [offset] there; default: its beginning
- * @property {GPUBuffer} to
- * @property {number} at
- * @property {number} nbytes
- */
-
-/**
  * Queue recordings one behind the other, with copies before each and behind all, in one submit. Uploads come before everything:
  * no recording may upload to memory that one before it uses, and none of them may wait (`waits`).
  * @param {GPUDevice} device
@@ -135,14 +127,11 @@ export function enqueue(device, recordings, copies) {
   return guarded(device, () => {
     for (const { writes } of recordings) for (const write of writes) uploadNow(device, write);
     const encoder = device.createCommandEncoder();
-    const copyAll = (/** @type {Copy[]} */ some) => {
-      for (const { from, offset = 0, to, at, nbytes } of some) encoder.copyBufferToBuffer(from, offset, to, at, nbytes);
-    };
     for (const { commands, numbers, before = [] } of recordings) {
-      copyAll(before);
+      copyAll(encoder, before);
       if (commands.length) encode(encoder, commands, numbers);
     }
-    copyAll(copies);
+    copyAll(encoder, copies);
     device.queue.submit([encoder.finish()]);
   });
 }
@@ -164,13 +153,12 @@ export async function play(device, commands, writes, reads, numbers) {
   const { readback, scopes } = waits(device, writes)
     ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
-  readback.scopes = scopes;
   scopes.push(...uploaded);
   const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
   const results = memory.map(({ bytes }) => bytes);
   const { pieces } = readback;
   const untouched = pieces.filter(({ result }) => !memory[result].warm);
-  const arrivals = readback.collect(results);
+  const arrivals = readback.collect(results, scopes);
   try {
     if (pieces.length) await settle(device, commands, arrivals, pieces, results, untouched);
     await caught(scopes);

@@ -54,14 +54,13 @@ export class Pool {
     }
     this.#free.push(buffer);
     this.#held += buffer.size;
-    while (this.#held > KEPT_BYTES) this.#dropFree(0);
+    while (this.#held > KEPT_BYTES) this.#dropOldest();
     clearTimeout(this.#idle);
     this.#idle = setTimeout(() => this.#clear(), IDLE_MS);
   }
 
-  /** @param {number} index */
-  #dropFree(index) {
-    const [buffer] = this.#free.splice(index, 1);
+  #dropOldest() {
+    const buffer = /** @type {GPUBuffer} */ (this.#free.shift());
     this.#held -= buffer.size;
     this.#drop(buffer);
   }
@@ -117,7 +116,7 @@ export class Pool {
   async toWrite(size) {
     const free = this.#pop(size);
     if (free) return free;
-    while (!this.#fits(size) && this.#free.length) this.#dropFree(0); // all are of other sizes
+    while (!this.#fits(size) && this.#free.length) this.#dropOldest(); // all are of other sizes
     if (this.#fits(size)) return this.#make(size);
     return attend(this.device, new Promise((resolve, reject) => {
       this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);

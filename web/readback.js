@@ -21,6 +21,13 @@ import { guarded } from './staging.js';
  * @property {boolean} done
  *
  * @typedef {Omit<Piece, 'staging'>} Planned a piece that has no staging buffer yet
+ *
+ * @typedef {object} Copy from one buffer to another
+ * @property {GPUBuffer} from
+ * @property {number} [offset] there; default: its beginning
+ * @property {GPUBuffer} to
+ * @property {number} at
+ * @property {number} nbytes
  */
 
 /**
@@ -67,9 +74,14 @@ export function stage(device, reads) {
   return reads.flatMap(cut).map((piece) => staged(device, piece));
 }
 
-/** @param {Piece} piece @returns {import('./player.js').Copy} */
+/** @param {Piece} piece @returns {Copy} */
 export const copyOf = ({ buffer, offset, length, staging }) => (
   { from: buffer, offset, to: staging, at: 0, nbytes: (length + 3) & ~3 });
+
+/** @param {GPUCommandEncoder} encoder @param {Copy[]} copies */
+export function copyAll(encoder, copies) {
+  for (const { from, offset = 0, to, at, nbytes } of copies) encoder.copyBufferToBuffer(from, offset, to, at, nbytes);
+}
 
 /**
  * The bytes of `piece`, when they have arrived, into the result it belongs to; its staging buffer goes back.
@@ -90,14 +102,12 @@ export async function collect(device, piece, results) {
 /** What one run gives back. */
 export class Readback {
   #device;
-  /** Large results, set aside on the GPU: the next run may write over them while their pieces wait. @type {{read: Read, aside: GPUBuffer}[]} */
+  /** How large results are set aside on the GPU: the next run may write over them while their pieces wait. @type {Copy[]} */
   #aside = [];
   /** Pieces that have staging buffers. @type {Piece[]} */
   #begun = [];
   /** @type {Planned[]} */
   #waiting = [];
-  /** What error scopes catch. @type {Promise<GPUError | null>[]} */
-  scopes = [];
 
   /** @param {GPUDevice} device @param {Read[]} reads */
   constructor(device, reads) {
@@ -111,52 +121,50 @@ export class Readback {
   }
 
   /** @param {Read} read @returns {Read} */
-  #setAside(read) {
-    const size = (read.nbytes + 3) & ~3;
+  #setAside({ buffer, offset, nbytes }) {
+    const size = (nbytes + 3) & ~3;
     const aside = this.#device.createBuffer({ label: 'result', size, usage: GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST });
-    this.#aside.push({ read, aside });
-    return { buffer: aside, offset: 0, nbytes: read.nbytes };
+    this.#aside.push({ from: buffer, offset, to: aside, at: 0, nbytes: size });
+    return { buffer: aside, offset: 0, nbytes };
   }
 
   /** Copy what a run has made, within its last submit and behind it. @param {GPUCommandEncoder} encoder of that submit */
   submit(encoder) {
     const { queue } = this.#device;
-    for (const { read: { buffer, offset }, aside } of this.#aside) encoder.copyBufferToBuffer(buffer, offset, aside, 0, aside.size);
+    copyAll(encoder, this.#aside);
     for (let first = 0; ; first += COPIES) {
-      for (const piece of this.#begun.slice(first, first + COPIES)) this.#copy(encoder, piece);
+      copyAll(encoder, this.#begun.slice(first, first + COPIES).map(copyOf));
       queue.submit([encoder.finish()]);
       if (first + COPIES >= this.#begun.length) return;
       encoder = this.#device.createCommandEncoder();
     }
   }
 
-  /** @param {GPUCommandEncoder} encoder @param {Piece} piece */
-  #copy(encoder, piece) {
-    const { from, offset = 0, to, at, nbytes } = copyOf(piece);
-    encoder.copyBufferToBuffer(from, offset, to, at, nbytes);
-  }
-
-  /** The bytes of all pieces, when they have arrived, into their results. @param {Uint8Array[]} results */
-  async collect(results) {
+  /**
+   * The bytes of all pieces, when they have arrived, into their results.
+   * @param {Uint8Array[]} results
+   * @param {Promise<GPUError | null>[]} scopes gets what error scopes catch
+   */
+  async collect(results, scopes) {
     await Promise.all(this.#begun.slice().map(async (begun) => {
       /** @type {Piece | undefined} */
       let piece = begun;
       while (piece) {
         await collect(this.#device, piece, results);
-        piece = this.#next();
+        piece = this.#next(scopes);
       }
     }));
   }
 
-  /** The next piece, on its way now. */
-  #next() {
+  /** The next piece, on its way now. @param {Promise<GPUError | null>[]} scopes */
+  #next(scopes) {
     const waiting = this.#waiting.shift();
     if (!waiting) return undefined;
     const piece = staged(this.#device, waiting);
     this.#begun.push(piece);
-    this.scopes.push(...guarded(this.#device, () => {
+    scopes.push(...guarded(this.#device, () => {
       const encoder = this.#device.createCommandEncoder();
-      this.#copy(encoder, piece);
+      copyAll(encoder, [copyOf(piece)]);
       this.#device.queue.submit([encoder.finish()]);
     }));
     return piece;
@@ -166,6 +174,6 @@ export class Readback {
   end() {
     this.#waiting = [];
     for (const { staging, done } of this.#begun) if (!done) staging.destroy();
-    for (const { aside } of this.#aside) aside.destroy();
+    for (const { to } of this.#aside) to.destroy();
   }
 }

@@ -40,6 +40,7 @@ export async function loadAhead() {
   aheadModule ??= await import('./ahead/ahead.js').catch(() => null);
 }
 
+/** Of all sessions of a host. */
 export class Runs {
   #host;
 

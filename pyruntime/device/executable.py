@@ -85,6 +85,7 @@ class Executable:
     Attributes:
         resident: buffers of tensors that stay on the GPU between stages, by value name.
         bound: names of external tensors that each run brings, in buffers of its own.
+        runs: how many were begun.
         on_release: called once when the executable is released.
         on_move: called each time its memory has become another one: what was recorded is void.
 

@@ -288,7 +288,7 @@ export class Ahead {
   /**
    * Queue recordings and what is read behind them; the bytes of each, when they have arrived.
    * @param {GPUDevice} device
-   * @param {(Prepared & {before: import('../player.js').Copy[]})[]} recordings
+   * @param {(Prepared & {before: import('../readback.js').Copy[]})[]} recordings
    * @param {import('../readback.js').Read[]} reads
    */
   #send(device, recordings, reads) {
