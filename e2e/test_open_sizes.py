@@ -118,6 +118,10 @@ CASES: dict[str, tuple[bytes, list[Feeds]]] = {
         open_models.convolutions(),
         [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
     ),
+    "mixed_layouts": (
+        open_models.mixed_layouts(),
+        [picture_feeds(*s) for s in ((1, 32, 48), (1, 21, 40), (2, 50, 19), (3, 64, 64), (1, 9, 100), (2, 33, 35))],
+    ),
     "bytes_dynamic": (
         dynamic(encoder(1, 32, 1)).SerializeToString(),
         [{"ids": ids(b, n)} for b, n in ((1, 7), (1, 20), (1, 1), (1, 161), (2, 9), (3, 33), (1, 300), (4, 2))],

@@ -20,6 +20,7 @@ __all__ = [
     "fourier",
     "listener",
     "listener_feeds",
+    "mixed_layouts",
     "needs_number",
     "picture_feeds",
     "positions",
@@ -212,6 +213,29 @@ def convolutions() -> bytes:
     x = w.add("ConvTranspose", x, w.weight(12, 4, 2, 2), strides=[2, 2])
     scale = w.add("GlobalAveragePool", x)
     w.add("Mul", x, w.add("HardSigmoid", scale), out="y")
+    return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
+
+
+def mixed_layouts() -> bytes:
+    """x: [batch, 3, height, width] -> y: of convolutions and layers over the last dimension by turns, as ConvNeXt,
+    SegFormer (pixels in one dimension) and PVT have them."""
+    w, c = Writer(5), 8
+    x = w.add("Conv", "x", w.weight(c, 3, 4, 4), w.weight(c), strides=[4, 4])
+    pixels = w.add("Conv", x, w.weight(c, 1, 7, 7), w.weight(c), pads=[3, 3, 3, 3], group=c)
+    pixels = w.norm(w.add("Transpose", pixels, perm=[0, 2, 3, 1]), c)
+    pixels = w.linear(w.add("Relu", w.linear(pixels, c, 2 * c)), 2 * c, c)
+    x = w.add("Add", x, w.add("Transpose", pixels, perm=[0, 3, 1, 2]))
+    row = w.add("Transpose", w.add("Reshape", x, w.shape(w.size(x, 0), c, -1)), perm=[0, 2, 1])
+    wide = w.linear(w.norm(row, c), c, 2 * c)
+    shape = w.shape(w.size(x, 0), 2 * c, w.size(x, 2), w.size(x, 3))
+    map_ = w.add("Reshape", w.add("Transpose", wide, perm=[0, 2, 1]), shape)
+    map_ = w.add("Conv", map_, w.weight(2 * c, 1, 3, 3), w.weight(2 * c), pads=[1, 1, 1, 1], group=2 * c)
+    map_ = w.add("Reshape", map_, w.shape(w.size(x, 0), 2 * c, -1))
+    narrow = w.linear(w.add("Sigmoid", w.add("Transpose", map_, perm=[0, 2, 1])), 2 * c, c)
+    row = w.norm(w.add("Add", row, narrow), c)
+    x = w.add("Reshape", w.add("Transpose", row, perm=[0, 2, 1]), w.shape(w.size(x, 0), c, w.size(x, 2), w.size(x, 3)))
+    x = w.add("Conv", x, w.weight(12, c, 2, 2), w.weight(12), strides=[2, 2])
+    w.add("Transpose", w.norm(w.add("Transpose", x, perm=[0, 2, 3, 1]), 12), perm=[0, 3, 1, 2], out="y")
     return w.model({"x": (F, ["batch", 3, "height", "width"])}, ["y"])
 
 

@@ -62,6 +62,12 @@ CONV_DEPTHWISE_EFFICIENCY = 1.0
 CONV_DEPTHWISE_LOADS = 0.05
 """Loads that wait for one another, for each tap of the depthwise kernel."""
 
+DEPTHWISE_LAST_EFFICIENCY = {1: 0.65, 2: 1.1, 4: 1.6}
+"""Part of `Rates.direct` that depthwise kernels reach where channels lie last, by neighbours an invocation makes."""
+
+DEPTHWISE_LAST_LOADS = 0.125
+"""Loads that wait for one another, for each load of such a kernel."""
+
 CONV_BYTES_EFFICIENCY = 1.5
 """Part of the device's float operations that packed dot products of bytes reach."""
 

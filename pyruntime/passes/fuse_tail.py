@@ -23,7 +23,11 @@ from pyruntime.passes.fuse_elementwise import as_chain
 
 __all__ = ["run"]
 
-_ROWS = (("", "MatMul"), ("", "Gemm"), ("com.microsoft", "MatMulNBits"), ("", "MatMulInteger"))
+_ROWS = (
+    *(("", n) for n in ("MatMul", "Gemm", "MatMulInteger")),
+    ("com.microsoft", "MatMulNBits"),
+    ("pyruntime", "DepthwiseLast"),
+)
 _CHANNELS = (
     *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
     ("pyruntime", "ConvOfBytes"),

@@ -9,6 +9,7 @@ from pyruntime.kernels import Target
 from pyruntime.passes import (
     batchnorm_to_affine,
     canonical,
+    channels_last,
     common_subexpressions,
     dead_code,
     drop_expand,
@@ -56,6 +57,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("quantization_steps", quantization_steps.run),
     ("fuse_norms", fuse_norms.run),
     ("fuse_group_norm", fuse_group_norm.run),
+    ("channels_last", channels_last.run),
     ("dead_code", dead_code.run),
     ("merge_products", merge_products.run),
     ("merge_packed_products", merge_packed_products.run),

@@ -15,7 +15,7 @@ from pyruntime.ops.registry import newest
 
 __all__ = ["run"]
 
-_PRODUCTS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
+_PRODUCTS = (*(("", n) for n in ("Gemm", "MatMul", "Conv", "ConvTranspose")), ("pyruntime", "DepthwiseLast"))
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -64,7 +64,7 @@ def _before(graph: TypedGraph, name: str, y: TensorType, makers: dict[str, Node]
     if maker is None or not shape or not y.shape or graph.tensor(name).shape != y.shape or shape[-1] != y.shape[-1]:
         return None
     moved = isinstance(maker.op, Elementwise) and source.split("#")[0].endswith(".before_reshape")
-    return source if moved or (not maker.op.domain and maker.op.op_type in _PRODUCTS) else None
+    return source if moved or (maker.op.domain, maker.op.op_type) in _PRODUCTS else None
 
 
 def _operand(

@@ -93,6 +93,7 @@ COUNTED: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], Feeds]]]
     "encoder of batches": (open_models.encoder, lambda r: encoder_feeds(r.randint(1, 4), r.randint(2, 500))),
     "listener": (open_models.listener, lambda r: listener_feeds(1, r.randint(1, 500))),
     "convolutions": (open_models.convolutions, pictures(16, 1)),
+    "mixed layouts": (open_models.mixed_layouts, pictures(48, 1)),
     "unet": (open_models.unet, pictures(16, 4)),
     "unet, linear": (lambda: open_models.unet("linear"), pictures(16, 4)),
     "unet, by sizes": (lambda: open_models.unet(by_sizes=True), pictures(16, 1)),
