@@ -4,8 +4,8 @@ Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(is
 S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
 scores = matmul(a * Q, b * K transposed) with constant a, b.
 The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
-repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become their
-sum, one node for all attentions that add them.
+repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become
+their sum, one node for all attentions that add them.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 

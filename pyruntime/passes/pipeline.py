@@ -27,6 +27,8 @@ from pyruntime.passes import (
     merge_integer_products,
     merge_packed_products,
     merge_products,
+    merge_transposes,
+    move_rows,
     packed_weights,
     pair_products,
     prepare_heads,
@@ -34,6 +36,7 @@ from pyruntime.passes import (
     quantized_products,
     settle,
     sink_reshape,
+    slices_to_transpose,
     unit_dims,
     unmerge_transpose,
 )
@@ -69,6 +72,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("merge_integer_products", merge_integer_products.run),
     ("fuse_attention", fuse_attention.run),
     ("fuse_append", fuse_append.run),
+    ("slices_to_transpose", slices_to_transpose.run),
+    ("merge_transposes", merge_transposes.run),
     ("sink_reshape", sink_reshape.run),
     ("dead_code", dead_code.run),
     ("fuse_elementwise", fuse_elementwise.run),
@@ -77,6 +82,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_product_norm", fuse_product_norm.run),
     ("fuse_skip_norm", fuse_skip_norm.run),
     ("fuse_normed_products", fuse_normed_products.run),
+    ("move_rows", move_rows.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 
