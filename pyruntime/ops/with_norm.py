@@ -1,7 +1,7 @@
 """WithNorm: a matrix product with its tail, and the normalisation of its rows. Made by passes, not by models.
 
-p = base(x_0, ..., x_n), y = norm(p, scale[, bias]); row r of y may be written as row `places[r]`. Where the product deals
-k out over workgroups, the kernel that adds the shares normalises too; else they are kernels of their own.
+p = base(x_0, ..., x_n), y = norm(p, scale[, bias]); row r of y may be written as row `places[r]`. Where the product
+deals k out over workgroups, the kernel that adds the shares normalises too; else they are kernels of their own.
 """
 
 from __future__ import annotations

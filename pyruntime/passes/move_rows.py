@@ -90,7 +90,8 @@ class _Rows:
     def writes_moved(self, node: Node) -> list[Node] | None:
         """The norm where it writes its rows as they are after they are moved, behind it the Reshape of these."""
         chain = self.behind(node.outputs[0])
-        if not chain or not self.fits(node, 1):
+        # The kernel that adds a product's shares reads these in the place of both of its factors.
+        if not chain or not self.fits(node, 0 if isinstance(node.op, WithNorm) else 1):
             return None
         y, last = self.graph.tensor(node.outputs[0]), chain[-1].outputs[0]
         self.gone.update(map(id, chain))
