@@ -21,30 +21,28 @@ __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every pair; True where there was one. What it leaves dead is left to dead_code."""
+    """Merge every pair; True where there was one."""
     match = Matcher(graph)
-    changed = False
+    gone: set[int] = set()
     made: list[Node] = []
     for node in graph.nodes:
-        merged = _merged(graph, match, node)
-        changed |= merged is not None
+        merged = _merged(graph, match, node, gone) if isinstance(node.op, Transpose) else None
         for before, new in pairwise(merged or ()):
             match.makers |= {before.outputs[0]: before, new.outputs[0]: new}
             match.readers[before.outputs[0]] = [new]
         made += merged or [node]
-    graph.nodes = made
-    return changed
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return bool(gone)
 
 
-def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
-    """The Transpose `node` with the one in front of it."""
-    if not _moves(graph, node):
-        return None
-    name = node.inputs[0]
+def _merged(graph: TypedGraph, match: Matcher, node: Node, gone: set[int]) -> list[Node] | None:
+    """The Transpose `node` with the one in front of it, which goes into `gone` with what is between them."""
+    name, path = node.inputs[0], list[Node]()
     while match.read_once(name) and (reshape := match.maker(name, "Reshape")) is not None:
+        path.append(reshape)
         name = reshape.inputs[0]
     first = match.makers.get(name)
-    if first is None or not match.read_once(name) or not _moves(graph, first):
+    if first is None or not match.read_once(name) or not _moves(graph, first) or not _moves(graph, node):
         return None
     x, middle, taken, y = (graph.tensor(n) for n in (first.inputs[0], name, node.inputs[0], node.outputs[0]))
     parts = _common(middle.shape, taken.shape)
@@ -57,6 +55,7 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     before = [part for d in range(x.rank) for part in given[into.index(d)]]
     after = [part for d in out_of for part in wanted[d]]
     perm = tuple(before.index(part) for part in after)
+    gone.update(map(id, (first, *path)))
     return _nodes(graph, node, first.inputs[0], [parts[p] for p in before], perm)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array, is_dim
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes import dead_code
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 
@@ -24,9 +25,13 @@ MOST = 3
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Rewrite every match; True where there was one."""
     match = Matcher(graph)
-    return graph.rewrite(lambda node: _rewritten(graph, match, node))
+    changed = graph.rewrite(lambda node: _rewritten(graph, match, node))
+    if changed:
+        # What the slices read they read no more.
+        dead_code.run(graph, target)
+    return changed
 
 
 def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
