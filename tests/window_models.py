@@ -32,6 +32,7 @@ class Windows:
         padded: pixels that a Pad adds to rows and columns, and a Slice takes away again.
         masked: shifted windows have a mask.
         swapped: residuals are the first operand of additions.
+        open: the model leaves the number of pictures open.
         both: slices of merged patches are one Slice for both axes.
     """
 
@@ -45,6 +46,7 @@ class Windows:
     masked: bool = True
     swapped: bool = False
     both: bool = False
+    open: bool = False
     dtype: type = np.float32
 
     @property
@@ -81,7 +83,8 @@ class WindowModel:
         return name
 
     def reshape(self, x: str, *shape: int) -> str:
-        return self.add("Reshape", x, self.ints(*shape))
+        """The first dimension counts pictures, or windows of all."""
+        return self.add("Reshape", x, self.ints(-1 if self.form.open else shape[0], *shape[1:]))
 
     def turned(self, x: str, *perm: int) -> str:
         return self.add("Transpose", x, perm=list(perm))
@@ -164,15 +167,16 @@ class WindowModel:
         x = self.merge(x) if self.merged else self.norm(x, f.width)
         self.add("Identity", x, out="y")
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(f.dtype))
-        inputs = [helper.make_tensor_value_info("x", kind, [f.batch, self.height * self.across, f.width])]
-        outputs = [helper.make_tensor_value_info("y", kind, [f.batch, None, None])]
+        batch = "B" if f.open else f.batch
+        inputs = [helper.make_tensor_value_info("x", kind, [batch, self.height * self.across, f.width])]
+        outputs = [helper.make_tensor_value_info("y", kind, [batch, None, None])]
         graph = helper.make_graph(self.nodes, "windows", inputs, outputs, self.weights)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
         onnx.checker.check_model(made)
         return bytes(made.SerializeToString())
 
-    def feeds(self) -> dict[str, Array]:
-        return {"x": self.draw(self.form.batch, self.height * self.across, self.form.width)}
+    def feeds(self, batch: int = 0) -> dict[str, Array]:
+        return {"x": self.draw(batch or self.form.batch, self.height * self.across, self.form.width)}
 
 
 def types(given: dict[str, Any]) -> dict[str, TensorType]:

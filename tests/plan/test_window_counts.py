@@ -100,3 +100,12 @@ def test_windows__cropped__slices_are_part_of_the_norm() -> None:
 def test_windows__few_bindings__fit_them() -> None:
     few = Target(Limits(storage_buffers=8), frozenset({"subgroups"}), "nvidia")
     assert not any(kernels(WindowModel(Windows(), 4, True), few)[name] for name in MOVES)
+
+
+def test_windows__other_numbers_of_pictures__take_one_plan() -> None:
+    made = WindowModel(Windows(open=True), 3, True)
+    program = Program(import_model(read_model(memoryview(made.model()))).graph, NullDevice(GPU))
+    stage = None
+    for batch in (1, 2, 3):
+        stage = asyncio.run(program.prepare(types(made.feeds(batch)), ["y"]))
+    assert stage is not None and stage.compiled.sizes is not None and not stage.compiled.sizes.specialized()
