@@ -227,16 +227,13 @@ def _cuts_rows(graph: TypedGraph, node: Node) -> bool:
 def _is_norm(graph: TypedGraph, node: Node) -> bool:
     """True for a normalisation over the last dimension, of concrete sizes, that can move rows."""
     op: Any = node.op
-    made = isinstance(op, SkipNorm | WithNorm)
-    if not made and (
-        op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:])
-    ):
+    if isinstance(op, SkipNorm | WithNorm):
+        return not any(map(is_dim, graph.tensor(node.outputs[0]).shape))
+    if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
         return False
-    y = graph.tensor(node.outputs[0])
-    concrete = not any(map(is_dim, y.shape))
-    if made or not concrete:
-        return concrete
-    x = graph.tensor(node.inputs[0])
+    x, y = graph.tensor(node.inputs[0]), graph.tensor(node.outputs[0])
+    if any(map(is_dim, x.shape)):
+        return False
     if x.dtype.compute != "f32" or y.dtype.compute != "f32" or not x.size or op.reduced(x.shape) != (x.rank - 1,):
         return False
     return all(graph.tensor(n).shape == x.shape[-1:] for n in node.inputs[1:] if n)
