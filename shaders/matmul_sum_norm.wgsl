@@ -3,9 +3,13 @@
 //
 // A workgroup takes a row and holds it in registers, QUADS vec4s an invocation. RMS: the mean is not taken off. KEEP: p
 // is wanted too. Shares are joined by Chan, Golub and LeVeque's formula (1979).
-//#tensors parts, scale, bias -> y, p
+//#if PLACES
+// PLACES: row r of y is written as row `places[r]`.
+//#endif
+//#tensors parts, scale, bias, places -> y, p
 //#type T = parts
 //#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1 | RMS=1,SUBGROUP=32,ACROSS=1 | BIAS=1,SUBGROUP=64
+//#variants BIAS=1,KEEP=1,PLACES=1 places=uint32
 const WG: u32 = 64u;
 const QUADS: u32 = 3u;
 
@@ -87,6 +91,9 @@ fn main(
   let total = shares[0];
 //#endif
   let inv = 1.0 / sqrt(total.z / f32(params.n) + params.epsilon);
+//#if PLACES
+  let to = load_places(row) * params.n;
+//#endif
   //#unroll
   for (var i = 0u; i < QUADS; i++) {
     let col = (lane + i * WG) * 4u;
@@ -95,7 +102,11 @@ fn main(
 //#if BIAS
       v += load4_bias(col >> 2u);
 //#endif
+//#if PLACES
+      store4_y((to + col) >> 2u, v[0], v[1], v[2], v[3]);
+//#else
       store4_y((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);
+//#endif
     }
   }
 }

@@ -6,12 +6,20 @@
 // distances from that, and the shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
 // the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. JOINED:
 // s is an output too; MEAN, INV: so are the statistics.
-//#tensors x, skip, offset, scale, bias -> y, joined, mean, inv
+//#if ORDER
+// ORDER: the rows of x are put together of pieces of `piece` elements, piece `order[i]` in the place of piece i.
+//#endif
+//#if PLACES
+// PLACES: row r of y is written as row `places[r]`.
+//#endif
+//#tensors x, skip, offset, scale, bias, order, places -> y, joined, mean, inv
 //#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
 //#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
 //#variants SHARED=1,LANES=8,SUBGROUP=32,SCALE=1 | SHARED=1,WG=256,LANES=256,SUBGROUP=4,ACROSS=1,VEC=1,RMS=1,SCALE=1
 //#variants LANES=1,VEC=1,RMS=1,SCALE=1 | SHARED=1,SKIP=1,OFFSET=1,SCALE=1,BIAS=1,JOINED=1
 //#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
+//#variants SHARED=1,VEC=1,SKIP=1,SCALE=1,BIAS=1,JOINED=1,ORDER=1,PLACES=1 order=uint32 places=uint32
+//#variants LANES=1,SCALE=1,ORDER=1 x=float16 y=float16 order=uint32 | SHARED=1,SCALE=1,PLACES=1 places=uint32
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
 
@@ -20,6 +28,9 @@ struct Params {
   length: u32,
   period: u32,
   epsilon: f32,
+//#if ORDER
+  piece: u32,
+//#endif
 }
 
 //#if SUBGROUP
@@ -34,10 +45,22 @@ var<workgroup> parts: array<vec3<f32>, WG>;
 //#endif
 //#endif
 
+//#if ORDER
+// Where element `i` of x in the order of its pieces is.
+fn at_x(i: u32) -> u32 {
+  let number = i / params.piece;
+  return load_order(number) * params.piece + (i - number * params.piece);
+}
+
+//#endif
 //#if VEC
 // Elements `k` to `k + 3` of the row that begins at `base`.
 fn four(base: u32, k: u32) -> vec4<f32> {
+//#if ORDER
+  var v = load4_x(at_x(base + k) >> 2u);
+//#else
   var v = load4_x((base + k) >> 2u);
+//#endif
 //#if SKIP
   v += load4_skip(((base + k) % params.period) >> 2u);
 //#endif
@@ -49,7 +72,11 @@ fn four(base: u32, k: u32) -> vec4<f32> {
 //#else
 // Element `k` of the row that begins at `base`.
 fn one(base: u32, k: u32) -> f32 {
+//#if ORDER
+  var v = load_x(at_x(base + k));
+//#else
   var v = load_x(base + k);
+//#endif
 //#if SKIP
   v += load_skip((base + k) % params.period);
 //#endif
@@ -97,6 +124,9 @@ fn fold(base: u32, first: u32, stride: u32) -> vec3<f32> {
 
 fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   let base = row * params.length;
+//#if PLACES
+  let to = load_places(row) * params.length;
+//#endif
 //#if VEC
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
     let g = (base + k) >> 2u;
@@ -111,7 +141,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#if BIAS
     v += load4_bias(k >> 2u);
 //#endif
+//#if PLACES
+    store4_y((to + k) >> 2u, v[0], v[1], v[2], v[3]);
+//#else
     store4_y(g, v[0], v[1], v[2], v[3]);
+//#endif
   }
 //#else
   for (var k = first; k < params.length; k += stride) {
@@ -126,7 +160,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#if BIAS
     v += load_bias(k);
 //#endif
+//#if PLACES
+    store_y(to + k, v);
+//#else
     store_y(base + k, v);
+//#endif
   }
 //#endif
   if (first == 0u) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from pyruntime.ir import Array
@@ -18,6 +19,7 @@ from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.rolled_transpose import RolledTranspose
 from tests.harness import run_op
 from tests.sampling import matrix
+from tests.window_models import WindowModel, Windows, optimized
 
 RNG = np.random.default_rng(5)
 TOLERANCE = {np.float32: (1e-4, 1e-5), np.float16: (2e-3, 2e-3)}
@@ -71,6 +73,30 @@ def test_rolled_transpose__windows_there_and_back__agree_with_numpy(gpu: Any, dt
         before=(0, 0, 0), middle=(2, 3, 2, 2, 4, 5), perm=(0, 1, 3, 2, 4, 5), shape=(2, 6, 8, 5), after=(0, 5, 3, 0)
     )
     agree(back, [numbers(dtype, 12, 8, 5)], gpu, dtype)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        Windows(2, 2, 3),
+        Windows(rows=1, columns=2, size=6, heads=3, swapped=True, both=True),
+        Windows(2, padded=2, dtype=np.float16),
+        Windows(behind=True),
+    ],
+)
+def test_windows__after_all_passes__compute_what_onnxruntime_does(form: Windows, gpu: Any) -> None:
+    made = WindowModel(form, 2, True)
+    model, given = made.model(), made.feeds()
+    graph, values = optimized(model, given), dict[str, Any](given)
+    for step in graph.nodes:
+        inputs = [(values[n] if n in values else graph.tensor(n).value()) if n else None for n in step.inputs]
+        on_gpu = gpu if step.outputs[0] not in graph.static else None
+        results = run_op(step.op, inputs, on_gpu)  # type: ignore[arg-type]
+        named = [n for n in step.outputs if n] if on_gpu is not None else step.outputs
+        values |= dict(zip(named, results, strict=False))
+    (wanted,) = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, given)
+    tolerance = (1e-3, 1e-3) if form.dtype is np.float32 else (5e-2, 5e-2)
+    np.testing.assert_allclose(values["y"].astype(np.float32), wanted.astype(np.float32), *tolerance)
 
 
 @pytest.mark.parametrize("device", ["gpu", "software"])

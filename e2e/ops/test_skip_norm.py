@@ -46,6 +46,34 @@ def test_skip_norm__terms_and_outputs__follow_the_formula(
             np.testing.assert_allclose(mine, theirs, *TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize(
+    ("length", "pieces", "dtype", "device"),
+    matrix([16, 33, 64, 132, 1024], [1, 2, 4], ["float32", "float16"], ["gpu", "software"]),
+)
+def test_skip_norm__rows_in_another_order__are_read_and_written_so(
+    length: int, pieces: int, dtype: str, device: str, request: pytest.FixtureRequest
+) -> None:
+    gpu: Any = request.getfixturevalue(device)
+    rng = np.random.default_rng(length)
+    pieces = pieces if length % pieces == 0 and (length // pieces) % 4 == 0 else 1
+    rows, piece = 7, length // pieces
+    wide = rng.standard_normal((9 * pieces, piece))
+    skip, scale, shift = rng.standard_normal((rows, length)), rng.standard_normal(length), rng.standard_normal(length)
+    order, places = rng.permutation(9 * pieces)[: rows * pieces], rng.permutation(rows)
+    x, skip, scale, shift = (a.astype(dtype) for a in (wide.reshape(3, 3, length), skip, scale, shift))
+    taken = x.reshape(-1, piece)[order].reshape(rows, length)
+    tables = order.astype(np.uint32), places.astype(np.uint32)
+    for added, read, written in [(skip, True, True), (None, True, False), (skip, True, False), (None, False, True)]:
+        op = SkipNorm(epsilon=1e-3, shape=(rows, length) if read else (), present=(True, False, False, True))
+        given = x if read else taken
+        inputs = [given, scale, shift, added, None, tables[0] if read else None, tables[1] if written else None]
+        y, total = run_op(op, inputs, gpu)
+        terms = [None if a is None else a.astype(np.float64) for a in (taken, scale, shift, added, None)]
+        wanted, _, _, sum_wanted = _reference(0, *terms)
+        np.testing.assert_allclose(y[places] if written else y, wanted, *TOLERANCE[dtype])
+        np.testing.assert_allclose(total, sum_wanted, *TOLERANCE[dtype])
+
+
 def _reference(rms: int, x: Any, scale: Any, shift: Any, skip: Any, bias: Any) -> tuple[Array, ...]:
     """The formula in float64."""
     total = x + (0 if skip is None else skip) + (0 if bias is None else bias)

@@ -137,3 +137,21 @@ def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: i
         assert len(got) == 1 + kept
         for mine, theirs in zip(got, expected, strict=False):
             np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-3, err_msg=f"vendor {vendor!r}")
+
+
+@pytest.mark.parametrize(("k", "n", "kept"), [(2048, 256, True), (1024, 300, False), (24, 20, True)])
+def test_norm__behind_a_product__writes_its_rows_where_they_go(gpu: Gpu, k: int, n: int, kept: bool) -> None:
+    base = WithTail(base=newest("MatMul"), count=2, chain=chain())
+    there = WithNorm(base=base, count=4, norm=newest("LayerNormalization"), present=(True, kept))
+    places = np.random.default_rng(k).permutation(37).astype(np.uint32)
+    inputs: list[Array | None] = [normal(37, k), normal(k, n) / np.float32(k**0.5), normal(n), normal(37, n)]
+    inputs += [normal(n), normal(n)]
+    expected = run_op(there, inputs)
+    target, gpu.target = gpu.target, replace(gpu.target, vendor="")
+    try:
+        got = run_op(replace(there, moves=True), [*inputs, places], gpu)
+    finally:
+        gpu.target = target
+    np.testing.assert_allclose(got[0][places], expected[0], rtol=1e-3, atol=1e-3)
+    if kept:
+        np.testing.assert_allclose(got[1], expected[1], rtol=1e-3, atol=1e-3)

@@ -110,6 +110,8 @@ class Norm:
         mean, inv: where the statistics go, one a row.
         skip: added to x first, repeated over the rows. offset: a tensor of a row's length, added too.
         sum: where the sum goes.
+        order: uint32, x is taken in pieces of equal length, piece `order[i]` in the place of piece i.
+        places: uint32 [rows], row r of y is written as row `places[r]`.
     """
 
     epsilon: float
@@ -121,15 +123,18 @@ class Norm:
     skip: Operand | None = None
     offset: Operand | None = None
     sum: Operand | None = None
+    order: Operand | None = None
+    places: Operand | None = None
 
 
 def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Norm) -> Dispatch:
     """y = (s - mean) / sqrt(var + epsilon) * scale + bias, s = x + skip + offset, along rows with `rows.inner` = 1."""
     reads = {"x": x, "skip": norm.skip, "offset": norm.offset, "scale": norm.scale, "bias": norm.bias}
+    reads |= {"order": norm.order, "places": norm.places}
     writes = {"y": y, "joined": norm.sum, "mean": norm.mean, "inv": norm.inv}
     bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
     lanes = lanes_of(NORMS, rows.problem, target)
-    parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv")
+    parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv", "order", "places")
     flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in parts}}
     kernel = template(
         "normalize_rows",
@@ -138,8 +143,12 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
         **{k: 1 for k, v in flags.items() if v},
     )
     period = norm.skip.type.size if norm.skip is not None else 0
-    params = params_of(kernel, rows=rows.count, length=rows.length, period=positive(period), epsilon=norm.epsilon)
+    values = {"rows": rows.count, "length": rows.length, "period": positive(period), "epsilon": norm.epsilon}
+    moved = norm.order is not None or norm.places is not None
+    if norm.order is not None:
+        values["piece"] = rows.count * rows.length // norm.order.type.size
+    params = params_of(kernel, **values)
     operands = tuple(bound[b.name] for b in kernel.bindings)
     place = operands.index(y)
-    inplace = ((0, place),) if kernel.can_share(0, place) else ()
+    inplace = ((0, place),) if not moved and kernel.can_share(0, place) else ()
     return Dispatch(kernel, operands, rows.grid(target, lanes), params, inplace, flops=8 * x.type.size)

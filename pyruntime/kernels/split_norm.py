@@ -23,6 +23,7 @@ def sum_and_normalize(
 
     Args:
         y: the normalised product, float32 [..., n]. p: the product itself, where it is wanted.
+        norm: without what is added; `places` moves rows of y alone.
     """
     last, n = made[-1], y.type.shape[-1]
     if not last.kernel.name.startswith("matmul_sum_splits") or not target.allows("matmul_norm"):
@@ -32,9 +33,10 @@ def sum_and_normalize(
     parts = last.operands[0]
     quads = n // 4
     wide = 64 if quads <= 256 else 128 if quads <= 512 else 256
-    bound = {"parts": parts, "scale": norm.scale, "bias": norm.bias, "y": y, "p": p}
+    bound = {"parts": parts, "scale": norm.scale, "bias": norm.bias, "places": norm.places, "y": y, "p": p}
     given = {name: operand for name, operand in bound.items() if operand is not None}
     flags = {"RMS": norm.rms, "BIAS": norm.bias is not None, "KEEP": p is not None}
+    flags["PLACES"] = norm.places is not None
     kernel = template(
         "matmul_sum_norm",
         {name: operand.type.dtype for name, operand in given.items()},

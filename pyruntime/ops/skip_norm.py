@@ -1,9 +1,12 @@
 """SkipNorm: the normalisation of a sum, with the sum. Made by passes and decompositions, not by models.
 
-s = x + skip + bias, y = norm(s) · scale + shift, over the last dimension; one kernel.
+s = x' + skip + bias, y = norm(s) · scale + shift, over the last dimension; one kernel. x' is x with its rows, or pieces
+of them, in the order that `order` gives; row r of y is written as row `places[r]`.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -17,19 +20,28 @@ __all__ = ["SkipNorm"]
 
 @op("SkipNorm", opsets=range(1, 2), domain="pyruntime")
 class SkipNorm(Op):
-    """x: [..., D]; scale, shift, bias: [D]; skip: x's last dimensions, leading ones left out or 1.
+    """x: [..., D]; scale, shift, bias: [D]; skip: the last dimensions of s, leading ones left out or 1.
 
+    order: uint32 [n * rows of s], piece i of x' is piece `order[i]` of x, each of D / n elements; s has `shape` then,
+    else that of x. places: uint32 [rows of s], a permutation.
     Outputs: y of scale's type; the mean (0 with `rms`) and the inverse deviation, float32 [..., 1]; s of x's type.
-    rms: the mean is not taken off.
+    rms: the mean is not taken off. adds: it stands for an addition too.
     """
 
     epsilon: float
     rms: int = 0
+    shape: tuple[int, ...] = ()
+    adds: bool = True
 
     @property
     def title(self) -> str:
         """The operators it stands for."""
-        return f"Add + {'RMSNormalization' if self.rms else 'LayerNormalization'}"
+        norm = "RMSNormalization" if self.rms else "LayerNormalization"
+        return " + ".join((*(["Transpose"] if self.shape else []), *(["Add"] if self.adds else []), norm))
+
+    def total(self, x: TensorType) -> tuple[int, ...]:
+        """The shape of s."""
+        return self.shape or x.shape
 
     def infer(
         self,
@@ -38,22 +50,36 @@ class SkipNorm(Op):
         shift: TensorType | None = None,
         skip: TensorType | None = None,
         bias: TensorType | None = None,
+        order: TensorType | None = None,
+        places: TensorType | None = None,
     ) -> tuple[TensorType, ...]:
         if not x.rank:
             self.fail("an input of at least one dimension", x)
+        if (order is not None) != bool(self.shape):
+            self.fail("an order with a shape", order)
+        shape = self.total(x)
         self.same_dtype(x, skip, bias)
         self.same_dtype(scale, shift)
         for vector in (scale, shift, bias):
-            if vector is not None and vector.shape != x.shape[-1:]:
-                self.fail(f"scale, shift and bias {list(x.shape[-1:])}", vector)
-        if skip is not None and not follows(skip.shape, x.shape):
-            self.fail(f"a skip of the last dimensions of {x}", skip)
-        stats = TensorType(DType.FLOAT, (*x.shape[:-1], 1))
-        return TensorType(scale.dtype, x.shape), stats, stats, TensorType(x.dtype, x.shape)
+            if vector is not None and vector.shape != shape[-1:]:
+                self.fail(f"scale, shift and bias {list(shape[-1:])}", vector)
+        if skip is not None and not follows(skip.shape, shape):
+            self.fail(f"a skip of the last dimensions of {list(shape)}", skip)
+        stats = TensorType(DType.FLOAT, (*shape[:-1], 1))
+        return TensorType(scale.dtype, shape), stats, stats, TensorType(x.dtype, shape)
 
     def evaluate(
-        self, x: Array, scale: Array, shift: Array | None = None, skip: Array | None = None, bias: Array | None = None
+        self,
+        x: Array,
+        scale: Array,
+        shift: Array | None = None,
+        skip: Array | None = None,
+        bias: Array | None = None,
+        order: Array | None = None,
+        places: Array | None = None,
     ) -> tuple[Array, ...]:
+        if order is not None:
+            x = x.reshape(-1, math.prod(self.shape) // order.size)[order].reshape(self.shape)
         with np.errstate(all="ignore"):
             total = x.astype(np.float64)
             for other in (skip, bias):
@@ -64,6 +90,8 @@ class SkipNorm(Op):
             y = (total - mean) * inv * scale
             if shift is not None:
                 y = y + shift
+        if places is not None:
+            y = placed(y, places)
         return y.astype(scale.dtype), mean.astype(np.float32), inv.astype(np.float32), total.astype(x.dtype)
 
     def lower(
@@ -74,10 +102,12 @@ class SkipNorm(Op):
         shift: TensorType | None = None,
         skip: TensorType | None = None,
         bias: TensorType | None = None,
+        order: TensorType | None = None,
+        places: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         if DType.DOUBLE in (x.dtype, scale.dtype):
             raise Unsupported("float64 is exact on the host")
-        types = self.infer(x, scale, shift, skip, bias)
+        types = self.infer(x, scale, shift, skip, bias, order, places)
         mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
         norm = Norm(
             self.epsilon,
@@ -89,9 +119,19 @@ class SkipNorm(Op):
             None if skip is None else inp(3, skip),
             None if bias is None else inp(4, bias),
             out(3, types[3]) if self.wants(3) else None,
+            None if order is None else inp(5, order),
+            None if places is None else inp(6, places),
         )
-        rows = rows_of(x.shape, x.rank - 1, flatten=True)
+        shape = self.total(x)
+        rows = rows_of(shape, len(shape) - 1, flatten=True)
         return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
+
+
+def placed(y: Array, places: Array) -> Array:
+    """y with row r as row `places[r]`."""
+    made = np.empty(y.shape, y.dtype)
+    made.reshape(-1, y.shape[-1])[places] = y.reshape(-1, y.shape[-1])
+    return made
 
 
 def follows(skip: tuple[int, ...], x: tuple[int, ...]) -> bool:

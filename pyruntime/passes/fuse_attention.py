@@ -4,7 +4,8 @@ Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(is
 S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
 scores = matmul(a * Q, b * K transposed) with constant a, b.
 The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
-repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are.
+repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become
+their sum, one node for all attentions that add them.
 requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 
@@ -41,19 +42,32 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not target.allows("attention_flash"):
         return False
     match = Matcher(graph)
-    replaced: dict[int, list[Node]] = {}
+    replaced: dict[int, Node] = {}
+    sums: dict[frozenset[str], Node] = {}
     for node in graph.nodes:
         if node.op.domain == "" and node.op.op_type == "MatMul":
-            found = _attention(graph, match, node)
+            found = _attention(graph, match, node, sums)
             if found:
                 last, fused = found
                 replaced[id(last)] = fused
-    graph.nodes = [m for n in graph.nodes for m in replaced.get(id(n), [n])]
+    graph.nodes = _with_sums([replaced.get(id(n), n) for n in graph.nodes], sums)
     return bool(replaced)
 
 
-def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, list[Node]] | None:
-    """The node whose output the fused node takes over; and that, behind the sum of its masks where there are two."""
+def _with_sums(nodes: list[Node], sums: dict[frozenset[str], Node]) -> list[Node]:
+    """`nodes` with each sum of masks in front of the first that reads it."""
+    waiting = {node.outputs[0]: node for node in sums.values()}
+    made: list[Node] = []
+    for node in nodes:
+        made += [waiting.pop(n) for n in node.inputs[3:4] if n in waiting]
+        made.append(node)
+    return made
+
+
+def _attention(
+    graph: TypedGraph, match: Matcher, node: Node, sums: dict[frozenset[str], Node]
+) -> tuple[Node, Node] | None:
+    """The node whose output the fused node takes over, and that; `sums`: those of two masks, by these."""
     kind = graph.types[node.outputs[0]]
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
         return None
@@ -79,8 +93,7 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, lis
     masks = [_mask(graph, m, rank, (B, H, M, N)) for m in scores.masks]
     if None in masks or len(masks) > 2:
         return None
-    added: list[Node] = []
-    mask = _sum(graph, masks[0], masks[1], added) if masks[1:] and masks[0] and masks[1] else (masks or [""])[0]
+    mask = _sum(graph, masks[0], masks[1], sums) if masks[1:] and masks[0] and masks[1] else (masks or [""])[0]
     op = FusedAttention(
         sizes=(B, H, M, N, D, E),
         q_view=_head_view(queries),
@@ -94,7 +107,7 @@ def _attention(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, lis
         cap=scores.cap,
     )
     inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
-    return last, [*added, Node(op, tuple(inputs), last.outputs, node.name or last.name)]
+    return last, Node(op, tuple(inputs), last.outputs, node.name or last.name)
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
@@ -177,8 +190,11 @@ def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> st
     return name if fits else None
 
 
-def _sum(graph: TypedGraph, first: str, second: str, added: list[Node]) -> str:
-    """The name of the sum of two masks; computed once where both follow from constants."""
+def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], Node]) -> str:
+    """The name of the sum of two masks; one for all layers, before the run where both follow from constants."""
+    known = sums.get(frozenset((first, second)))
+    if known is not None:
+        return known.outputs[0]
     kinds = [graph.tensor(n) for n in (first, second)]
     shape = broadcast_shapes(*(k.shape for k in kinds))
     name = graph.fresh(f"{first}.and_mask")
@@ -188,7 +204,7 @@ def _sum(graph: TypedGraph, first: str, second: str, added: list[Node]) -> str:
     )
     if is_static:
         graph.static.add(name)
-    added.append(Node(newest("Add"), (first, second), (name,), name))
+    sums[frozenset((first, second))] = Node(newest("Add"), (first, second), (name,), name)
     return name
 
 

@@ -28,6 +28,8 @@ from pyruntime.passes import (
     merge_integer_products,
     merge_packed_products,
     merge_products,
+    merge_transposes,
+    move_rows,
     packed_weights,
     pair_products,
     prepare_heads,
@@ -35,6 +37,7 @@ from pyruntime.passes import (
     quantized_products,
     settle,
     sink_reshape,
+    slices_to_transpose,
     unit_dims,
     unmerge_transpose,
 )
@@ -73,12 +76,15 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_append", fuse_append.run),
     ("sink_reshape", sink_reshape.run),
     ("dead_code", dead_code.run),
+    ("slices_to_transpose", slices_to_transpose.run),
+    ("merge_transposes", merge_transposes.run),
     ("fuse_elementwise", fuse_elementwise.run),
     ("pair_products", pair_products.run),
     ("fuse_tail", fuse_tail.run),
     ("fuse_product_norm", fuse_product_norm.run),
     ("fuse_skip_norm", fuse_skip_norm.run),
     ("fuse_normed_products", fuse_normed_products.run),
+    ("move_rows", move_rows.run),
 )
 """Name and function, in order. A session config entry `pyruntime.disable` with the name leaves one out."""
 

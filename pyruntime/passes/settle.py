@@ -2,8 +2,8 @@
 
 - The shape a Reshape or Expand is given, where operators compute it, becomes the constant it is for the sizes planned
   (sizes that are open stay so). What computed it then reads no tensor any more, so that patterns see who really does.
-- Identity, Cast to the type that is there, Transpose in order, Concat of one, and Reshape, Expand and Slice that give
-  what they get: readers read their input.
+- Identity, Cast to the type that is there, Transpose in order, Concat of one, and Reshape, Expand, Slice and Pad that
+  give what they get: readers read their input.
 
 requires: types. ensures: neither of these, but for graph outputs and values that follow from constants.
 """
@@ -62,6 +62,8 @@ def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
             return len(node.inputs) == 1
         case "Reshape" | "Expand":
             return same_shape(x.shape, y.shape)
+        case "Pad":
+            return same_shape(x.shape, y.shape) and _pads_nothing(graph, node)
         case "Slice":
             return same_shape(x.shape, y.shape) and _goes_forward(graph, node)
     return False
@@ -84,6 +86,14 @@ def _goes_forward(graph: TypedGraph, node: Node) -> bool:
         return all(step > 0 for step in graph.tensor(node.inputs[4]).ints())
     except ValueNeeded:
         return False
+
+
+def _pads_nothing(graph: TypedGraph, node: Node) -> bool:
+    """True for a Pad that adds nothing on any side, nor takes away."""
+    op: Any = node.op
+    if any(n and n not in graph.static for n in node.inputs[1:]):
+        return False
+    return op.alias(*(graph.types[n] if n else None for n in node.inputs)) is not None
 
 
 def _literal(graph: TypedGraph, node: Node) -> Node | None:

@@ -1,12 +1,18 @@
 """An addition between two reshapes that only add and take away dimensions of one goes without them.
 
-reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as windowed attention adds its mask.
+reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as windowed attention adds its mask. In front of a
+softmax of several pictures, reshape(reshape(x, [b, n, ..]) + m, [b * n, ..]) = x + reshape(expand(m)) with a mask m
+that is known before the run.
 requires: types. ensures: no such Add, Sub, Mul or Div of concrete sizes whose intermediate values nobody else reads.
 """
 
 from __future__ import annotations
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
@@ -35,22 +41,36 @@ def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | No
         x, wide, m = (graph.tensor(n) for n in (before.inputs[0], before.outputs[0], other))
         if x.shape != y.shape or graph.tensor(inner.outputs[0]).shape != wide.shape or m.rank > wide.rank:
             continue
-        shape = _without(wide.shape, y.shape, (1,) * (wide.rank - m.rank) + m.shape)
+        padded = (1,) * (wide.rank - m.rank) + m.shape
+        shape = _without(wide.shape, y.shape, padded)
+        made: list[Node] = []
+        if shape is None and other in graph.static and match.only_reader(node.outputs[0], "Softmax"):
+            merged = _merged(wide.shape, y.shape, padded)
+            if merged is not None:
+                other, shape = _shaped(graph, "Expand", other, merged[0], made), merged[1]
         if shape is None:
             continue
-        name = graph.fresh(f"{other}.reshaped")
-        kind = m
-        source = (lambda k=kind, s=shape: k.value().reshape(s)) if other in graph.static else None
-        graph.types[name] = TensorType(m.dtype, shape, source, name)
-        if other in graph.static:
-            graph.static.add(name)
-        wanted = graph.add_constant(int_array(shape), DType.INT64, f"{name}.shape")
+        name = _shaped(graph, "Reshape", other, shape, made)
         inputs = (before.inputs[0], name) if i == 0 else (name, before.inputs[0])
-        return [
-            Node(newest("Reshape", allowzero=1), (other, wanted), (name,), name),
-            Node(inner.op, inputs, node.outputs, inner.name),
-        ]
+        return [*made, Node(inner.op, inputs, node.outputs, inner.name)]
     return None
+
+
+def _shaped(graph: TypedGraph, op_type: str, source: str, shape: tuple[int, ...], made: list[Node]) -> str:
+    """`source` by Reshape or Expand; known before the run where that is."""
+    name = graph.fresh(f"{source}.reshaped")
+    m = graph.tensor(source)
+
+    def value() -> Array:
+        return m.value().reshape(shape) if op_type == "Reshape" else np.broadcast_to(m.value(), shape)
+
+    graph.types[name] = TensorType(m.dtype, shape, value if source in graph.static else None, name)
+    if source in graph.static:
+        graph.static.add(name)
+    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{name}.shape")
+    op = newest("Reshape", allowzero=1) if op_type == "Reshape" else newest(op_type)
+    made.append(Node(op, (source, wanted), (name,), name))
+    return name
 
 
 def _without(wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -67,3 +87,28 @@ def _without(wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...])
             return None
     kept += [1] * (len(narrow) - i)
     return tuple(kept) if all(d == 1 for d in narrow[i:]) else None
+
+
+def _merged(
+    wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What `m`, which broadcasts to `wide`, is expanded to, and its shape then in the dimensions of `narrow`.
+
+    Those are products of dimensions of `wide`; None where they are not.
+    """
+    if not all(isinstance(d, int) and d for d in (*wide, *narrow, *m)):
+        return None
+    expanded: list[int] = []
+    shape: list[int] = []
+    at = 0
+    for size in narrow:
+        first, whole = at, 1
+        while at < len(wide) and (whole < size or at == first):
+            whole *= wide[at]
+            at += 1
+        if whole != size:
+            return None
+        group = wide[first:at] if any(d != 1 for d in m[first:at]) else (1,) * (at - first)
+        expanded += group
+        shape.append(math.prod(group))
+    return (tuple(expanded), tuple(shape)) if at == len(wide) else None

@@ -163,3 +163,20 @@ def test_fuse_attention__two_masks__are_one(first: tuple[int, ...], second: tupl
     graph = graph_of(nodes, {**heads, "m": first, "n": second}, ["y"])
     assert apply(fuse_attention.run, graph)
     assert cleaned(graph) == ["Add", "FusedAttention"]
+
+
+def test_fuse_attention__two_masks_in_every_layer__are_added_once() -> None:
+    nodes: list[Node] = []
+    for x, y, masks in (("q", "h", "mn"), ("h", "g", "nm"), ("g", "y", "mo")):
+        nodes += [
+            node("Transpose", ["k"], [f"{y}_kt"], perm=(0, 1, 3, 2)),
+            node("MatMul", [x, f"{y}_kt"], [f"{y}_s"]),
+            node("Add", [f"{y}_s", masks[0]], [f"{y}_a"]),
+            node("Add", [f"{y}_a", masks[1]], [f"{y}_b"]),
+            node("Softmax", [f"{y}_b"], [f"{y}_p"], axis=-1),
+            node("MatMul", [f"{y}_p", "v"], [y]),
+        ]
+    heads = dict.fromkeys("qkv", (4, 2, 5, 8))
+    graph = graph_of(nodes, {**heads, "m": (1, 2, 5, 5), "n": (4, 1, 1, 5), "o": (5, 5)}, ["y"])
+    assert apply(fuse_attention.run, graph)
+    assert cleaned(graph) == ["Add", "FusedAttention", "FusedAttention", "Add", "FusedAttention"]
