@@ -12,12 +12,29 @@ export function pieceSize(nbytes) {
   return nbytes > 16 << 20 ? 4 << 20 : 1 << 20;
 }
 
-/** Buffers of the pieces that the worker has sent back, warm for the next run. @type {ArrayBuffer[]} */
+/** Bytes from which on a copy's memory is used again: for fewer, new memory costs nothing. */
+export const KEPT = 64 << 10;
+
+/** Buffers that the worker has sent back, warm for the next run. @type {ArrayBuffer[]} */
 let spare = [];
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let idle;
 const KEPT_BYTES = 64 << 20;
 const IDLE_MS = 5_000;
+
+/** A buffer of so many bytes, one that came back where there is one. @param {number} nbytes */
+function taken(nbytes) {
+  const found = spare.findLastIndex(({ byteLength }) => byteLength === nbytes);
+  return found < 0 ? new ArrayBuffer(nbytes) : spare.splice(found, 1)[0];
+}
+
+/** A copy of `view` in a buffer of its own. @param {ArrayBufferView} view */
+export function copied({ buffer, byteOffset, byteLength }) {
+  if (byteLength < KEPT) return /** @type {ArrayBuffer} */ (buffer.slice(byteOffset, byteOffset + byteLength));
+  const made = taken(byteLength);
+  new Uint8Array(made).set(new Uint8Array(buffer, byteOffset, byteLength));
+  return made;
+}
 
 /**
  * Copies of `view`, piece by piece, in buffers of `pieceSize` bytes.
@@ -27,16 +44,15 @@ const IDLE_MS = 5_000;
 export function* cut(view) {
   const size = pieceSize(view.byteLength);
   for (let at = 0; at < view.byteLength; at += size) {
-    const found = spare.findLastIndex(({ byteLength }) => byteLength === size);
-    const piece = found < 0 ? new ArrayBuffer(size) : spare.splice(found, 1)[0];
+    const piece = taken(size);
     new Uint8Array(piece).set(new Uint8Array(view.buffer, view.byteOffset + at, Math.min(size, view.byteLength - at)));
     yield piece;
   }
 }
 
-/** Keep pieces that came back for a while; where there is no room, not those that have been here longest. @param {ArrayBuffer[]} pieces */
-export function takeBack(pieces) {
-  spare.push(...pieces);
+/** Keep buffers that came back for a while; where there is no room, not those that have been here longest. @param {ArrayBuffer[]} made */
+export function takeBack(made) {
+  spare.push(...made);
   let over = spare.reduce((sum, { byteLength }) => sum + byteLength, 0) - KEPT_BYTES;
   while (over > 0) over -= /** @type {ArrayBuffer} */ (spare.shift()).byteLength;
   clearTimeout(idle);

@@ -1,7 +1,7 @@
 // @ts-check
 /** Runs of sessions: by Python, repeated without it, or begun before they are asked for. */
 
-import { Incoming } from './pieces.js';
+import { Incoming, KEPT } from './pieces.js';
 import { finish, matches, prepare } from './replay.js';
 import { limited } from './waiting.js';
 
@@ -23,7 +23,10 @@ const REPLAYS = 8;
  */
 
 /**
- * @typedef {{id: number, signal: AbortSignal}} Request
+ * @typedef {object} Request
+ * @property {number} id
+ * @property {AbortSignal} signal
+ * @property {ArrayBuffer[]} [spare] gets memory that the page can use again
  *
  * @typedef {object} Host of Python
  * @property {import('./tensors.js').Tensors} tensors that stay on the GPU
@@ -38,6 +41,11 @@ let aheadModule = null;
 /** Without it runs are not begun ahead. */
 export async function loadAhead() {
   aheadModule ??= await import('./ahead/ahead.js').catch(() => null);
+}
+
+/** Memory of feeds that have been uploaded. @param {Record<string, import('./replay.js').Fed>} feeds */
+function read(feeds) {
+  return Object.values(feeds).flatMap(({ data }) => (data instanceof ArrayBuffer && data.byteLength >= KEPT ? [data] : []));
 }
 
 /** Of all sessions of a host. */
@@ -126,6 +134,7 @@ export class Runs {
       try {
         const outputs = await limited(replayed.running, replayed.prepared.replay.seconds);
         await foreseen;
+        if (!asked) request.spare?.push(...read(given)); // runs that are begun ahead are compared with what this one was fed
         return outputs;
       } catch (error) {
         replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended

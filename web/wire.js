@@ -2,7 +2,7 @@
 /** Values on their way between a page and Python: `pyruntime/wire.py` has the other end, protocol.d.ts their types. */
 
 import { ARRAYS, sizeOf } from './elements.js';
-import { LARGE } from './pieces.js';
+import { copied, LARGE } from './pieces.js';
 import { Tensor, remotes } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').TypedArray} TypedArray */
@@ -28,7 +28,7 @@ export function toWire(name, value, port, sharesBuffers) {
   if (!(value instanceof Tensor)) throw new TypeError(`input '${name}' must be a Tensor`);
   if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
   const { type, data } = value;
-  return { type, dims: dimsOf(name, value), data: Array.isArray(data) ? data : bytesOf(data) };
+  return { type, dims: dimsOf(name, value), data: Array.isArray(data) ? data : copied(data) };
 }
 
 /**
