@@ -23,8 +23,8 @@ def plus_one() -> np.ndarray[Any, Any]:
     return np.frombuffer(made.SerializeToString(), np.uint8)
 
 
-# From where on the page's copies are used again; just below and at the length from which on there are pieces; pieces of both sizes with a tail that fills no word;
-# more than all staging buffers together.
+# From where on mapped buffers and the page's copies are used again; just below and at the length from which on there
+# are pieces; pieces of both sizes with a tail that fills no word; more than all staging buffers together.
 LENGTHS = [65_536, 700_001, 2 * MEGABYTE - 1, 2 * MEGABYTE, 5 * MEGABYTE + 3, 17 * MEGABYTE + 1, 49 * MEGABYTE + 2]
 
 

@@ -6,7 +6,7 @@
 import { orderSpare, resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
 import { copyAll, Readback } from './readback.js';
-import { caught, guarded, inTurn, isLarge, uploadNow, waits } from './staging.js';
+import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 /**
@@ -103,13 +103,19 @@ function queue(device, commands, writes, reads, numbers) {
 
   /** @param {Readback} results */
   function encodeAndSubmit(results) {
-    for (const write of writes) uploadNow(device, write);
-    let count = commands.length > WHOLE ? FIRST : WHOLE;
-    for (let first = 0; first < Math.max(commands.length, 1); first += count, count = Math.min(2 * count, MOST)) {
-      const encoder = device.createCommandEncoder();
-      if (commands.length) encode(encoder, commands.slice(first, first + count), numbers);
-      if (first + count >= commands.length) results.submit(encoder);
-      else device.queue.submit([encoder.finish()]);
+    let encoder = device.createCommandEncoder();
+    const uploaded = uploadWith(device, writes, encoder);
+    try {
+      let count = commands.length > WHOLE ? FIRST : WHOLE;
+      for (let first = 0; ; first += count, count = Math.min(2 * count, MOST)) {
+        if (commands.length) encode(encoder, commands.slice(first, first + count), numbers);
+        if (first + count >= commands.length) break;
+        device.queue.submit([encoder.finish()]);
+        encoder = device.createCommandEncoder();
+      }
+      results.submit(encoder);
+    } finally {
+      uploaded();
     }
   }
 }

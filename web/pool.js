@@ -112,13 +112,22 @@ export class Pool {
       label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
   }
 
-  /** A mapped buffer to write into. @param {number} size @returns {Promise<GPUBuffer>} */
-  async toWrite(size) {
+  /** A mapped buffer, where one is free or there is room for another. @param {number} size */
+  #take(size) {
     const free = this.#pop(size);
     if (free) return free;
     while (!this.#fits(size) && this.#free.length) this.#dropOldest(); // all are of other sizes
-    if (this.#fits(size)) return this.#make(size);
-    return attend(this.device, new Promise((resolve, reject) => {
+    return this.#fits(size) ? this.#make(size) : null;
+  }
+
+  /** A mapped buffer to write into at once; null where there is no room, or somebody waits for it. @param {number} size */
+  mapped(size) {
+    return this.#waits() ? null : this.#take(size);
+  }
+
+  /** A mapped buffer to write into. @param {number} size @returns {Promise<GPUBuffer>} */
+  async toWrite(size) {
+    return this.#take(size) ?? attend(this.device, new Promise((resolve, reject) => {
       this.#waiting.set(size, [...this.#waiting.get(size) ?? [], { resolve, reject }]);
     }));
   }

@@ -84,6 +84,40 @@ export function uploadNow(device, { buffer, offset, data, dataOffset, nbytes }) 
   }
 }
 
+/** Bytes from which on a run's inputs go through mapped buffers, and of which their sizes are multiples. */
+const MAPPED = 64 << 10;
+
+/**
+ * Queue a run's writes, in front of what `encoder` does next. Those of 64 KB and more are put into mapped buffers, out of which
+ * it copies: `writeBuffer` takes their bytes through memory that is new each time (602 KB: 0.3 ms more on an H200).
+ * @param {GPUDevice} device
+ * @param {Write[]} writes
+ * @param {GPUCommandEncoder} encoder
+ * @returns {() => void} to be called behind its submit, and also where there is none
+ */
+export function uploadWith(device, writes, encoder) {
+  const { writes: pool } = stateOf(device);
+  /** @type {GPUBuffer[]} */
+  const used = [];
+  for (const write of writes) {
+    const { buffer, offset, data, dataOffset, nbytes } = write;
+    const staging = nbytes < MAPPED ? null : pool.mapped(MAPPED * Math.ceil(nbytes / MAPPED));
+    if (!staging) {
+      uploadNow(device, write);
+      continue;
+    }
+    const bytes = data instanceof Uint8Array ? data : new Uint8Array(/** @type {ArrayBuffer} */ (data));
+    const padded = (nbytes + 3) & ~3;
+    const target = new Uint8Array(staging.getMappedRange(0, padded));
+    target.set(bytes.subarray(dataOffset, dataOffset + nbytes));
+    target.fill(0, nbytes);
+    staging.unmap();
+    encoder.copyBufferToBuffer(staging, 0, buffer, offset, padded);
+    used.push(staging);
+  }
+  return () => used.forEach((staging) => pool.recycle(staging));
+}
+
 /** Whether a write goes through staging buffers. @param {Write} write */
 export function isLarge({ data, nbytes }) {
   return nbytes >= LARGE || !(data instanceof ArrayBuffer || data instanceof Uint8Array);
