@@ -60,7 +60,9 @@ def test_canonical__objects_that_somebody_holds__the_same_bytes() -> None:
     assert canonical(held) == canonical(free)
 
 
-@pytest.mark.parametrize("name", ["pyruntime/ir/dtype.py", "pyruntime/ops/re2_syntax.py", "pyruntime/generate/options.py"])
+@pytest.mark.parametrize(
+    "name", ["pyruntime/ir/dtype.py", "pyruntime/ops/re2_syntax.py", "pyruntime/generate/options.py"]
+)
 def test_canonical__modules__are_the_same_code(name: str) -> None:
     code = compile((ROOT / name).read_bytes(), name, "exec", dont_inherit=True)
     made = canonical(dumped(code))
@@ -93,4 +95,3 @@ def test_canonical__header__stays() -> None:
 def test_canonical__no_bytecode__is_refused(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         canonical(bytes(HEADER) + data)
-

@@ -17,7 +17,7 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
 /** What the model sees of a text. @param {readonly number[]} ids of all of it @param {Window} window */
-export function inWindow(ids, { size, sinks }) {
+function inWindow(ids, { size, sinks }) {
   if (ids.length <= size) return [...ids];
   const block = size + 1 - sinks - Math.floor((size - sinks) / 2);
   const dropped = block * Math.ceil((ids.length - size) / block);
