@@ -66,6 +66,11 @@ class Config:
         return _several(self.values["model"].get("eos_token_id", []))
 
     @property
+    def begin_token(self) -> int | None:
+        """`model.bos_token_id`; None: the file does not say."""
+        return next(iter(_several(self.values["model"].get("bos_token_id"))), None)
+
+    @property
     def pad_token(self) -> int:
         """`model.pad_token_id`, else the first end token, else 0."""
         found = _several(self.values["model"].get("pad_token_id", []))

@@ -75,7 +75,8 @@ def modules() -> list[Path]:
 )
 def test_finding__made_up_modules__what_is_unused_alone(user: str) -> None:
     module, other = ROOT / "web" / "module.js", ROOT / "web" / "other.js"
-    text = "/** @typedef {import('./x.js').Kind} Kind */\nexport const used = 1;\nfunction own() {}\nexport { own as named };\n"
+    text = "/** @typedef {import('./x.js').Kind} Kind */\nexport const used = 1;\n"
+    text += "function own() {}\nexport { own as named };\n"
     users = {module: text + "/** @typedef {{a: number}} Read @param {Read} x */", other: user}
     assert unused_exports(module, users) == ["named"]
     assert unused_types(module, users) == ["Kind"]

@@ -16,6 +16,16 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {import('./tokens.js').Wanted} Wanted */
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
+/**
+ * The sinks where nobody says how many: the token that begins the model's texts, where this one begins with it. A context is
+ * computed at positions from 0, so attention needs no others.
+ * @param {readonly number[]} ids of the text
+ * @param {readonly (number | undefined)[]} begins tokens that begin the model's texts
+ */
+export function defaultSinks([first], begins) {
+  return Number(first !== undefined && begins.includes(first));
+}
+
 /** What the model sees of a text. @param {readonly number[]} ids of all of it @param {Window} window */
 function inWindow(ids, { size, sinks }) {
   if (ids.length <= size) return [...ids];

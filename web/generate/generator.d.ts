@@ -84,7 +84,10 @@ export interface GenerateOptions extends SamplingOptions {
    * prompt is refused.
    */
   window?: number;
-  /** The first tokens of a text, which stay in its window; default 4. */
+  /**
+   * The first tokens of a text, which stay in its window; default: what genai_config.json says (`search.sinks`), else 1 where the
+   * text begins with the token that begins the model's texts (BOS), and 0 where it does not.
+   */
   sinks?: number;
   /** Variables of the chat template: { tools, enable_thinking: false, ... }. */
   templateValues?: Readonly<Record<string, unknown>>;

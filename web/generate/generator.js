@@ -2,7 +2,7 @@
 /** TextGenerator: a language model out of a folder, that writes on. */
 
 import { client } from '../client.js';
-import { ContextTokens } from './context.js';
+import { ContextTokens, defaultSinks } from './context.js';
 import { Decoder, Turn } from './decoder.js';
 import { openFolder, pathIn } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
@@ -16,9 +16,6 @@ import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
 /** @typedef {import('./repository.js').Repository} Repository */
 
 const MOST_TOKENS = 512;
-
-/** The first tokens of a text, which stay in its window. */
-const SINKS = 4;
 
 /** Milliseconds since a moment. @param {number} begin */
 const since = (begin) => performance.now() - begin;
@@ -112,7 +109,7 @@ export class TextGenerator {
     const rules = rulesOf(this.#repository.sampling, options);
     const seed = options.seed ?? Math.floor(Math.random() * 2 ** 32);
     const ids = await this.#prompt(input, options);
-    const window = this.#window(options);
+    const window = this.#window(options, ids);
     const ends = options.window === undefined;
     if (ends && ids.length > window.size) {
       throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${window.size}; with \`window\` it looks at its end`);
@@ -171,8 +168,10 @@ export class TextGenerator {
     }
   }
 
-  /** @param {GenerateOptions} options @returns {import('./context.js').Window} */
-  #window({ window, sinks = SINKS }) {
+  /** @param {GenerateOptions} options @param {readonly number[]} ids of the prompt @returns {import('./context.js').Window} */
+  #window({ window, sinks: asked }, ids) {
+    const { beginToken, sinks: advised } = this.#repository;
+    const sinks = asked ?? advised ?? defaultSinks(ids, [beginToken, this.#tokenizer.begin]);
     const isWhole = [window ?? Infinity, sinks].every((number) => Number.isInteger(number) || number === Infinity);
     const size = Math.min(window ?? Infinity, this.contextLength);
     if (!isWhole || sinks < 0 || (window !== undefined && size < sinks + 2)) {

@@ -27,6 +27,8 @@ import { addressOf, json, required } from './folder.js';
  * @property {HeadSizes} sizes
  * @property {SamplingOptions} sampling as its makers advise
  * @property {number[]} endTokens
+ * @property {number | undefined} beginToken that begins the model's texts, where they begin so
+ * @property {number | undefined} sinks that a window keeps, as the folder advises
  * @property {number} contextLength tokens that it can look back at
  */
 
@@ -120,6 +122,8 @@ async function ofGenai(folder, genai) {
     sizes: { heads: decoder.num_key_value_heads, components: decoder.head_size },
     sampling: samplingOf(search),
     endTokens: numbers(model?.eos_token_id),
+    beginToken: numbers(model?.bos_token_id)[0],
+    sinks: search.sinks,
     contextLength: model?.context_length ?? search.max_length ?? Infinity,
   };
 }
@@ -150,6 +154,8 @@ export async function readRepository(folder, dtype, signal) {
     sizes: headsOf(text),
     sampling: samplingOf(generation),
     endTokens: ends,
+    beginToken: numbers(generation.bos_token_id ?? config.bos_token_id ?? text.bos_token_id)[0],
+    sinks: undefined,
     contextLength: text.max_position_embeddings ?? text.n_positions ?? text.n_ctx ?? Infinity,
   };
 }
