@@ -133,7 +133,9 @@ def test_dtype__changed__loads_that_file_and_releases_the_other(
         const element = document.getElementById('text');
         const first = element.generator;
         const files = new Set();
-        element.addEventListener('progress', ({ detail: { file } }) => { if (file?.endsWith('.onnx')) files.add(file); });
+        element.addEventListener('progress', ({ detail: { file } }) => {
+            if (file?.endsWith('.onnx')) files.add(file);
+        });
         const loaded = new Promise((resolve) => { element.addEventListener('load', resolve, { once: true }); });
         element.dtype = 'uint8';
         await loaded;

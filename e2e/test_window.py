@@ -159,7 +159,8 @@ def test_context__its_end__ends_the_text_or_is_a_window(script: Queueing) -> Non
         const refused = await write(prompt.repeat(40), { maxNewTokens: 4 }).catch((error) => error.message);
         const cut = await write(prompt.repeat(40), { maxNewTokens: 4, temperature: 0, window: 64, endTokens: [] });
         const wrong = [];
-        for (const options of [{ window: 1 }, { window: 5, sinks: 4 }, { window: 0 }, { window: 20, sinks: -1 }, { window: 9.5 }]) {
+        const bad = [{ window: 1 }, { window: 5, sinks: 4 }, { window: 0 }, { window: 20, sinks: -1 }, { window: 9.5 }];
+        for (const options of bad) {
           wrong.push(await write(prompt, options).catch((error) => error.message));
         }
         generator.forget();

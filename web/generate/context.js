@@ -70,7 +70,7 @@ export class ContextTokens {
 
   /** @returns {Promise<Token>} */
   async next() {
-    if (!this.#left) await this.#start();
+    if (!this.#left || (this.#inner instanceof QueuedTokens && this.#inner.spent)) await this.#start();
     const token = await this.#chosen();
     this.#left -= 1;
     this.#text.ids.push(token.id);
@@ -78,12 +78,14 @@ export class ContextTokens {
     return token;
   }
 
-  /** Begin, or start over. */
+  /** Begin, start over, or go on with caches that have been trimmed. */
   async #start() {
     const { ids, prompt } = this.#text;
-    await this.#inner?.end(true, this.#window.sinks);
+    const context = inWindow(ids, this.#window);
+    const isFull = context.length < this.#context.length;
+    await this.#inner?.end(true, isFull ? this.#window.sinks : undefined);
     this.#inner = null;
-    this.#context = inWindow(ids, this.#window);
+    this.#context = context;
     await this.#decoder.rewind(this.#turn, this.#context);
     this.#left = Math.min(this.#wanted.most - (ids.length - prompt), this.#window.size - this.#context.length + 1);
     this.#inner = await this.#open();

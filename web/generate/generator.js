@@ -82,9 +82,9 @@ export class TextGenerator {
     return this.#decoder.session;
   }
 
-  /** Tokens that it can look back at; Infinity where nobody says. */
+  /** Tokens that it was made for; Infinity where nobody says. */
   get contextLength() {
-    return this.#repository.contextLength;
+    return Math.min(this.#repository.contextLength, this.#decoder.positions);
   }
 
   /** @param {string} text @returns {number[]} */
@@ -173,7 +173,8 @@ export class TextGenerator {
     const { beginToken, sinks: advised } = this.#repository;
     const sinks = asked ?? advised ?? defaultSinks(ids, [beginToken, this.#tokenizer.begin]);
     const isWhole = [window ?? Infinity, sinks].every((number) => Number.isInteger(number) || number === Infinity);
-    const size = Math.min(window ?? Infinity, this.contextLength);
+    const most = this.#decoder.local ? Infinity : this.contextLength; // what local attention sees, it sees of any length
+    const size = Math.min(window ?? Infinity, most);
     if (!isWhole || sinks < 0 || (window !== undefined && size < sinks + 2)) {
       throw new RangeError(`window: expected a whole number from sinks + 2, here ${sinks + 2}, or Infinity, got ${window}`);
     }
