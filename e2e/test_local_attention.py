@@ -28,7 +28,8 @@ local[kind] ??= await TextGenerator.create(`/e2e/local/${kind}/`);
 const own = local[kind];
 const greedily = async (ids, options = {}) => {
   const pieces = await write(own.decode(ids), { temperature: 0, endTokens: [], ...options }, own);
-  return { ids: idsOf(pieces), computed: pieces.map(({ promptTokens }) => promptTokens), end: pieces.at(-1).finishReason };
+  const computed = pieces.map(({ promptTokens }) => promptTokens);
+  return { ids: idsOf(pieces), computed, end: pieces.at(-1).finishReason };
 };
 """
 SLIDING = {"window_size": windows.WINDOW, "slide_key_value_cache": False, "slide_inputs": False, "layers": [0]}
