@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
@@ -61,6 +62,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         put(folder / form.replace(" ", "_"), trimming.made(form).model)
     for local in windows.LOCALS:
         put(folder / f"windows_{local.replace(' ', '_')}", windows.made(local).model, sliding_window=SLIDING)
+    outside = folder / "outside"
+    put(outside, b"")
+    onnx.save_model(
+        onnx.load_from_string(trimming.made("plain").model),
+        outside / "model.onnx",
+        save_as_external_data=True,
+        location="weights",
+        size_threshold=64,
+    )
     put(folder / "fixed", decoder(rows=64).model, sliding_window={"window_size": 8, "slide_inputs": False})
     return folder
 
@@ -106,6 +116,15 @@ def test_greedy__far_beyond_the_table_of_angles__tokens_of_whole_caches(form: st
     assert [f["computed"] for f in found["found"]] == [[n, *[1] * 69] for n in lengths for _ in range(2)]
     assert {f["end"] for f in found["found"]} == {"length"}
     assert found["stepwise"] == 70 * len(lengths), "the others are chosen on the GPU"
+
+
+def test_greedy__angles_in_a_file_that_arrives_by_itself__tokens_of_whole_caches(
+    local: Queueing, folders: Path
+) -> None:
+    assert (folders / "outside" / "weights").stat().st_size > 2 * 4 * 8 * trimming.POSITIONS
+    body = "return (await greedily(ids, { maxNewTokens: 70 })).ids;"
+    ids = trimming.prompt_of(9)
+    assert run(local, body, "outside", ids=ids) == trimming.greedy(ids, 70)
 
 
 def test_caches__of_a_text_of_many_windows__have_few_rows(local: Queueing) -> None:

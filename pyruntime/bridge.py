@@ -31,7 +31,7 @@ from pyruntime.replays import replay_of
 from pyruntime.session import InferenceSession, adapter
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.keeping import kept_plan
-from pyruntime.session.loading import Fetched, source_of
+from pyruntime.session.loading import Fetched, source_of, when_there
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
@@ -144,6 +144,11 @@ async def create(
             providers(plain.get("executionProviders")),
             progress=_progress(report),
         )
+    try:
+        decoder = await _decoder(session)
+    except BaseException:
+        session.release()
+        raise
     handle = next(_handles)
     _sessions[handle] = session
     _sources[handle] = source
@@ -151,18 +156,21 @@ async def create(
         "handle": handle,
         "inputs": [value_metadata(value) for value in session.get_inputs()],
         "outputs": [value_metadata(value) for value in session.get_outputs()],
-        "decoder": _decoder(session),
+        "decoder": decoder,
     }
 
 
-def _decoder(session: InferenceSession) -> dict[str, Any] | None:
+async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
     """`decoder_facts` of a session that is to write text."""
     entry = session._options.config("pyruntime.expects")
     if '"names"' not in entry:
         return None
     from pyruntime.generate.facts import decoder_facts  # few pages write text
 
-    return decoder_facts(session._model.graph, entry)
+    async def read() -> dict[str, Any] | None:
+        return decoder_facts(session._model.graph, entry)
+
+    return await when_there(read)
 
 
 async def run(
@@ -247,7 +255,7 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     info = asdict(session._program.device.info)
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
-    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, _decoder(session))
+    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, await _decoder(session))
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
 
 
