@@ -31,7 +31,7 @@ from pyruntime.replays import replay_of
 from pyruntime.session import InferenceSession, adapter
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.keeping import kept_plan
-from pyruntime.session.loading import Fetched, source_of, when_there
+from pyruntime.session.loading import Fetched, source_of
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
@@ -162,15 +162,11 @@ async def create(
 
 async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
     """`decoder_facts` of a session that is to write text."""
-    entry = session._options.config("pyruntime.expects")
-    if '"names"' not in entry:
+    if '"names"' not in session._options.config("pyruntime.expects"):
         return None
-    from pyruntime.generate.facts import decoder_facts  # few pages write text
+    from pyruntime.generate.facts import facts_of  # few pages write text
 
-    async def read() -> dict[str, Any] | None:
-        return decoder_facts(session._model.graph, entry)
-
-    return await when_there(read)
+    return await facts_of(session)
 
 
 async def run(

@@ -12,11 +12,22 @@ from pyruntime.generate.trimming import local_caches, window_caches
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.graph import Graph
 from pyruntime.ir.types import TensorType
+from pyruntime.session import InferenceSession
+from pyruntime.session.loading import when_there
 
-__all__ = ["decoder_facts"]
+__all__ = ["decoder_facts", "facts_of"]
 
 CHUNK = 256
 """Tokens of a prompt that web/generate/decoder.js computes together at most."""
+
+
+async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
+    """`decoder_facts` of a session, by its own options; it waits for tables that are still on their way."""
+
+    async def read() -> dict[str, Any] | None:
+        return decoder_facts(session._model.graph, session._options.config("pyruntime.expects"))
+
+    return await when_there(read)
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
