@@ -119,6 +119,17 @@ h => h.target.vendor = 'other'
 h => h.inputs = [null]
 h => h.outputs = []
 h => h.computed = [1]
+h => delete h.decoder
+h => h.decoder = []
+h => h.decoder = { positions: 0, rows: {}, local: null }
+h => h.decoder = { positions: null, rows: null, local: null }
+h => h.decoder = { positions: null, rows: { x: -1 }, local: null }
+h => h.decoder = { positions: null, rows: {}, local: {} }
+h => h.decoder = { positions: null, rows: {}, local: { kept: 1, drop: 0, chunk: 1, turns: [] } }
+h => h.decoder = turning({ caches: [1], cos: [], sin: [], interleaved: true })
+h => h.decoder = turning({ caches: [], cos: [1], sin: [], interleaved: true })
+h => h.decoder = turning({ caches: [], cos: ['1'], sin: [1], interleaved: true })
+h => h.decoder = turning({ caches: [], cos: [], sin: [] })
 h => { let e = []; for (let i = 0; i < 100; i++) e = [[1, [['//', e, []]]]]; h.programs[0].plan.expressions = [e]; }
 h => h.programs[0].sizes = { ranges: [[0, 'x']], grows: [], guards: [], waste: 1 }
 """.strip().splitlines()
@@ -208,6 +219,8 @@ def forged(good: bytes, changes: list[str], script: Script) -> list[tuple[str, s
     _, _, packed, _, _, _ = struct.unpack_from("<8sIIII32s", good)
     header = json.loads(zlib.decompress(good[56 : 56 + packed]))
     headers = script(
+        "const local = { kept: 1, drop: 1, chunk: 1 };"
+        "const turning = (turn) => ({ positions: null, rows: {}, local: { ...local, turns: [turn] } });"
         f"const changes = [{', '.join(changes)}];"
         "return changes.map((change) => { const h = structuredClone(header);"
         "change(h, h.programs.find(({ plan }) => plan.kept.length)); return JSON.stringify(h); })",

@@ -121,6 +121,50 @@ def test_chat__turns__are_kept_and_a_model_without_template_says_so(
     expect(plain.get_by_role("alert")).to_contain_text("no chat template")
 
 
+def test_dtype__changed__loads_that_file_and_releases_the_other(
+    widget_page: Page, site_server: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = talking_folder()
+    (graph,) = (path for path in files if path.endswith(".onnx"))
+    both = {**files, "onnx/model_int8.onnx": files[graph], "onnx/model_uint8.onnx": files[graph]}
+    site_server.mounts["/e2e/dtype-widget/"] = write_folder(tmp_path_factory.mktemp("dtypes"), both)
+    put(widget_page, "text", src="/e2e/dtype-widget/", dtype="int8")
+    found = widget_page.evaluate("""async () => {
+        const element = document.getElementById('text');
+        const first = element.generator;
+        const files = new Set();
+        element.addEventListener('progress', ({ detail: { file } }) => {
+            if (file?.endsWith('.onnx')) files.add(file);
+        });
+        const loaded = new Promise((resolve) => { element.addEventListener('load', resolve, { once: true }); });
+        element.dtype = 'uint8';
+        await loaded;
+        const message = await first.generate('x').next().catch(({ message }) => message);
+        const second = element.generator;
+        element.setAttribute('dtype', 'uint8');
+        return { files: [...files], message, other: first !== second, kept: element.generator === second };
+    }""")
+    assert found == {
+        "files": ["onnx/model_uint8.onnx"],
+        "message": "the generator is released",
+        "other": True,
+        "kept": True,
+    }
+
+
+def test_dtype__of_a_model_that_writes_nothing__leaves_it_alone(widget_page: Page) -> None:
+    """It says nothing about a single file."""
+    kept = widget_page.evaluate("""async () => {
+        const element = document.createElement('pyruntime-model');
+        element.src = '/models/digits.onnx';
+        document.body.append(element);
+        const session = await element.load();
+        element.dtype = 'q4';
+        return element.session === session;
+    }""")
+    assert kept
+
+
 def test_removed__element__releases_its_generator(widget_page: Page) -> None:
     widget = put(widget_page, "text")
     released = widget_page.evaluate("""async () => {

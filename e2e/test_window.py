@@ -76,6 +76,29 @@ def test_greedy__over_windows__tokens_of_onnxruntime_behind_the_window(prompt: s
         assert set(again) == {(WINDOW - SINKS) // 2}
 
 
+def test_sinks__not_given__are_the_token_that_begins_the_models_texts(script: Queueing) -> None:
+    """Queued and one by one; a number of the caller's goes before it."""
+    found = script(
+        """
+        const texts = [];
+        for (const [begin, more] of [['<|endoftext|>', {}], ['', {}], ['<|endoftext|>', { sinks: 4 }]]) {
+          for (const processLogits of [undefined, () => {}]) {
+            const pieces = await write(begin + prompt, {
+              temperature: 0, maxNewTokens: 60, endTokens: [], window, keepPrompt: false, processLogits, ...more });
+            texts.push([generator.encode(begin + prompt), idsOf(pieces)]);
+          }
+        }
+        return texts;
+        """,
+        BATCHES_OF,
+        prompt=SENTENCE,
+        window=WINDOW,
+    )
+    assert [ids[0] == 0 for ids, _ in found] == [True, True, False, False, True, True]
+    for (ids, made), sinks in zip(found, (1, 1, 0, 0, 4, 4), strict=True):
+        assert made == windowed(ids, 60, WINDOW, sinks)
+
+
 def test_draws_and_penalties__over_windows__count_the_whole_text_and_repeat(script: Queueing) -> None:
     found = script(
         """
@@ -136,7 +159,8 @@ def test_context__its_end__ends_the_text_or_is_a_window(script: Queueing) -> Non
         const refused = await write(prompt.repeat(40), { maxNewTokens: 4 }).catch((error) => error.message);
         const cut = await write(prompt.repeat(40), { maxNewTokens: 4, temperature: 0, window: 64, endTokens: [] });
         const wrong = [];
-        for (const options of [{ window: 5 }, { window: 0 }, { window: 20, sinks: -1 }, { window: 9.5 }]) {
+        const bad = [{ window: 1 }, { window: 5, sinks: 4 }, { window: 0 }, { window: 20, sinks: -1 }, { window: 9.5 }];
+        for (const options of bad) {
           wrong.push(await write(prompt, options).catch((error) => error.message));
         }
         generator.forget();
@@ -146,7 +170,9 @@ def test_context__its_end__ends_the_text_or_is_a_window(script: Queueing) -> Non
         prompt=" " + SENTENCE,
     )
     assert len(found["plain"]) == found["most"] - len(found["near"])
-    assert found["beyond"] == windowed(found["near"], 20, found["most"])
+    assert found["beyond"] == windowed(found["near"], 20, found["most"], 0), (
+        "its texts begin with no token of their own"
+    )
     assert found["beyond"][: len(found["plain"])] == found["plain"]
     assert "with `window` it looks at its end" in found["refused"]
     assert found["cut"] == 4

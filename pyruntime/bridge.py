@@ -131,7 +131,8 @@ async def create(
         beside: function that fetches what is at an address relative to the model's; null where it has none.
 
     Returns:
-        `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`.
+        `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder`: see
+        `_decoder`.
     """
     plain = options.to_py()
     source = source_of(model)
@@ -143,6 +144,11 @@ async def create(
             providers(plain.get("executionProviders")),
             progress=_progress(report),
         )
+    try:
+        decoder = await _decoder(session)
+    except BaseException:
+        session.release()
+        raise
     handle = next(_handles)
     _sessions[handle] = session
     _sources[handle] = source
@@ -150,7 +156,17 @@ async def create(
         "handle": handle,
         "inputs": [value_metadata(value) for value in session.get_inputs()],
         "outputs": [value_metadata(value) for value in session.get_outputs()],
+        "decoder": decoder,
     }
+
+
+async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
+    """`decoder_facts` of a session that is to write text."""
+    if '"names"' not in session._options.config("pyruntime.expects"):
+        return None
+    from pyruntime.generate.facts import facts_of  # few pages write text
+
+    return await facts_of(session)
 
 
 async def run(
@@ -235,7 +251,7 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     info = asdict(session._program.device.info)
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
-    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files)
+    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, await _decoder(session))
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
 
 

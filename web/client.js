@@ -16,7 +16,7 @@ import { openPort } from './port.js';
  */
 
 /** An error that happened in the worker. `name` is the Python exception's: InvalidArgument, NotImplemented, ... */
-export class WorkerError extends Error {
+class WorkerError extends Error {
   /** @param {import('./protocol.js').WireError} error */
   constructor({ name, message, traceback }) {
     super(message);

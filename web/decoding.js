@@ -2,9 +2,10 @@
 /**
  * Decoding whose token ids stay on the GPU: a decoder's logits go to a sampler, and the id that it chooses is the decoder's
  * next input. Steps are queued one after another without waiting for any, each with one submit; their ids come to JavaScript in
- * batches. Caches in memory with room lose the rows of tokens that are not wanted in the end; of others those before such tokens are kept.
+ * batches. What becomes of its caches: web/textcaches.js.
  */
 
+import { TextCaches } from './textcaches.js';
 import { enqueue } from './player.js';
 import { MOST, Records } from './records.js';
 import { collect } from './readback.js';
@@ -65,18 +66,13 @@ class NotOnGpu extends Error {
 export class Decoding {
   #host;
   #args;
-  /** What each cache's input gets next. @type {Map<string, Remote | WireTensor>} */
-  #caches = new Map();
-  /** Caches without room after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
-  #before = new Map();
+  #caches;
   /** The last token's. @type {Remote} */
   #ids;
   /** Where the first ones are. @type {GPUBuffer} */
   #first;
   /** How often each token was generated, where penalties ask. @type {Remote | WireTensor | null} */
   #counts;
-  /** Tokens in the caches. */
-  #length;
   /** A mask of ones for more tokens than there are. */
   #ones;
   /** Steps are queued in turn. @type {Promise<unknown>} */
@@ -96,20 +92,11 @@ export class Decoding {
     this.#host = host;
     this.#args = args;
     this.#records = new Records(host.device);
-    this.#length = args.length;
+    this.#caches = new TextCaches(host.tensors, args.caches, args.length);
     this.#counts = args.counts;
     this.#ids = uploaded(host.device, args.ids.type, INTEGERS[args.ids.type].of([args.ids.first]));
     this.#first = this.#ids.memory.buffer;
     this.#ones = args.mask ? INTEGERS[args.mask.type].of(Array(LEAST).fill(1)) : new ArrayBuffer(0);
-    for (const { input, given } of args.caches) this.#caches.set(input, this.#own(given));
-  }
-
-  /** A value of the caller's: of a tensor on the GPU another, so that the caller may dispose of its own. @param {any} given */
-  #own(given) {
-    if (given.kind !== 'gpu') return given;
-    const remote = this.#host.tensors.get(given.gpu);
-    if (!remote) throw new Error('a cache on the GPU is disposed already');
-    return this.#host.tensors.made(remote.type, remote.dims, remote.memory);
   }
 
   /**
@@ -134,7 +121,7 @@ export class Decoding {
    */
   async #batch(count, draws, confirmed, request) {
     if (this.#failure ?? this.#ended) throw this.#failure ?? this.#ended;
-    for (const [length, caches] of this.#before) if (length < confirmed) this.#drop(length, caches);
+    this.#caches.confirm(confirmed);
     /** @type {Batch} */
     const batch = { piece: null, runs: [], request };
     try {
@@ -151,7 +138,7 @@ export class Decoding {
     const arrival = this.#arrival(/** @type {Piece} */ (batch.piece), batch.runs);
     this.#arriving.add(arrival);
     arrival.catch(() => {}).finally(() => this.#arriving.delete(arrival));
-    return { arrival, grows: [...this.#caches.values()].every((cache) => 'memory' in cache && cache.memory.room) };
+    return { arrival, grows: this.#caches.grow };
   }
 
   /**
@@ -203,7 +190,7 @@ export class Decoding {
     const computed = this.#run(decoder, this.#feeds(), [logits, ...caches.map(({ output }) => output)], parts, batch);
     const made = computed instanceof Promise ? await computed : computed;
     const spent = this.#ids;
-    this.#advance(made);
+    this.#caches.advance(made);
     tensors.dispose(spent.number);
     const scores = /** @type {Remote} */ (made.get(logits));
     /** @type {Record<string, any>} */
@@ -235,7 +222,7 @@ export class Decoding {
   /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
   #feeds() {
     const { ids, mask, positions, branch, fixed } = this.#args;
-    const length = this.#length + 1;
+    const length = this.#caches.length + 1;
     /** @type {Record<string, Remote | WireTensor>} */
     const feeds = { ...fixed, [ids.name]: this.#ids };
     if (mask) {
@@ -247,28 +234,7 @@ export class Decoding {
       feeds[positions.name] = { type: positions.type, dims: [1, 1], data: INTEGERS[positions.type].of([length - 1]) };
     }
     if (branch) feeds[branch] = { type: 'bool', dims: [1], data: Uint8Array.of(Number(length > 1)).buffer };
-    for (const [name, cache] of this.#caches) feeds[name] = cache;
-    return feeds;
-  }
-
-  /** Caches are those with one token more. @param {Map<string, Remote>} made */
-  #advance(made) {
-    /** @type {Map<string, Remote | WireTensor>} */
-    const kept = new Map();
-    for (const { input, output } of this.#args.caches) {
-      const [old, now] = [/** @type {Remote | WireTensor} */ (this.#caches.get(input)), /** @type {Remote} */ (made.get(output))];
-      if (!now.memory.room) kept.set(input, old);
-      else if ('memory' in old) this.#host.tensors.dispose(old.number);
-      this.#caches.set(input, now);
-    }
-    if (kept.size) this.#before.set(this.#length, kept);
-    this.#length += 1;
-  }
-
-  /** Give caches of an earlier token back. @param {number} length @param {Map<string, Remote | WireTensor>} caches */
-  #drop(length, caches) {
-    for (const cache of caches.values()) if ('memory' in cache) this.#host.tensors.dispose(cache.number);
-    this.#before.delete(length);
+    return Object.assign(feeds, this.#caches.next);
   }
 
   /**
@@ -342,37 +308,11 @@ export class Decoding {
     await this.#turn;
     await Promise.allSettled(this.#arriving);
     const wanted = kept !== null && !this.#failure;
-    const found = wanted ? this.#cut(kept) : {};
+    const found = wanted ? this.#caches.cut(kept) : {};
     const { tensors } = this.#host;
     this.#first.destroy();
-    for (const value of [...this.#caches.values(), this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
-    for (const [length, caches] of this.#before) this.#drop(length, caches);
-    this.#caches.clear();
-    return found;
-  }
-
-  /** Tensors of the caches' first `length` tokens. @param {number} length */
-  #cut(length) {
-    const { tensors } = this.#host;
-    /** @type {Record<string, any>} */
-    const found = {};
-    for (const [name, cache] of this.#caches) {
-      if (!('memory' in cache)) return {};
-      const { memory } = cache;
-      /** @type {Remote | WireTensor | undefined} */
-      let source = cache;
-      let { dims } = cache;
-      if (length < this.#length && memory.room) {
-        const { axis } = memory.room;
-        dims = dims.map((dim, i) => (i === axis ? dim - (this.#length - length) : dim));
-      } else if (length < this.#length) {
-        source = this.#before.get(length)?.get(name);
-        if (!source || !('memory' in source)) return {};
-        ({ dims } = source);
-      }
-      const made = tensors.made(source.type, dims, source.memory);
-      found[name] = { kind: 'gpu', type: made.type, dims, gpu: made.number, buffer: source.memory.room ? undefined : source.memory.buffer };
-    }
+    for (const value of [this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
+    this.#caches.dispose();
     return found;
   }
 }

@@ -55,7 +55,7 @@ export const env = {
  * other, else the copy that `dev.py build` puts beside web/, else Pyodide's CDN at the exact version.
  * @returns {string[]}
  */
-export function pyodideUrls() {
+function pyodideUrls() {
   if (env.pyodideUrl) return [folder(env.pyodideUrl)];
   const vendored = new URL('../pyodide/', here).href;
   return [vendored, `https://cdn.jsdelivr.net/pyodide/v${pyodideVersion}/full/`];

@@ -147,7 +147,7 @@ async function fill(response, unpack, targets, first) {
 }
 
 /** A picture, all of whose files have been asked for. */
-export class Picture {
+class Picture {
   /**
    * @param {string} folder of the snapshot
    * @param {string} indexURL of the Pyodide it was taken from

@@ -2,7 +2,8 @@
  * Messages between a page and its worker. Each request has an id and gets one reply, a value or an error; progress may
  * come before it.
  */
-import type { AdapterInfo, ProgressEvent, TensorType } from './pyruntime.js';
+import type { DecoderFacts } from './generate/local.js';
+import type { AdapterInfo, ProgressEvent, TensorType, ValueMetadata } from './pyruntime.js';
 
 /** A tensor under way: raw little-endian elements, an array of strings for type `string`. */
 export interface WireTensor {
@@ -64,6 +65,14 @@ export interface CreateArguments {
   options: object;
   /** Whether runs may be begun before they are asked for. */
   ahead?: boolean;
+}
+
+/** A session. `decoder`: where the session config entry `pyruntime.expects` asks for it. */
+export interface Created {
+  handle: number;
+  inputs: ValueMetadata[];
+  outputs: ValueMetadata[];
+  decoder?: DecoderFacts | null;
 }
 
 export interface RunArguments {

@@ -181,7 +181,7 @@ function addRooms({ kept, sizes }, feeds, values) {
  * @param {Seen} seen
  * @param {number[]} numbers
  */
-export function sized({ name, dims, scaled, bits, most = Infinity }, numbers) {
+function sized({ name, dims, scaled, bits, most = Infinity }, numbers) {
   const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
   const nbytes = Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8);
   if (!(nbytes >= 0 && nbytes <= most)) throw new Error(`the plan is damaged: '${name}' would be [${made}]`);

@@ -91,19 +91,22 @@ export class InferenceSession {
   #memory;
   /** @type {import('./plans/keeping.js').Keeper | null} */
   #keeper;
+  /** @type {import('./generate/local.js').DecoderFacts | null} */
+  #decoder;
 
   /**
    * Use `InferenceSession.create`.
    * @param {ReturnType<typeof client>} owner
-   * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
+   * @param {import('./protocol.js').Created} info
    * @param {Set<string>} onGpu
    * @param {import('./plans/keeping.js').Keeper | null} keeper
    */
-  constructor(owner, { handle, inputs, outputs }, onGpu, keeper) {
+  constructor(owner, { handle, inputs, outputs, decoder }, onGpu, keeper) {
     this.#client = owner;
     this.#handle = handle;
     this.#onGpu = onGpu;
     this.#keeper = keeper;
+    this.#decoder = decoder ?? null;
     /** @type {import('./wire.js').Memory} */
     this.#memory = {
       get port() { return owner.holder; },
@@ -164,7 +167,7 @@ export class InferenceSession {
   /**
    * A session that its host has made; it is released where the options are wrong.
    * @param {any} owner
-   * @param {{handle: number, inputs: ValueMetadata[], outputs: ValueMetadata[]}} info
+   * @param {import('./protocol.js').Created} info
    * @param {any} preferred `preferredOutputLocation`
    * @param {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} keeping
    */
@@ -193,6 +196,11 @@ export class InferenceSession {
       /** It has run without being asked to. */
       ran: () => keeper?.ranBeside(),
     };
+  }
+
+  /** What a decoder's graph says to who writes text with it. @param {InferenceSession} session */
+  static decoderOf(session) {
+    return session.#decoder;
   }
 
   get inputNames() {

@@ -34,7 +34,7 @@ export declare class PyruntimeModel extends HTMLElement {
   input: string;
   /** What the field of a language model holds at first. */
   prompt: string;
-  /** Which of a language model's files: 'q4', 'q4f16', 'fp16', ...; read when the model is loaded. */
+  /** Which of a language model's files: 'q4', 'q4f16', 'fp16', ...; another value loads the model anew. */
   dtype: string;
   /** Names of the classes with commas between, or the URL of a .txt or .json file of them. */
   labels: string;

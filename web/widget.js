@@ -23,7 +23,7 @@ import { WRITING } from './widget/writing.js';
 /** Where there is no browser (a server that renders the page) there is nothing to be but a name. */
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
-const LOADS = ['src', 'plan'];
+const LOADS = ['src', 'plan', 'dtype'];
 const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt'];
 
 /** How long a person must rest before the answer is read out. */
@@ -76,7 +76,7 @@ export class PyruntimeModel extends Base {
   attributeChangedCallback(name, before, now) {
     if (before === now || !this.#parts) return;
     if (name === 'alt') this.#name();
-    else if (LOADS.includes(name)) this.#reload();
+    else if (LOADS.includes(name) && (name !== 'dtype' || this.#writes)) this.#reload();
     else if (name === 'input' && this.#session && Boolean(this.#generator) !== this.#writes) this.#reload();
     else if (this.#session) this.#ready(this.#session);
     else if (!this.#loading) this.#await();
@@ -379,7 +379,7 @@ export class PyruntimeModel extends Base {
   }
 }
 
-for (const name of ['src', 'plan', 'poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt', 'dtype']) {
+for (const name of PyruntimeModel.observedAttributes) {
   Object.defineProperty(PyruntimeModel.prototype, name, {
     configurable: true,
     enumerable: true,

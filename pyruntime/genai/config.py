@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyruntime.genai.errors import GenerationError
+from pyruntime.generate.decoder import SLACK
 
-__all__ = ["Config"]
+__all__ = ["Config", "SlidingWindow"]
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """What a folder says of windows.
+
+    Attributes:
+        slides: the field by which inputs or caches are to be windows of a fixed size; empty: none is.
+        slack: rows of caches that hold a window, beyond it.
+    """
+
+    slides: str
+    slack: int
 
 
 class Config:
@@ -61,9 +76,27 @@ class Config:
         return found
 
     @property
+    def sliding_window(self) -> SlidingWindow:
+        """`model.decoder.sliding_window`; whatever is not there is as onnxruntime-genai has it.
+
+        Caches are as the graph has them: `window_size` and `layers` are the graph's own (GroupQueryAttention's
+        local_window_size), `alignment` and `pad_value` say what is put around a window where inputs or caches slide.
+        """
+        given: dict[str, Any] | None = self.decoder.get("sliding_window")
+        if given is None:
+            return SlidingWindow("", SLACK)
+        slides = next((n for n in ("slide_inputs", "slide_key_value_cache") if given.get(n, True)), "")
+        return SlidingWindow(slides, int(given.get("cache_slack", 0)) or SLACK)
+
+    @property
     def end_tokens(self) -> list[int]:
         """`model.eos_token_id`, one or several."""
         return _several(self.values["model"].get("eos_token_id", []))
+
+    @property
+    def begin_token(self) -> int | None:
+        """`model.bos_token_id`; None: the file does not say."""
+        return next(iter(_several(self.values["model"].get("bos_token_id"))), None)
 
     @property
     def pad_token(self) -> int:

@@ -20,7 +20,8 @@ class Model:
     """The decoder of a folder or configuration, ready to generate.
 
     Raises:
-        NoSuchFile: a file is missing. NotImplemented: a model of several parts, such as Whisper or one with pictures.
+        NoSuchFile: a file is missing. NotImplemented: a model of several parts, such as Whisper or one with pictures;
+            one whose inputs are windows of a fixed size (`sliding_window` of genai_config.json).
     """
 
     def __init__(self, arg0: Config | str, /) -> None:
@@ -46,7 +47,14 @@ class Model:
             providers = [_PROVIDERS[p.lower()] for p in config.providers if p.lower() in _PROVIDERS] or [CPU]
         source: Any = config.data.get(name, str(config.folder / name))
         session = await InferenceSession.create(source, providers=providers)
-        self.decoder = DecoderModel(session, self._names(), self._caches(session), self._sizes())
+        sliding, caches = config.sliding_window, self._caches(session)
+        self.decoder = DecoderModel(session, self._names(), caches, self._sizes(), sliding.slack)
+        fixed = [name for name in (*self.decoder.caches, self.decoder.ids_name) if self.decoder.is_fixed(name)]
+        if sliding.slides and fixed:
+            raise NotImplemented(
+                f"genai_config.json: model.decoder.sliding_window.{sliding.slides} is not followed: the model takes a "
+                f"prompt in windows of a fixed size ({fixed[0]}); such models are not run here"
+            )
 
     def _names(self) -> dict[str, str]:
         inputs, outputs = self.config.decoder.get("inputs", {}), self.config.decoder.get("outputs", {})

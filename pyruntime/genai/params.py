@@ -31,8 +31,8 @@ _DEFAULTS: dict[str, float | bool] = {
     "top_k": 50.0,
     "top_p": 1.0,
 }
-_BEYOND: dict[str, float] = {"sinks": 4.0, "window": 0.0}
-"""Options that onnxruntime-genai does not have; `window` 0: there is none."""
+_BEYOND = ("sinks", "window")
+"""Options that onnxruntime-genai does not have."""
 _CHUNK = 512
 
 
@@ -61,7 +61,7 @@ class GeneratorParams:
         """
         for name, value in kwargs.items():
             if name not in _DEFAULTS and name not in _BEYOND:
-                raise GenerationError(f'Unknown value "{name}"; expected one of {sorted(_DEFAULTS | _BEYOND)}')
+                raise GenerationError(f'Unknown value "{name}"; expected one of {sorted((*_DEFAULTS, *_BEYOND))}')
             if not isinstance(value, (int, float)):
                 raise GenerationError(f"search option {name}: expected a number or a bool, got {value!r}")
             if name in _BEYOND:
@@ -92,12 +92,12 @@ class GeneratorParams:
         Raises:
             GenerationError (a RuntimeError): no max_length, or a window above the model's context_length.
         """
-        s, beyond = self._search, _BEYOND | self._beyond
+        s, window, sinks = self._search, int(self._beyond.get("window", 0)), self._beyond.get("sinks")
         if not s["max_length"]:
             raise GenerationError("max_length is not set, and the folder gives no context_length")
         context = self.model.config.values["model"].get("context_length")
-        if context and beyond["window"] > context:
-            raise GenerationError(f"window {int(beyond['window'])} is more than the model's context_length {context}")
+        if context and window > context:
+            raise GenerationError(f"window {window} is more than the model's context_length {context}")
         return GenerationOptions(
             max_length=int(s["max_length"]),
             do_sample=bool(s["do_sample"]),
@@ -110,8 +110,9 @@ class GeneratorParams:
             end_tokens=tuple(self.model.config.end_tokens),
             prefill_chunk=int(s["chunk_size"]) or _CHUNK,
             constraint=self._guidance,
-            window=int(beyond["window"]),
-            sinks=int(beyond["sinks"]),
+            window=window,
+            sinks=None if sinks is None else int(sinks),
+            begin_token=self.model.config.begin_token,
         )
 
     @property

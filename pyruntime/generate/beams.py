@@ -45,6 +45,7 @@ async def beam_search(
         InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, operators as
             processors.
     """
+    options = options.begun([prompt])
     most, window = _most_tokens(model, prompt, beams, options), options.bounds
     search = _Search(prompt, beams, options, length_penalty, whole_length)
     dropped = window.dropped(len(prompt)) if window else 0

@@ -16,14 +16,17 @@ import numpy as np
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.positions import positions_of
 from pyruntime.generate.sampling import SamplerOptions, sampler_model
-from pyruntime.generate.trimming import LocalCaches, local_caches, turning_model
+from pyruntime.generate.trimming import LocalCaches, local_caches, turning_model, window_caches
 from pyruntime.generate.window import Window
 from pyruntime.ir import Array, DType
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.session import InferenceSession, OrtValue
 from pyruntime.session.environment import CPU, WEBGPU
 
-__all__ = ["Cache", "DecoderModel"]
+__all__ = ["SLACK", "Cache", "DecoderModel"]
+
+SLACK = 16
+"""What onnxruntime-genai takes on the CPU."""
 
 _TYPES = {t.type_string: t for t in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT64, DType.INT32, DType.BOOL)}
 
@@ -55,6 +58,8 @@ class DecoderModel:
         sizes: of axes of the caches that the model leaves open beside batch and rows: by their symbols. 'head_size' and
             'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
             called.
+        slack: rows of caches that hold a window's tokens alone (`sliding_window_cache`), beyond the window: the more,
+            the less often rows are moved.
 
     Raises:
         InvalidArgument: the model has no ids, no logits, or inputs whose role is not known.
@@ -66,8 +71,10 @@ class DecoderModel:
         names: Mapping[str, str] | None = None,
         caches: Mapping[str, str] | None = None,
         sizes: Mapping[str, int] | None = None,
+        slack: int = SLACK,
     ) -> None:
         self.session = session
+        self._rows = {name: rows + slack for name, rows in window_caches(session._model.graph).items()}
         self._sizes = dict(sizes or {})
         self._inputs = {i.name: i for i in session.get_inputs()}
         self._outputs = {o.name: o for o in session.get_outputs()}
@@ -125,6 +132,17 @@ class DecoderModel:
         return self._names["logits"]
 
     @property
+    def ids_name(self) -> str:
+        """The input with token ids."""
+        return self._names["input_ids"]
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether the model says how many tokens, or rows of a cache, an input has."""
+        shape = self._inputs[name].shape
+        axis = 1 if name == self.ids_name else 2
+        return len(shape) > axis and isinstance(shape[axis], int) and name not in self._rows
+
+    @property
     def on_gpu(self) -> bool:
         """Whether tensors stay on the GPU between runs."""
         return self.session.get_providers()[0] == WEBGPU
@@ -153,7 +171,7 @@ class DecoderModel:
 
     def _grows(self, name: str) -> bool:
         shape = self._inputs[name].shape
-        return len(shape) == 4 and not isinstance(shape[2], int)
+        return len(shape) == 4 and not isinstance(shape[2], int) and name not in self._rows
 
     def cache(self, batch: int) -> Cache:
         """An empty cache."""
@@ -176,8 +194,8 @@ class DecoderModel:
         if size in self._sizes:
             return self._sizes[size]
         if len(shape) == 4 and axis == 2:
-            return 0
-        role = {1: "kv_heads", 3: "head_size"}.get(axis) if self._grows(name) else None
+            return self._rows.get(name, 0)
+        role = {1: "kv_heads", 3: "head_size"}.get(axis) if self._grows(name) or name in self._rows else None
         if role in self._sizes:
             return self._sizes[role]
         raise InvalidArgument(f"the cache {name!r} is {list(shape)}: say in `sizes` what {size or role!r} is")

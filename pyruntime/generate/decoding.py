@@ -117,6 +117,8 @@ class Decoding:
             raise InvalidArgument(
                 f"{longest} tokens behind {max(map(len, self.sequences))} are more than max_length {most}; raise it"
             )
+        if not any(self.sequences):
+            self.options = self.chooser.options = self.options.begun(ids)
         grown = [[*own, *map(int, more)] for own, more in zip(self.sequences, ids, strict=True)]
         if self._lost(grown) == self._dropped:
             await self._compute(ids, keep_logits)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyruntime.errors import InvalidArgument
@@ -96,7 +96,9 @@ class TextGenerator:
         """
         options = options or GenerationOptions(max_new_tokens=128)
         prompts = [list(p) for p in self._prompts(prompt) for _ in range(options.num_sequences)]
-        decoding = await self._begin(prompts, options)
+        if options.begin_token is None:
+            options = replace(options, begin_token=getattr(self.tokenizer, "begin_token", None))
+        decoding = await self._begin(prompts, options.begun(prompts))
         streams = [self.tokenizer.stream() if self.tokenizer else None for _ in prompts]
         stops = [StopStrings(stop) for _ in prompts]
         finished = [""] * len(prompts)

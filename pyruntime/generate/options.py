@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.sampling import EVERY
-from pyruntime.generate.window import Window
+from pyruntime.generate.window import Window, default_sinks
 from pyruntime.ir import Array
 from pyruntime.ops.custom import CustomOp
 
@@ -63,7 +63,9 @@ class GenerationOptions:
             guessed.
         window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
             stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
-            n-grams, processors and constraints go by the whole text.
+            n-grams, processors and constraints go by the whole text. Without `sinks` the model says it: the first token
+            of texts that begin with `begin_token`, else none.
+        begin_token: the id that the model's texts begin with, where they do; None: what the generator's tokenizer says.
         ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
     """
 
@@ -87,7 +89,8 @@ class GenerationOptions:
     prefill_chunk: int = 512
     lookup: int = 0
     window: int = 0
-    sinks: int = 4
+    sinks: int | None = None
+    begin_token: int | None = None
     ahead: int = 4
 
     def __post_init__(self) -> None:
@@ -107,18 +110,24 @@ class GenerationOptions:
             "prefill_chunk": self.prefill_chunk >= 1,
             "ahead": self.ahead >= 1,
             "lookup": self.lookup >= 0,
-            "sinks": self.sinks >= 0,
-            "window": self.window == 0 or self.window >= self.sinks + 2,
+            "sinks": (self.sinks or 0) >= 0,
+            "window": self.window == 0 or self.window >= (self.sinks or 0) + 2,
         }
         for name, holds in checks.items():
             if not holds:
-                of = f"; expected 0, or from sinks + 2 = {self.sinks + 2}" if name == "window" else ""
+                of = f"; expected 0, or from sinks + 2 = {(self.sinks or 0) + 2}" if name == "window" else ""
                 raise InvalidArgument(f"GenerationOptions: {name}={getattr(self, name)!r} is out of its range{of}")
 
     @property
     def bounds(self) -> Window | None:
         """What the model sees of a text; None: everything."""
-        return Window(self.window, self.sinks) if self.window else None
+        return Window(self.window, self.sinks or 0) if self.window else None
+
+    def begun(self, texts: Sequence[Sequence[int]]) -> GenerationOptions:
+        """These options with the sinks of texts that begin like these ids."""
+        if not self.window or self.sinks is not None:
+            return self
+        return replace(self, sinks=min(self.window - 2, default_sinks(texts, self.begin_token)))
 
     @property
     def functions(self) -> tuple[Callable[[Array, Array], Array], ...]:

@@ -216,6 +216,12 @@ class Tokenizer:
         """The id of a token; None where there is none."""
         return self._inner.token_to_id(token)
 
+    @property
+    def begin_token(self) -> int | None:
+        """The id of bos_token, which texts begin with where tokenizer or template puts it; None: none is named."""
+        named = _content(self.config.get("bos_token"))
+        return self.token_to_id(named) if named else None
+
     def stream(self) -> TextStream:
         """A decoder that gets ids one by one."""
         return TextStream(self)

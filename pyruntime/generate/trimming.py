@@ -24,7 +24,7 @@ from pyruntime.ir.constant import Constant
 from pyruntime.ir.graph import Graph, Node
 from pyruntime.onnx.writer import ModelWriter
 
-__all__ = ["LocalCaches", "local_caches", "turning_model"]
+__all__ = ["LocalCaches", "local_caches", "turning_model", "window_caches"]
 
 _PAST_KEY, _PAST_VALUE, _LENGTHS, _TOTAL, _COS, _SIN, _POSITIONS, _BIAS = 3, 4, 5, 6, 7, 8, 9, 10
 
@@ -61,6 +61,15 @@ class LocalCaches:
     def chunk(self) -> int:
         """How many tokens fit behind them in one run."""
         return max(1, self.positions - self.kept)
+
+    def steps(self, most: int) -> tuple[int, int]:
+        """(d, c): how many rows go at once, and how many tokens at most are computed together, not above `most`.
+
+        For who drops multiples of d alone, as soon as there are `kept` + d rows: keys are then turned by one angle for
+        each pair, or multiples of it, and `kept` + d - 1 + c rows have positions.
+        """
+        chunk = min(most, max(1, (self.positions - self.kept) // 2))
+        return min(self.window + 1, self.positions - self.kept - chunk + 1), chunk
 
     def dropped(self, rows: int, new: int) -> int:
         """How many of a cache's rows go before a run of `new` tokens."""
@@ -109,6 +118,16 @@ def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: 
     window = max(op.local_window_size for op in ops)
     fits = min(op.local_window_size for op in ops) > 0 and rows > window
     return LocalCaches(window, rows, turns) if fits else None
+
+
+def window_caches(graph: Graph) -> dict[str, int]:
+    """Caches that have a window's rows and no others (`sliding_window_cache`), by input: how many it takes at least."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        op: Any = node.op
+        if op.op_type == "GroupQueryAttention" and op.sliding_window_cache:
+            found |= dict.fromkeys(node.inputs[_PAST_KEY : _PAST_VALUE + 1], op.local_window_size)
+    return found
 
 
 def _is_slot(node: Node, name: str, slot: int) -> bool:

@@ -11,7 +11,9 @@ computed anew, but for the sinks, whose rows in a cache are the same: a token co
 have more than W rows.
 
 Source: Xiao et al. 2023 (sinks: the first tokens, which attention leans on); there keys are turned to their new
-positions and the window moves with each token.
+positions and the window moves with each token. Here the first token of a context is computed at position 0, so that
+attention has its sink whichever token that is. What a model may miss is the token that it was trained to see there:
+`default_sinks` keeps it, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Window"]
+__all__ = ["Window", "default_sinks"]
+
+
+def default_sinks(texts: Sequence[Sequence[int]], begin_token: int | None) -> int:
+    """1 where texts begin with the token that begins the model's texts, else 0."""
+    return int(begin_token is not None and all(ids[0] == begin_token for ids in texts if ids) and any(map(len, texts)))
 
 
 @dataclass(frozen=True)

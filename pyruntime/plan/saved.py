@@ -39,7 +39,7 @@ from pyruntime.plan.saved_plan import Sections, read_kept, read_segment, read_tr
 __all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 4
+FORMAT = 5
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20
@@ -99,6 +99,7 @@ class Saved:
         computed: plans that make constants, each one external tensor.
         inside: constants are in the file, not beside it.
         files: those that the model keeps weights in; the plan was made of them, too.
+        decoder: what a text's writer has to know of a decoder, as `generate/facts.py` has it; None: nobody asked.
     """
 
     package: str
@@ -111,6 +112,7 @@ class Saved:
     computed: list[Plan] = field(default_factory=list)
     inside: bool = False
     files: list[ExternalFile] = field(default_factory=list)
+    decoder: dict[str, _Json] | None = None
 
 
 def tree_hash(source: RawSource, nbytes: int) -> str:
@@ -158,6 +160,7 @@ def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSour
         "options": saved.options,
         "inputs": saved.inputs,
         "outputs": saved.outputs,
+        "decoder": saved.decoder,
         "programs": programs,
         "computed": computed,
         "shaders": list(sections.shaders),
@@ -274,6 +277,7 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
         list(map(plan, header["computed"])),
         model["inside"],
         files,
+        header["decoder"],
     )
 
 

@@ -65,7 +65,8 @@ def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
 
     Args:
         entry: the session config entry `pyruntime.expects`, JSON: `staying`, names of the outputs that stay on the
-            device, null for all; `text`: token ids are made on the device, and prompts want no logits.
+            device, null for all; `text`: token ids are made on the device, and prompts want no logits; `names`: see
+            `generate/facts.py`.
 
     Raises:
         InvalidArgument: another entry.

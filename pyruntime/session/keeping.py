@@ -37,6 +37,7 @@ def kept_plan(
     outputs: Sequence[Mapping[str, Any]],
     before: bytes | None = None,
     files: Mapping[ExternalFile, RawSource] | None = None,
+    decoder: Mapping[str, Any] | None = None,
 ) -> bytes | None:
     """The file of what `program` has planned for whole runs on the device; None where there is nothing of that kind.
 
@@ -45,6 +46,7 @@ def kept_plan(
         inputs, outputs: `ValueMetadata` of web/pyruntime.d.ts.
         before: the file of an earlier session; what it has for other inputs is kept, too.
         files: those that the model keeps weights in.
+        decoder: `Saved.decoder`.
     """
     files = files or {}
     sources = [source, *files.values()]
@@ -64,6 +66,7 @@ def kept_plan(
         made,
         [plan for _, plan in computed.values()],
         files=list(files),
+        decoder=dict(decoder) if decoder else None,
     )
     if before is not None:
         _add_earlier(saved, before, sources)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from pyruntime.ir import Array
 
@@ -34,8 +34,9 @@ class Decoder:
 
 
 class _Writer:
-    def __init__(self, seed: int, placed: bool = False, interleaved: bool = False) -> None:
+    def __init__(self, seed: int, placed: bool = False, interleaved: bool = False, windowed: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
+        self.windowed = windowed
         self.placed, self.interleaved = placed, interleaved
         self.nodes: list[NodeProto] = []
         self.weights: list[TensorProto] = []
@@ -86,6 +87,7 @@ class _Writer:
             kv_num_heads=groups,
             do_rotary=1,
             local_window_size=local,
+            **({"sliding_window_cache": 1} if self.windowed and local > 0 else {}),
             rotary_interleaved=int(self.interleaved),
         )
         mixed = self.add("MatMul", y, self.random(f"{i}.w_o", heads * size, width), to=f"{i}.mixed")
@@ -111,13 +113,15 @@ def decoder(
     placed: bool = False,
     interleaved: bool = False,
     rows: int = 0,
+    windowed: bool = False,
 ) -> Decoder:
     """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind.
 
     `local`: how many tokens each attention sees; `placed`: position_ids are an input; `interleaved`: which components
-    the rotary embedding pairs; `rows`: of caches that do not grow.
+    the rotary embedding pairs; `rows`: of caches that do not grow; `windowed`: caches of attentions that are
+    local have a window's rows, as many as are given, whatever the text is long.
     """
-    made, width = _Writer(0, placed, interleaved), heads * size
+    made, width = _Writer(0, placed, interleaved, windowed), heads * size
     constants = {"two": np.float32(2), "epsilon": np.float32(1e-6), "last": np.array([-1]), "one": np.int64(1)}
     for name, value in constants.items():
         made.weight(name, np.asarray(value))
@@ -138,10 +142,15 @@ def decoder(
     names = ["input_ids", "attention_mask", *(["position_ids"] if placed else [])]
     tokens = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", n]) for n in names]
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
-    cache: list[str | int] = ["B", groups, rows or "P", size]
-    pasts = [helper.make_tensor_value_info(f"past.{p}", TensorProto.FLOAT, cache) for p in parts]
-    ends: list[str | int] = ["B", groups, rows or "T", size]
-    presents = [helper.make_tensor_value_info(f"present.{p}", TensorProto.FLOAT, ends) for p in parts]
+    each = [local] * layers if isinstance(local, int) else list(local)
+    sliding = [windowed and n > 0 for n in each for _ in ("key", "value")]
+
+    def caches(kind: str, rest: str) -> list[ValueInfoProto]:
+        shapes: list[list[str | int]] = [["B", groups, rows or ("W" if w else rest), size] for w in sliding]
+        named = zip(parts, shapes, strict=True)
+        return [helper.make_tensor_value_info(f"{kind}.{p}", TensorProto.FLOAT, shape) for p, shape in named]
+
+    pasts, presents = caches("past", "P"), caches("present", "T")
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["B", "S", words])
     graph = helper.make_graph(made.nodes, "decoder", [*tokens, *pasts], [logits, *presents], made.weights)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]

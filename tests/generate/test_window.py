@@ -22,8 +22,10 @@ from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.decoding import Decoding
 from pyruntime.generate.generator import TextGenerator
 from pyruntime.generate.options import GenerationOptions
+from pyruntime.generate.tokenizer import Tokenizer
 from pyruntime.generate.window import Window
 from tests.contrib.decoder import decoder
+from tests.genai.folder import write_folder
 from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tests.genai.precisions import SEEDS
 from tests.generate.test_decoder_forms import summing
@@ -351,7 +353,12 @@ def test_genai__window__in_the_folder_and_beyond_the_context(tmp_path: Path) -> 
     config = genai.Config(str(write_packed_folder(tmp_path, SHAPES["llama"])))
     config.overlay('{"search": {"window": 64}, "model": {"context_length": 96}}')
     params = genai.GeneratorParams(genai.Model(config))
-    assert params.options().bounds == Window(64, 4)
+    assert params.options().bounds == Window(64, 0)
+    begin = config.values["model"]["bos_token_id"]
+    for first, sinks in ((begin, 1), (begin + 1, 0)):
+        generator = genai.Generator(params.model, params)
+        generator.append_tokens([first, 5])
+        assert generator._decoding.options.bounds == Window(64, sinks)
     params.set_search_options(sinks=8)
     assert params.options().bounds == Window(64, 8)
     assert params.get_search_options()["window"] == 64
@@ -361,7 +368,38 @@ def test_genai__window__in_the_folder_and_beyond_the_context(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "given", [{"window": 5}, {"window": -1}, {"window": 8, "sinks": 7}, {"window": 8, "sinks": -1}]
+    ("begin", "sinks"), [(3, 1), (None, 0), (7, 0)], ids=["begins so", "nobody says", "does not begin so"]
+)
+def test_sinks__not_given__are_the_token_that_begins_the_models_texts(begin: int | None, sinks: int) -> None:
+    """By the generator, the loop and beams; it is the text's first token or none."""
+    prompt = [3, *range(10, 20)]
+    wanted = greedy(prompt, 40, 16, sinks)
+    options = GenerationOptions(max_new_tokens=40, window=16, begin_token=begin)
+    assert written(TextGenerator(model()), prompt, max_new_tokens=40, window=16, begin_token=begin) == [wanted]
+
+    async def run() -> list[int]:
+        decoding = Decoding(model(), options)
+        await decoding.append([prompt])
+        while not decoding.done:
+            await decoding.next()
+        return decoding.sequences[0][len(prompt) :]
+
+    assert asyncio.run(run()) == wanted
+    ((ids, _),) = asyncio.run(beam_search(model(), prompt, 1, options))
+    assert ids[len(prompt) :] == wanted
+
+
+def test_sinks__of_a_tokenizer_that_names_its_first_token__is_kept(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(write_folder(tmp_path))
+    assert tokenizer.begin_token == 1
+    generator = TextGenerator(model(), tokenizer)
+    for prompt, sinks in (([1, 2, 3], 1), ([2, 1, 3], 0)):
+        assert written(generator, prompt, max_new_tokens=50, window=16) == [greedy(prompt, 50, 16, sinks)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"window": 1}, {"window": 5, "sinks": 4}, {"window": -1}, {"window": 8, "sinks": 7}, {"window": 8, "sinks": -1}],
 )
 def test_options__window_without_room__are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(pyruntime.InvalidArgument, match=r"(window|sinks)="):

@@ -169,14 +169,16 @@ def test_round_trip__weights_in_two_files__are_named_by_file_and_place() -> None
     assert stage is not None
     known = ModelFile(source.size, tree_hash(source, source.size))
     outputs = [{"name": "y", "type": "float32", "shape": [3, 8]}]
-    made = kept_plan(program, source, known, [], outputs, None, files)
+    decoder = {"positions": 8, "rows": {}, "local": None}
+    made = kept_plan(program, source, known, [], outputs, None, files, decoder)
     assert made is not None
     given = list(files.values())
     saved = read(made, source, given)
     assert saved.files == list(files)
+    assert saved.decoder == decoder
     assert [c.source for c in saved.programs[0].plan.constants] == given
     assert run_data(saved.programs[0].plan) == run_data(stage.compiled.plan)
-    assert kept_plan(program, source, known, [], outputs, made, files) == made
+    assert kept_plan(program, source, known, [], outputs, made, files, decoder) == made
     with pytest.raises(InvalidArgument, match="give these"):
         read(made, source).programs[0].plan.constants[0].raw()
 

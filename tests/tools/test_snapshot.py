@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import builtins
 import csv
 import hashlib
 import importlib.util
 import io
+import marshal
 import subprocess
 import sys
 import zipfile
@@ -17,9 +19,10 @@ from py_compile import PycInvalidationMode, compile
 import pytest
 
 from tools.snapshot.__main__ import brotli, zstd
-from tools.snapshot.wheels import read_wheel, source_of, with_bytecode
+from tools.snapshot.wheels import read_bytecode, read_wheel, source_of, with_bytecode
 
 RECORD = "small-1.0.dist-info/RECORD"
+PART = importlib.util.cache_from_source("small/inner/part.py")
 SOURCES = {
     "small/__init__.py": b"from small.inner.part import VALUE\n",
     "small/inner/__init__.py": b"",
@@ -73,6 +76,23 @@ def test_packed__with_its_module__is_unpacked_to_the_same(pack: Callable[[bytes]
 def test_source_of__path_of_bytecode__is_pep_3147s() -> None:
     for source in ("a/b.py", "c.py", "a/b/__init__.py"):
         assert source_of(importlib.util.cache_from_source(source)) == source
+
+
+def test_wheels__of_two_builds__are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    """Other processes, with other things held and interned, compiled the same sources."""
+    made = []
+    for build, held in enumerate(((), [41, sys.intern("small.inner.part"), sys.intern("{}")])):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as opened:
+            code = builtins.compile('TEXT = "{}", "small.inner.part"', "part.py", "exec")
+            texts = tuple(sys.intern(t) if held else t + "" for t in code.co_consts[0])
+            flagged = marshal.dumps(code.replace(co_consts=(texts, None)))
+            opened.writestr(PART, bytes(16) + flagged)
+        out = tmp_path / str(build)
+        out.mkdir()
+        made.append((flagged, with_bytecode(wheel, read_bytecode(archive.getvalue()), out).read_bytes()))
+    assert made[0][0] != made[1][0]
+    assert made[0][1] == made[1][1]
 
 
 def test_with_bytecode__wheel__has_its_files_and_its_bytecode_and_a_true_record(

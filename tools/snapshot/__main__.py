@@ -14,12 +14,10 @@ import argparse
 import base64
 import gzip
 import importlib
-import io
 import json
 import shutil
 import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -31,7 +29,7 @@ from playwright.sync_api import sync_playwright
 from e2e.harness.browser import launch
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
-from tools.snapshot.wheels import Files, bundle, read_wheel, with_bytecode
+from tools.snapshot.wheels import Files, bundle, read_bytecode, read_wheel, with_bytecode
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "models" / "digits.onnx"
@@ -114,8 +112,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path) -> None:
         for library, data in libraries.items():
             (folder / library).write_bytes(data)
         answer = take(pyodide, folder)
-    with zipfile.ZipFile(io.BytesIO(base64.b64decode(answer["bytecode"]))) as archive:
-        compiled = {name: archive.read(name) for name in archive.namelist()}
+    compiled = read_bytecode(base64.b64decode(answer["bytecode"]))
     files |= {name: data for name, data in compiled.items() if name.split("/")[0] in kind.later}
     write(out / "snapshot", answer, bundle(files), libraries)
     for wheel in wheels:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.devkit.pyodide import record_digest
+from tools.snapshot.canonical import canonical
 
 Files = dict[str, bytes]
 
@@ -19,6 +20,12 @@ DATE = (2020, 2, 2, 0, 0, 0)  # the same files give the same bytes
 def read_wheel(wheel: Path) -> Files:
     with zipfile.ZipFile(wheel) as archive:
         return {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
+
+
+def read_bytecode(archive: bytes) -> Files:
+    """The .pyc files of a ZIP file, as their sources have them: nothing of the process that compiled them."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        return {name: canonical(opened.read(name)) for name in opened.namelist()}
 
 
 def bundle(files: Mapping[str, bytes]) -> bytes:

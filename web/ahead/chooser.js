@@ -4,7 +4,6 @@
 import { matches, prepare } from '../replay.js';
 
 /**
- * @typedef {import('../replay.js').Prepared} Prepared
  * @typedef {import('../replay.js').Replay} Replay
  * @typedef {import('../tensors.js').Memory} Memory
  * @typedef {import('../tensors.js').Remote} Remote

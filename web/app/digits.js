@@ -153,7 +153,7 @@ export class Digits {
  * @param {Float32Array} image
  * @returns {Promise<{probabilities: Float32Array}>}
  */
-export async function predict(session, image) {
+async function predict(session, image) {
   const outputs = await session.run({ image: new Tensor('float32', image, [1, 1, SIZE, SIZE]) });
   return { probabilities: /** @type {Float32Array} */ (outputs.probabilities.data) };
 }

@@ -16,8 +16,18 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {import('./tokens.js').Wanted} Wanted */
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
+/**
+ * The sinks where nobody says how many: the token that begins the model's texts, where this one begins with it. A context is
+ * computed at positions from 0, so attention needs no others.
+ * @param {readonly number[]} ids of the text
+ * @param {readonly (number | undefined)[]} begins tokens that begin the model's texts
+ */
+export function defaultSinks([first], begins) {
+  return Number(first !== undefined && begins.includes(first));
+}
+
 /** What the model sees of a text. @param {readonly number[]} ids of all of it @param {Window} window */
-export function inWindow(ids, { size, sinks }) {
+function inWindow(ids, { size, sinks }) {
   if (ids.length <= size) return [...ids];
   const block = size + 1 - sinks - Math.floor((size - sinks) / 2);
   const dropped = block * Math.ceil((ids.length - size) / block);
@@ -60,7 +70,7 @@ export class ContextTokens {
 
   /** @returns {Promise<Token>} */
   async next() {
-    if (!this.#left) await this.#start();
+    if (!this.#left || (this.#inner instanceof QueuedTokens && this.#inner.spent)) await this.#start();
     const token = await this.#chosen();
     this.#left -= 1;
     this.#text.ids.push(token.id);
@@ -68,12 +78,14 @@ export class ContextTokens {
     return token;
   }
 
-  /** Begin, or start over. */
+  /** Begin, start over, or go on with caches that have been trimmed. */
   async #start() {
     const { ids, prompt } = this.#text;
-    await this.#inner?.end(true, this.#window.sinks);
+    const context = inWindow(ids, this.#window);
+    const isFull = context.length < this.#context.length;
+    await this.#inner?.end(true, isFull ? this.#window.sinks : undefined);
     this.#inner = null;
-    this.#context = inWindow(ids, this.#window);
+    this.#context = context;
     await this.#decoder.rewind(this.#turn, this.#context);
     this.#left = Math.min(this.#wanted.most - (ids.length - prompt), this.#window.size - this.#context.length + 1);
     this.#inner = await this.#open();

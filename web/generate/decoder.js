@@ -4,12 +4,14 @@
 import { InferenceSession } from '../session.js';
 import { Tensor } from '../tensor.js';
 import { fromWire, toWire } from '../wire.js';
+import { LocalCaches } from './local.js';
 import { Samplers } from './samplers.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('./repository.js').Names} Names */
 /** @typedef {import('./repository.js').HeadSizes} HeadSizes */
-/** @typedef {{names: Names, sizes: HeadSizes}} Naming what a repository says of its decoder */
+/** @typedef {import('./repository.js').SlidingWindow} SlidingWindow */
+/** @typedef {{names: Names, sizes: HeadSizes, sliding: SlidingWindow}} Naming what a repository says of its decoder */
 /** @typedef {{input: ValueMetadata, output: string}} Cache */
 
 /** Tokens of a prompt that are computed together. */
@@ -17,6 +19,9 @@ const CHUNK = 256;
 
 /** Inputs that say how many positions have logits. */
 const KEPT_LOGITS = ['num_logits_to_keep', 'logits_to_keep'];
+
+/** Inputs that are neither ids nor mask, positions or caches. */
+const OTHERS = ['use_cache_branch', ...KEPT_LOGITS];
 
 class NotDecoder extends Error {
   name = 'InvalidGraph';
@@ -56,6 +61,8 @@ export class Turn {
   caches = new Map();
   /** The tokens that it is of. @type {number[]} */
   ids = [];
+  /** How many tokens in front have no rows any more, as nothing looks back at them. */
+  begin = 0;
   /** The step under way. @type {Promise<unknown>} */
   busy = Promise.resolve();
   /** What writes it. @type {import('./tokens.js').Tokens | null} */
@@ -65,17 +72,30 @@ export class Turn {
     for (const tensor of this.caches.values()) tensor.dispose();
     this.caches.clear();
     this.ids = [];
+    this.begin = 0;
+  }
+
+  /** Rows of its caches. */
+  get rows() {
+    return this.ids.length - this.begin;
   }
 }
 
 export class Decoder {
   #rewinder;
-
+  #rows;
   #sizes;
 
   /** @param {InferenceSession} session @param {Naming} naming @param {Cache[]} caches */
-  constructor(session, { names, sizes }, caches) {
+  constructor(session, { names, sizes, sliding }, caches) {
+    const facts = InferenceSession.decoderOf(session);
     this.session = session;
+    /** What can be trimmed of the caches; null: something looks at all of them. */
+    this.local = facts?.local ? new LocalCaches(facts.local) : null;
+    /** Tokens that the model has positions for. */
+    this.positions = facts?.positions ?? Infinity;
+    /** Rows of caches that hold a window and no more. */
+    this.#rows = Object.fromEntries(Object.entries(facts?.rows ?? {}).map(([name, rows]) => [name, rows + sliding.slack]));
     this.names = names;
     this.caches = caches;
     this.#sizes = sizes;
@@ -83,11 +103,16 @@ export class Decoder {
     this.samplers = new Samplers();
     this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.behind(session)?.keepPlan));
     this.#rewinder.catch(() => {}); // who needs it hears it
-    const known = [names.ids, names.mask, names.positions, 'use_cache_branch', ...KEPT_LOGITS];
+    const known = [names.ids, names.mask, names.positions, ...OTHERS];
     const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
     if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
       const what = strange.length ? `has an input ${strange.join(', ')}` : `has no ${names.ids} or no ${names.logits}`;
       throw new NotDecoder(`the model is no decoder of text alone: it ${what}`);
+    }
+    const fixed = [this.inputs.get(names.ids)?.shape[1], ...caches.map(({ input: { name, shape } }) => (name in this.#rows ? '' : shape[2]))];
+    if (sliding.slides && fixed.some((size) => typeof size === 'number')) {
+      throw new NotDecoder(`genai_config.json: model.decoder.sliding_window.${sliding.slides} is not followed: `
+        + 'the model takes a prompt in windows of a fixed size');
     }
   }
 
@@ -98,7 +123,9 @@ export class Decoder {
    * @param {import('../pyruntime.js').SessionOptions} options
    */
   static async create(model, externalData, naming, options) {
-    const extra = { 'pyruntime.expects': JSON.stringify({ staying: null, text: true }), ...options.extra };
+    const { ids, mask, positions } = naming.names;
+    const expects = { staying: null, text: true, names: { mask, positions, others: [ids, ...OTHERS] } };
+    const extra = { 'pyruntime.expects': JSON.stringify(expects), ...options.extra };
     const session = await InferenceSession.create(model, { ...options, extra, externalData, preferredOutputLocation: 'gpu-buffer' });
     try {
       const caches = session.inputMetadata.flatMap((input) => {
@@ -133,21 +160,22 @@ export class Decoder {
    * @param {AbortSignal} [signal] looked at between parts
    */
   async prefill(turn, ids, signal) {
-    for (let at = 0; at < ids.length; at += CHUNK) {
-      await this.#run(turn, ids.slice(at, at + CHUNK), false);
+    const chunk = Math.min(CHUNK, this.local?.chunk ?? CHUNK);
+    for (let at = 0; at < ids.length; at += chunk) {
+      await this.#run(turn, ids.slice(at, at + chunk), false);
       signal?.throwIfAborted();
     }
   }
 
   /**
    * Element types of ids and logits, and how many tokens there are where the model says it; null where the model's inputs
-   * are no integers of one text, which only a step takes.
+   * are no integers of one text, which only a step takes, or its caches are moved on the host.
    */
   get types() {
     const { ids, mask, positions, logits } = this.names;
     const scores = this.session.outputMetadata.find(({ name }) => name === logits);
     const made = [ids, mask, positions].flatMap((name) => this.inputs.get(name) ?? []);
-    const fits = this.caches.length && made.every(({ type, shape }) => ['int64', 'int32'].includes(type) && shape.length === 2)
+    const fits = this.caches.length && !this.#hasWindows && made.every(({ type, shape }) => ['int64', 'int32'].includes(type) && shape.length === 2)
       && scores && ['float32', 'float16'].includes(scores.type) && scores.shape.length === 3;
     if (!fits) return null;
     const words = scores.shape[2];
@@ -178,7 +206,7 @@ export class Decoder {
       fixed: Object.fromEntries(KEPT_LOGITS.flatMap((name) => (name in feeds ? [[name, wire(name, feeds[name])]] : []))),
       logits,
       caches: this.caches.map(({ input: { name }, output }) => ({ input: name, output, given: wire(name, feeds[name]) })),
-      length: turn.ids.length,
+      length: turn.rows,
     };
   }
 
@@ -187,11 +215,35 @@ export class Decoder {
    * @param {Turn} turn
    * @param {Record<string, any>} caches by the names of inputs; none: it has nothing
    * @param {readonly number[]} ids that they are of
+   * @param {number} begin how many in front have no rows
    */
-  restore(turn, caches, ids) {
+  restore(turn, caches, ids, begin) {
     const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
     for (const [name, cache] of Object.entries(caches)) turn.caches.set(name, fromWire(cache, memory));
     turn.ids = turn.caches.size ? [...ids] : [];
+    turn.begin = turn.caches.size ? begin : 0;
+  }
+
+  /** Whether caches without rows for `begin` tokens have what they had after `length` tokens. @param {number} begin @param {number} length */
+  reaches(begin, length) {
+    return length > begin && (!begin || length - begin >= /** @type {LocalCaches} */ (this.local).kept);
+  }
+
+  /** Let go of rows that no token behind the turn's looks back at. @param {Turn} turn */
+  async trim(turn) {
+    const gone = this.local?.gone(turn.rows) ?? 0;
+    if (!gone) return;
+    const rewinder = await this.#rewinder;
+    for (const [name, cache] of turn.caches) {
+      const rotation = /** @type {LocalCaches} */ (this.local).rotation(name, gone, cache.dims[3]);
+      turn.caches.set(name, await (rotation ? rewinder.turned(cache, gone, rotation) : rewinder.last(cache, gone)));
+      cache.dispose();
+    }
+    turn.begin += gone;
+  }
+
+  get #hasWindows() {
+    return Object.keys(this.#rows).length > 0;
   }
 
   /**
@@ -203,13 +255,13 @@ export class Decoder {
     let same = 0;
     while (same < turn.ids.length && same < ids.length - 1 && turn.ids[same] === ids[same]) same += 1;
     if (same === turn.ids.length) return;
-    const cuts = this.caches.every(({ input: { shape } }) => shape.length === 4 && typeof shape[2] === 'string');
-    if (!same || !cuts) {
+    const cuts = !this.#hasWindows && this.caches.every(({ input: { shape } }) => shape.length === 4 && typeof shape[2] === 'string');
+    if (!cuts || !this.reaches(turn.begin, same)) {
       turn.dispose();
       return;
     }
     for (const [name, cache] of turn.caches) {
-      turn.caches.set(name, await (await this.#rewinder).cut(cache, same));
+      turn.caches.set(name, await (await this.#rewinder).cut(cache, same - turn.begin));
       cache.dispose();
     }
     turn.ids.length = same;
@@ -218,6 +270,7 @@ export class Decoder {
   /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
   async #run(turn, ids, wanted) {
     const { logits } = this.names;
+    await this.trim(turn);
     /** @type {Record<string, Tensor | null>} */
     const fetches = Object.fromEntries(this.caches.map(({ output }) => [output, null]));
     const feeds = this.#feeds(turn, ids);
@@ -247,7 +300,7 @@ export class Decoder {
   /** @param {Turn} turn @param {readonly number[]} ids */
   #feeds(turn, ids) {
     const { names } = this;
-    const past = turn.ids.length;
+    const past = turn.rows;
     /** @type {Record<string, Tensor>} */
     const feeds = {};
     const give = (/** @type {string} */ name, /** @type {readonly number[]} */ values, /** @type {number[]} */ dims) => {
@@ -264,7 +317,7 @@ export class Decoder {
       feeds.use_cache_branch = new Tensor('bool', [past > 0], [1]);
     }
     for (const { input } of this.caches) {
-      feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids), this.#sizes);
+      feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids), this.#sizes, this.#rows[input.name]);
     }
     return feeds;
   }
@@ -277,17 +330,18 @@ export class Decoder {
 
 /**
  * The cache of no token: a dimension without a size has none, but for the batch, which is one text, and for what the
- * configuration says of heads. The batch is the one whose name says so or is that of the ids' batch, else the first where there
+ * configuration says of heads and for caches that have a window's rows. The batch is the one whose name says so or is that of the ids' batch, else the first where there
  * is another one.
  * @param {ValueMetadata} input
  * @param {ValueMetadata | undefined} ids
  * @param {HeadSizes} sizes
+ * @param {number | undefined} rows
  */
-function empty({ type, shape }, ids, { heads, components }) {
+function empty({ type, shape }, ids, { heads, components }, rows) {
   const isBatch = (/** @type {string} */ dim) => /batch/i.test(dim) || (dim !== '' && dim === ids?.shape[0]);
   const open = shape.filter((dim) => typeof dim === 'string');
   const named = open.some((dim) => isBatch(dim));
-  const told = shape.length === 4 && typeof shape[2] === 'string' ? [undefined, heads, undefined, components] : [];
+  const told = shape.length === 4 && typeof shape[2] === 'string' ? [undefined, heads, rows, components] : [];
   const dims = shape.map((dim, axis) => (
     typeof dim === 'number' ? dim : told[axis] ?? Number(named ? isBatch(dim) : axis === 0 && open.length > 1)));
   const size = dims.reduce((product, dim) => product * dim, 1);

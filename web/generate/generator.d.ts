@@ -81,10 +81,14 @@ export interface GenerateOptions extends SamplingOptions {
    * Write beyond the model's context: it looks back at this many tokens, or at `contextLength` if that is less (Infinity is
    * that). When there are as many, the text starts over with the first `sinks` and the last half of the rest, as if they had
    * been the prompt; a longer prompt is cut as if it had been written. Default: the text ends where the context does, a longer
-   * prompt is refused.
+   * prompt is refused. Where every attention is local nothing ends, and `Infinity` is the whole text: rows that nobody looks
+   * back at are let go of.
    */
   window?: number;
-  /** The first tokens of a text, which stay in its window; default 4. */
+  /**
+   * The first tokens of a text, which stay in its window; default: what genai_config.json says (`search.sinks`), else 1 where the
+   * text begins with the token that begins the model's texts (BOS), and 0 where it does not.
+   */
   sinks?: number;
   /** Variables of the chat template: { tools, enable_thinking: false, ... }. */
   templateValues?: Readonly<Record<string, unknown>>;
@@ -130,7 +134,7 @@ export declare class TextGenerator {
   private constructor();
   static create(folder: FolderSource, options?: GeneratorOptions): Promise<TextGenerator>;
   readonly session: InferenceSession;
-  /** Tokens of prompt and text together that the model was made for; Infinity where the folder does not say. */
+  /** Tokens of prompt and text together that the model was made for; Infinity where neither folder nor graph say. */
   readonly contextLength: number;
   encode(text: string): number[];
   decode(ids: readonly number[]): string;

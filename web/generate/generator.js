@@ -2,7 +2,7 @@
 /** TextGenerator: a language model out of a folder, that writes on. */
 
 import { client } from '../client.js';
-import { ContextTokens } from './context.js';
+import { ContextTokens, defaultSinks } from './context.js';
 import { Decoder, Turn } from './decoder.js';
 import { openFolder, pathIn } from './folder.js';
 import { readGraph, readRepository, readTokenizer } from './repository.js';
@@ -16,9 +16,6 @@ import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
 /** @typedef {import('./repository.js').Repository} Repository */
 
 const MOST_TOKENS = 512;
-
-/** The first tokens of a text, which stay in its window. */
-const SINKS = 4;
 
 /** Milliseconds since a moment. @param {number} begin */
 const since = (begin) => performance.now() - begin;
@@ -85,9 +82,9 @@ export class TextGenerator {
     return this.#decoder.session;
   }
 
-  /** Tokens that it can look back at; Infinity where nobody says. */
+  /** Tokens that it was made for; Infinity where nobody says. */
   get contextLength() {
-    return this.#repository.contextLength;
+    return Math.min(this.#repository.contextLength, this.#decoder.positions);
   }
 
   /** @param {string} text @returns {number[]} */
@@ -112,7 +109,7 @@ export class TextGenerator {
     const rules = rulesOf(this.#repository.sampling, options);
     const seed = options.seed ?? Math.floor(Math.random() * 2 ** 32);
     const ids = await this.#prompt(input, options);
-    const window = this.#window(options);
+    const window = this.#window(options, ids);
     const ends = options.window === undefined;
     if (ends && ids.length > window.size) {
       throw new RangeError(`the prompt has ${ids.length} tokens, the model can look back at ${window.size}; with \`window\` it looks at its end`);
@@ -171,10 +168,13 @@ export class TextGenerator {
     }
   }
 
-  /** @param {GenerateOptions} options @returns {import('./context.js').Window} */
-  #window({ window, sinks = SINKS }) {
+  /** @param {GenerateOptions} options @param {readonly number[]} ids of the prompt @returns {import('./context.js').Window} */
+  #window({ window, sinks: asked }, ids) {
+    const { beginToken, sinks: advised } = this.#repository;
+    const sinks = asked ?? advised ?? defaultSinks(ids, [beginToken, this.#tokenizer.begin]);
     const isWhole = [window ?? Infinity, sinks].every((number) => Number.isInteger(number) || number === Infinity);
-    const size = Math.min(window ?? Infinity, this.contextLength);
+    const most = this.#decoder.local ? Infinity : this.contextLength; // what local attention sees, it sees of any length
+    const size = Math.min(window ?? Infinity, most);
     if (!isWhole || sinks < 0 || (window !== undefined && size < sinks + 2)) {
       throw new RangeError(`window: expected a whole number from sinks + 2, here ${sinks + 2}, or Infinity, got ${window}`);
     }

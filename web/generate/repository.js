@@ -21,12 +21,19 @@ import { addressOf, json, required } from './folder.js';
  * @property {number | undefined} heads that have keys and values
  * @property {number | undefined} components of each
  *
+ * @typedef {object} SlidingWindow what genai_config.json says of windows
+ * @property {number} slack rows of caches that hold a window, beyond it
+ * @property {string | undefined} slides the field by which inputs or caches are to be windows of a fixed size
+ *
  * @typedef {object} Repository
  * @property {string} model path of the graph
  * @property {Names} names
  * @property {HeadSizes} sizes
+ * @property {SlidingWindow} sliding
  * @property {SamplingOptions} sampling as its makers advise
  * @property {number[]} endTokens
+ * @property {number | undefined} beginToken that begins the model's texts, where they begin so
+ * @property {number | undefined} sinks that a window keeps, as the folder advises
  * @property {number} contextLength tokens that it can look back at
  */
 
@@ -78,6 +85,20 @@ function headsOf({ num_attention_heads: all, num_key_value_heads: heads = all, h
   return { heads, components: Number.isInteger(components) ? components : undefined };
 }
 
+/** What onnxruntime-genai takes on the CPU. */
+const SLACK = 16;
+
+/**
+ * Caches are as the graph has them, whatever `window_size`, `layers`, `alignment` and `pad_value` say; the first two are the
+ * graph's own, the others say what is put around a window.
+ * @param {Record<string, any> | undefined} given `model.decoder.sliding_window`
+ * @returns {SlidingWindow}
+ */
+function slidingOf(given) {
+  const slides = given && ['slide_inputs', 'slide_key_value_cache'].find((name) => given[name] ?? true);
+  return { slack: given?.cache_slack || SLACK, slides };
+}
+
 /**
  * @param {Folder} folder
  * @param {Record<string, any>} config
@@ -118,8 +139,11 @@ async function ofGenai(folder, genai) {
       positions: inputs.position_ids ?? USUAL.positions, logits: outputs.logits ?? USUAL.logits, caches,
     },
     sizes: { heads: decoder.num_key_value_heads, components: decoder.head_size },
+    sliding: slidingOf(decoder.sliding_window),
     sampling: samplingOf(search),
     endTokens: numbers(model?.eos_token_id),
+    beginToken: numbers(model?.bos_token_id)[0],
+    sinks: search.sinks,
     contextLength: model?.context_length ?? search.max_length ?? Infinity,
   };
 }
@@ -148,8 +172,11 @@ export async function readRepository(folder, dtype, signal) {
     model: path,
     names: USUAL,
     sizes: headsOf(text),
+    sliding: slidingOf(undefined),
     sampling: samplingOf(generation),
     endTokens: ends,
+    beginToken: numbers(generation.bos_token_id ?? config.bos_token_id ?? text.bos_token_id)[0],
+    sinks: undefined,
     contextLength: text.max_position_embeddings ?? text.n_positions ?? text.n_ctx ?? Infinity,
   };
 }

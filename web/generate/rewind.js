@@ -1,52 +1,40 @@
 // @ts-check
-/** A model of one Slice: the first rows of a cache, on the GPU. Written out here, for there is nothing to fetch. */
+/** Rows of caches, on the GPU: the first ones, or the last ones with their keys turned to other positions. */
 
 import { InferenceSession } from '../session.js';
 import { Tensor } from '../tensor.js';
 import { firstRows } from '../wire.js';
+import { modelOf } from './onnx.js';
 
-/** Numbers of ONNX's element types. @type {Record<string, number>} */
-const ELEMENTS = { float32: 1, float16: 10, bfloat16: 16, uint8: 2, int8: 3 };
-const INT64 = 7;
+const DIMS = ['batch', 'heads', 'length', 'size'];
+const KEPT = ['batch', 'heads', 'kept', 'size'];
+/** Behind the last row of any cache. */
+const END = 2 ** 40;
 
-/** @param {number} value @returns {number[]} */
-function varint(value) {
-  return value < 128 ? [value] : [(value & 127) | 128, ...varint(Math.floor(value / 128))];
+/** y = x[..., :end, :] @param {string} type of x */
+function firstModel(type) {
+  return modelOf('rewind', [['Slice', ['x', 'start', 'end', 'axis'], 'y']], { start: 0, axis: 2 },
+    [['x', type, DIMS], ['end', 'int64', ['one']]], ['y', type, KEPT]);
 }
 
-/** A field of bytes, of text or of a message. @param {number} number @param {readonly number[] | string} content */
-function field(number, content) {
-  const bytes = typeof content === 'string' ? [...new TextEncoder().encode(content)] : content;
-  return [number * 8 + 2, ...varint(bytes.length), ...bytes];
+/** y = x[..., first:, :] @param {string} type of x */
+function lastModel(type) {
+  return modelOf('trim', [['Slice', ['x', 'first', 'end', 'axis'], 'y']], { end: END, axis: 2 },
+    [['x', type, DIMS], ['first', 'int64', ['one']]], ['y', type, KEPT]);
 }
 
-/** @param {number} number @param {number} value */
-function count(number, value) {
-  return [number * 8, ...varint(value)];
+/** y = x[..., first:, :] · turn, in float32 @param {string} type of x */
+function turnModel(type) {
+  const plain = type === 'float32';
+  return modelOf('turn_back', [
+    ['Slice', ['x', 'first', 'end', 'axis'], 'rows'],
+    ...(plain ? [] : /** @type {import('./onnx.js').Node[]} */ ([['Cast', ['rows'], 'wide', 'float32']])),
+    ['MatMul', [plain ? 'rows' : 'wide', 'turn'], plain ? 'y' : 'turned'],
+    ...(plain ? [] : /** @type {import('./onnx.js').Node[]} */ ([['Cast', ['turned'], 'y', type]])),
+  ], { end: END, axis: 2 }, [['x', type, DIMS], ['first', 'int64', ['one']], ['turn', 'float32', ['size', 'size']]], ['y', type, KEPT]);
 }
 
-/** A tensor among inputs and outputs. @param {string} name @param {number} element @param {readonly string[]} dims */
-function valueInfo(name, element, dims) {
-  const shape = dims.flatMap((dim) => field(1, field(2, dim)));
-  return [...field(1, name), ...field(2, field(1, [...count(1, element), ...field(2, shape)]))];
-}
-
-/** y = x[..., :end, :], of four dimensions. @param {string} type of x */
-function sliceModel(type) {
-  const dims = ['batch', 'heads', 'length', 'size'];
-  const node = [...['x', 'start', 'end', 'axis'].flatMap((name) => field(1, name)), ...field(2, 'y'), ...field(4, 'Slice')];
-  const constant = (/** @type {string} */ name, /** @type {number} */ value) => (
-    [...count(1, 1), ...count(2, INT64), ...field(7, [value]), ...field(8, name)]);
-  const graph = [
-    ...field(1, node), ...field(2, 'rewind'), ...field(5, constant('start', 0)), ...field(5, constant('axis', 2)),
-    ...field(11, valueInfo('x', ELEMENTS[type], dims)), ...field(11, valueInfo('end', INT64, ['one'])),
-    ...field(12, valueInfo('y', ELEMENTS[type], ['batch', 'heads', 'kept', 'size'])),
-  ];
-  const opset = [...field(1, ''), ...count(2, 17)];
-  return new Uint8Array([...count(1, 8), ...field(7, graph), ...field(8, opset)]);
-}
-
-/** Shortens caches; one for all of a generator's. */
+/** One for all of a generator's caches, which are `[batch, heads, length, size]`. */
 export class Rewinder {
   /** @type {Map<string, Promise<InferenceSession>>} */
   #sessions = new Map();
@@ -57,18 +45,32 @@ export class Rewinder {
     this.#keepPlan = keepPlan;
   }
 
-  /** @param {Tensor} cache `[batch, heads, length, size]` @param {number} length @returns {Promise<Tensor>} */
+  /** The first rows. @param {Tensor} cache @param {number} length @returns {Promise<Tensor>} */
   async cut(cache, length) {
-    const there = firstRows(cache, 2, length);
-    if (there) return there;
-    let made = this.#sessions.get(cache.type);
+    return firstRows(cache, 2, length) ?? this.#run(firstModel, { x: cache, end: number(length) });
+  }
+
+  /** The rows from `first` on. @param {Tensor} cache @param {number} first */
+  last(cache, first) {
+    return this.#run(lastModel, { x: cache, first: number(first) });
+  }
+
+  /** The rows from `first` on, each times `turn`. @param {Tensor} cache @param {number} first @param {Float32Array} turn `[size, size]` */
+  turned(cache, first, turn) {
+    const size = cache.dims[3];
+    return this.#run(turnModel, { x: cache, first: number(first), turn: new Tensor('float32', turn, [size, size]) });
+  }
+
+  /** @param {(type: string) => Uint8Array} model @param {Record<string, Tensor>} feeds @returns {Promise<Tensor>} */
+  async #run(model, feeds) {
+    const key = `${model.name} ${feeds.x.type}`;
+    let made = this.#sessions.get(key);
     if (!made) {
-      made = InferenceSession.create(sliceModel(cache.type), {
+      made = InferenceSession.create(model(feeds.x.type), {
         preferredOutputLocation: 'gpu-buffer', keepPlan: this.#keepPlan, extra: { 'pyruntime.host_work': 0 } });
-      this.#sessions.set(cache.type, made);
+      this.#sessions.set(key, made);
     }
-    const end = new Tensor('int64', BigInt64Array.of(BigInt(length)), [1]);
-    return /** @type {Tensor} */ ((await (await made).run({ x: cache, end })).y);
+    return /** @type {Tensor} */ ((await (await made).run(feeds)).y);
   }
 
   async release() {
@@ -76,4 +78,9 @@ export class Rewinder {
     this.#sessions.clear();
     for (const made of sessions) await made.then((session) => session.release(), () => {});
   }
+}
+
+/** @param {number} value */
+function number(value) {
+  return new Tensor('int64', BigInt64Array.of(BigInt(value)), [1]);
 }

@@ -85,7 +85,7 @@ export function logSumExp(logits) {
 }
 
 /** The first of the largest. @param {Float32Array} logits */
-export function argmax(logits) {
+function argmax(logits) {
   let best = 0;
   for (let id = 1; id < logits.length; id++) if (logits[id] > logits[best]) best = id;
   return best;
@@ -113,7 +113,7 @@ export function largest(logits, count) {
  * @param {Float32Array} logits
  * @param {Rules} rules
  */
-export function admitted(logits, { temperature, topK, topP, minP }) {
+function admitted(logits, { temperature, topK, topP, minP }) {
   const top = logits[argmax(logits)];
   const weight = (/** @type {number} */ id) => Math.exp((logits[id] - top) / temperature);
   const limit = topK > 0 ? Math.min(Math.floor(topK), logits.length) : logits.length;

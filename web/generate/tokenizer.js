@@ -56,7 +56,17 @@ export class TextTokenizer {
 
   /** The id of the token that ends a text, if the configuration names one. */
   get end() {
-    const token = contentOf(this.config.eos_token);
+    return this.#named('eos_token');
+  }
+
+  /** The id of the token that begins a text, if the configuration names one. */
+  get begin() {
+    return this.#named('bos_token');
+  }
+
+  /** @param {string} name @returns {number | undefined} */
+  #named(name) {
+    const token = contentOf(this.config[name]);
     return token === undefined ? undefined : this.tokenizer.token_to_id(token);
   }
 

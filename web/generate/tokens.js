@@ -120,6 +120,8 @@ export class QueuedTokens {
   #batches = [];
   /** That have arrived, and were not asked for. @type {Token[]} */
   #tokens = [];
+  /** Tokens in front that have no rows in the loop's caches. */
+  #begin = 0;
   #size = 1;
   /** Whether caches can be cut in place. */
   #grows = false;
@@ -186,7 +188,7 @@ export class QueuedTokens {
     if (!this.#loop) {
       this.#arrived = performance.now();
       computed = this.#given - this.#turn.ids.length;
-      await this.#begin();
+      await this.#start();
     }
     this.#ask();
     const { answer, began, count } = /** @type {Batch} */ (this.#batches.shift());
@@ -207,11 +209,14 @@ export class QueuedTokens {
   }
 
   /** Compute the context but for its last token, and hand its caches to the loop. */
-  async #begin() {
+  async #start() {
     const { rules, ended } = this.#wanted;
     const { ids, prompt } = this.#text;
     const last = this.#given - 1;
     await this.#decoder.prefill(this.#turn, this.#context.slice(this.#turn.ids.length, last), ended);
+    await this.#decoder.trim(this.#turn);
+    this.#begin = this.#turn.begin;
+    this.#most = Math.min(this.#most, this.#decoder.local?.room(this.#turn.rows) ?? Infinity);
     ended.throwIfAborted();
     const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
     const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
@@ -234,11 +239,16 @@ export class QueuedTokens {
       const first = ids.length - prompt + this.#asked + 1;
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
-      const steps = { decoding: this.#loop, count, draws, confirmed: this.#context.length - 1 };
+      const steps = { decoding: this.#loop, count, draws, confirmed: this.#context.length - 1 - this.#begin };
       const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
       answer.catch(() => {}); // whoever waits for it hears it
       this.#batches.push({ answer, began: performance.now(), count });
     }
+  }
+
+  /** Whether others have to go on, behind `end`. */
+  get spent() {
+    return this.#context.length - this.#given >= this.#most;
   }
 
   /** @param {boolean} whole @param {number} [first] */
@@ -256,9 +266,10 @@ export class QueuedTokens {
     if (!this.#loop) return;
     const last = this.#context.length - 1;
     const kept = this.#grows ? Math.min(first, last) : last;
-    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: whole && kept ? kept : null });
+    const there = whole && (kept === last ? last > 0 : this.#decoder.reaches(this.#begin, kept));
+    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: there ? kept - this.#begin : null });
     const caches = await ending.catch(() => ({}));
-    this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept));
+    this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept), this.#begin);
     this.#behind.ran();
     InferenceSession.behind(this.#sampler)?.ran();
   }

@@ -48,6 +48,25 @@ export function checkExpression(expression, sizes, depth = 0) {
   }, 4096);
 }
 
+/** What a text's writer is told of a decoder (web/generate/local.js). @param {any} decoder */
+export function checkDecoder(decoder) {
+  if (decoder === null) return;
+  const number = (/** @type {unknown} */ value) => { if (!Number.isFinite(value)) refuse('it is damaged: an angle'); };
+  check.object(decoder, 'a decoder');
+  const { positions, rows, local } = decoder;
+  if (positions !== null) check.integer(positions, 2 ** 40, 'positions', 1);
+  check.object(rows, 'rows');
+  for (const count of Object.values(rows)) check.integer(count, 2 ** 24, 'rows', 1);
+  if (local === null) return;
+  check.object(local, 'local caches');
+  for (const name of ['kept', 'drop', 'chunk']) check.integer(local[name], 2 ** 24, name, 1);
+  check.list(local.turns, 'turns', (turn) => {
+    check.list(turn?.caches, 'caches', (name) => check.text(name, 'a name'), 4096);
+    for (const part of [turn.cos, turn.sin]) check.list(part, 'angles', number, 4096);
+    if (turn.cos.length !== turn.sin.length || typeof turn.interleaved !== 'boolean') refuse('it is damaged: a turn');
+  }, 4096);
+}
+
 /** @param {any} given @param {any} plan @param {number} rank */
 export function checkScaled(given, plan, rank) {
   check.list(given, 'scaled', (n) => check.integer(n, plan.expressions.length - 1, 'an expression', -1), rank);

@@ -4,7 +4,7 @@
  * number, place and name is checked here, before anything is allocated.
  */
 
-import { check, checkExpression, checkOpen, checkScaled, refuse, Refused } from './checking.js';
+import { check, checkDecoder, checkExpression, checkOpen, checkScaled, refuse, Refused } from './checking.js';
 import { checkStaying } from './staying.js';
 import { reading } from '../reading.js';
 
@@ -64,6 +64,7 @@ export { Refused };
  * @property {Record<string, unknown>} options
  * @property {import('../pyruntime.js').ValueMetadata[]} inputs
  * @property {import('../pyruntime.js').ValueMetadata[]} outputs
+ * @property {import('../generate/local.js').DecoderFacts | null} decoder what a text's writer has to know; null: nobody asked
  * @property {Program[]} programs
  * @property {SavedPlan[]} computed
  * @property {string[]} shaders
@@ -71,7 +72,7 @@ export { Refused };
  * @property {SavedConstant[]} constants
  */
 
-const FORMAT = 4;
+const FORMAT = 5;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 
@@ -232,6 +233,7 @@ function checkHeader(header, sections, limits) {
       check.list(value.shape, 'a shape', (d) => typeof d === 'string' || check.integer(d, 2 ** 40, 'a dimension'), 64);
     }, 1 << 16);
   }
+  checkDecoder(header.decoder);
   check.list(header.computed, 'computed constants', (plan) => {
     checkPlan(header, plan, 0, sections, limits);
     const { external, uploads, downloads, numbers } = plan;

@@ -121,11 +121,11 @@ async function start(file, there, { create, onProgress, signal }, tags) {
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
-  const { inputs, outputs, programs } = read.header;
+  const { inputs, outputs, decoder, programs } = read.header;
   const stay = programs.some((one) => one.inputs.length + one.outputs.length);
   const housing = stay ? new (await import('./housing.js')).Housing(there.device) : null;
   const owner = new StandaloneClient(program, create, housing);
-  return { owner, info: { handle: owner.handle, inputs, outputs } };
+  return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
 }
 
 /**

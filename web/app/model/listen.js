@@ -11,7 +11,7 @@ import { explain } from '../errors.js';
  * @param {readonly File[]} files
  * @returns {import('./opening.js').Source | null} null where there is nothing
  */
-export function toSource(files) {
+function toSource(files) {
   const model = files.find(({ name }) => name.toLowerCase().endsWith('.onnx')) ?? files[0];
   return model ? { name: model.name, data: model, files: files.filter((file) => file !== model) } : null;
 }

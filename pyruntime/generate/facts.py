@@ -1,0 +1,64 @@
+"""What a decoder's graph says, for who writes text with it and has no graph: web/generate/, also from a kept plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from pyruntime.generate.positions import positions_of
+from pyruntime.generate.trimming import local_caches, window_caches
+from pyruntime.ir.constant import Constant
+from pyruntime.ir.graph import Graph
+from pyruntime.ir.types import TensorType
+from pyruntime.session import InferenceSession
+from pyruntime.session.loading import when_there
+
+__all__ = ["decoder_facts", "facts_of"]
+
+CHUNK = 256
+"""Tokens of a prompt that web/generate/decoder.js computes together at most."""
+
+
+async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
+    """`decoder_facts` of a session, by its own options; it waits for tables that are still on their way."""
+
+    async def read() -> dict[str, Any] | None:
+        return decoder_facts(session._model.graph, session._options.config("pyruntime.expects"))
+
+    return await when_there(read)
+
+
+def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
+    """`DecoderFacts` of web/generate/local.js; None where nobody asks for them.
+
+    Args:
+        entry: the session config entry `pyruntime.expects`. Its `names` are those of the inputs `mask` and `positions`,
+            and of the `others` that are no caches.
+    """
+    names = json.loads(entry).get("names") if entry else None
+    if not names:
+        return None
+    mask, positions = names["mask"], names["positions"]
+    others = {mask, positions, *names["others"]}
+    rows = window_caches(graph)
+    caches = {v.name: "" for v in graph.inputs if v.name not in others}
+    local = None if rows else local_caches(graph, caches, mask, positions)
+    made: dict[str, Any] = {"positions": positions_of(graph, positions), "rows": rows, "local": None}
+    if local:
+        drop, chunk = local.steps(CHUNK)
+        turns: dict[Any, dict[str, Any]] = {}
+        for name, turn in local.turns.items():
+            tables = {"cos": _row(turn.cos, drop), "sin": _row(turn.sin, drop), "interleaved": turn.interleaved}
+            turns.setdefault(json.dumps(tables), tables | {"caches": []})["caches"].append(name)
+        made["local"] = {"kept": local.kept, "drop": drop, "chunk": chunk, "turns": list(turns.values())}
+    return made
+
+
+def _row(table: Constant, at: int) -> list[float]:
+    """One row of a table [rows, n], of which no more is read."""
+    width = table.type.shape[1]
+    kind = TensorType(table.type.dtype, (1, width))
+    row = Constant(kind, table.source, table.offset + at * kind.nbytes).numpy()
+    return [float(x) for x in np.asarray(row[0], np.float64)]

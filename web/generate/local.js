@@ -1,0 +1,73 @@
+// @ts-check
+/**
+ * Caches of models that look back at so many tokens and no further: rows that nobody reads any more are let go of.
+ *
+ * pyruntime/generate/trimming.py says which models these are, and why each token is the one behind the whole text. Here as many
+ * rows go at once as `drop` says, or a multiple of it, as soon as there are `kept` + `drop`; the keys that stay are turned back by
+ * as many positions.
+ */
+
+/**
+ * @typedef {object} Turn how an attention turns its keys
+ * @property {string[]} caches of keys
+ * @property {number[]} cos of its pairs' angles at position `drop`; tables may be scaled
+ * @property {number[]} sin
+ * @property {boolean} interleaved whether pairs are neighbours
+ *
+ * @typedef {object} LocalFacts
+ * @property {number} kept rows that the next tokens read
+ * @property {number} drop
+ * @property {number} chunk tokens at most that are computed together
+ * @property {Turn[]} turns
+ *
+ * @typedef {object} DecoderFacts of a decoder's graph (pyruntime/generate/facts.py)
+ * @property {number | null} positions that it knows; null: nothing says it
+ * @property {Record<string, number>} rows of caches that have a window's rows and no others: at least so many
+ * @property {LocalFacts | null} local null: something looks further back
+ */
+
+export class LocalCaches {
+  #turns;
+
+  /** @param {LocalFacts} facts */
+  constructor({ kept, drop, chunk, turns }) {
+    this.kept = kept;
+    this.drop = drop;
+    this.chunk = chunk;
+    this.#turns = new Map(turns.flatMap((turn) => turn.caches.map((name) => [name, turn])));
+  }
+
+  /** How many rows of so many go before a run. @param {number} rows */
+  gone(rows) {
+    return this.drop * Math.max(0, Math.floor((rows - this.kept) / this.drop));
+  }
+
+  /** How many tokens may be computed one by one behind so many rows before some go. @param {number} rows */
+  room(rows) {
+    return this.kept + this.drop - rows;
+  }
+
+  /**
+   * What turns keys, rows of `size` components, back by so many positions: R(-by), from the right. Null: they are no keys.
+   * @param {string} name of the cache
+   * @param {number} by a multiple of `drop`
+   * @param {number} size
+   * @returns {Float32Array | null} `[size, size]`
+   */
+  rotation(name, by, size) {
+    const turn = this.#turns.get(name);
+    if (!turn) return null;
+    const { cos, sin, interleaved } = turn;
+    const made = new Float32Array(size * size);
+    for (let i = 0; i < size; i++) made[i * size + i] = 1;
+    cos.forEach((c, i) => {
+      const angle = (by / this.drop) * Math.atan2(sin[i], c);
+      const [a, b] = interleaved ? [2 * i, 2 * i + 1] : [i, i + cos.length];
+      made[a * size + a] = Math.cos(angle);
+      made[b * size + b] = Math.cos(angle);
+      made[b * size + a] = Math.sin(angle);
+      made[a * size + b] = -Math.sin(angle);
+    });
+    return made;
+  }
+}
