@@ -237,7 +237,7 @@ def _flash_candidate(rows: int) -> Candidate[AttentionProblem, AttentionWay]:
             ),
         )
 
-    return Candidate(f"flash_{rows}", AttentionWay("flash", rows), refuses, work)
+    return Candidate(f"flash_{rows}", AttentionWay("flash", rows), refuses, work, text=1.5)
 
 
 def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:

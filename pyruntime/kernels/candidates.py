@@ -1,6 +1,7 @@
 """Kernels as candidates: of those that apply to a problem on a device the cheapest runs.
 
-Of near-equal costs (`costs.ERROR`) the fewest dispatches decide.
+Of near-equal costs (`costs.ERROR`) the fewest dispatches decide, then the shortest text. Within `SHARED` of the least
+cost a plan takes a kernel that it has already.
 
 A `Family` is a table of `Candidate`s for one kind of problem. A candidate has a name, says why it does not apply, what
 work it is (`kernels.costs` makes microseconds of that), which switches leave it out, and the configuration that its
@@ -19,7 +20,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from pyruntime.kernels.costs import ERROR, Work, microseconds
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["Candidate", "Choice", "Considered", "Family", "Noted", "Problem", "forget", "noting"]
+__all__ = ["Candidate", "Choice", "Considered", "Family", "Kernels", "Noted", "Problem", "forget", "noting"]
+
+SHARED = 0.1
+"""Part of its cost that a dispatch may take longer with a kernel that the plan has: making one takes 50 to 200 ms."""
 
 
 class Problem(Protocol):
@@ -49,6 +53,7 @@ class Candidate(Generic[P, W]):
         refuses: why it does not apply to a problem on a device; "" where it does.
         work: its dispatches.
         switches: names, any of which leaves it out.
+        text: how long it takes to compile, beside others of its family; of near-equal costs the least decides.
     """
 
     name: str
@@ -56,6 +61,7 @@ class Candidate(Generic[P, W]):
     refuses: Callable[[P, Target], str]
     work: Callable[[P, Target], tuple[Work, ...]]
     switches: tuple[str, ...] = ()
+    text: float = 1.0
 
     def refused(self, problem: P, target: Target) -> str:
         """Why it does not run; "" where it may."""
@@ -82,7 +88,8 @@ class Choice:
     Attributes:
         family, problem: which table, and `Problem.key`.
         chosen: the candidate's name.
-        reason: 'cost'; 'measured', it won a measurement on this device.
+        reason: 'cost'; 'measured', it won a measurement on this device; 'shared', it is nearly the cheapest, and the
+            plan has its kernel already.
         others: all that were considered, the cheapest first, those that do not apply last.
     """
 
@@ -128,10 +135,13 @@ class Family(Generic[P, W]):
         Raises:
             LookupError: none applies; with the reasons.
         """
+        choice = _ranked(self, problem, target)
         notes = _notes.get()
-        if notes is not None:
-            notes[Noted(self, problem)] = None
-        return self._by_name[_ranked(self, problem, target).chosen]
+        if notes is None:
+            return self._by_name[choice.chosen]
+        name = choice.chosen if notes.kernels is None else notes.kernels.preferred(choice, notes.user)
+        notes.problems[Noted(self, problem, name)] = None
+        return self._by_name[name]
 
     def rank(self, problem: P, target: Target) -> Choice:
         """The choice with all that was considered."""
@@ -140,17 +150,52 @@ class Family(Generic[P, W]):
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A problem that a family chose for."""
+    """A problem that a family chose for, and what it chose where that follows from what a plan had already."""
 
     family: Family[Any, Any]
     problem: Problem
+    chosen: str = field(default="", compare=False)
 
     def rank(self, target: Target) -> Choice:
         """The choice with all that was considered."""
-        return self.family.rank(self.problem, target)
+        choice = self.family.rank(self.problem, target)
+        if choice.reason != "cost" or self.chosen not in {c.name for c in choice.others if c.cost is not None}:
+            return choice
+        return choice if choice.chosen == self.chosen else replace(choice, chosen=self.chosen, reason="shared")
 
 
-_notes: ContextVar[dict[Noted, None] | None] = ContextVar("_notes", default=None)
+class Kernels:
+    """Kernels of a plan: of near-equal candidates one that it has already is taken, so that fewer have to be compiled.
+
+    Candidates whose results pass through one dispatch are told apart by what follows in it, their user.
+    """
+
+    def __init__(self) -> None:
+        self._had: set[tuple[str, str, str]] = set()
+
+    def preferred(self, choice: Choice, user: str) -> str:
+        """The name of the candidate to run; it is there from now on."""
+        costed = [c for c in choice.others if c.cost is not None]
+        best = next(c for c in costed if c.name == choice.chosen)
+        most = (1 + SHARED) * (best.cost or 0.0)
+        near = [c for c in costed if (c.cost or 0.0) <= most and c.dispatches <= best.dispatches]
+        keys = {c.name: (choice.family, c.name, "" if c.dispatches > 1 else user) for c in costed}
+        had = [c.name for c in near if keys[c.name] in self._had] if choice.reason == "cost" else []
+        name = had[0] if had else choice.chosen
+        self._had.add(keys[name])
+        return name
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What is chosen for, each problem once, in order; and what a plan has already."""
+
+    problems: dict[Noted, None]
+    kernels: Kernels | None
+    user: str
+
+
+_notes: ContextVar[_Notes | None] = ContextVar("_notes", default=None)
 
 
 def forget() -> None:
@@ -159,12 +204,17 @@ def forget() -> None:
 
 
 @contextmanager
-def noting() -> Iterator[dict[Noted, None]]:
-    """What is chosen for inside, each problem once, in order."""
-    notes: dict[Noted, None] = {}
+def noting(kernels: Kernels | None = None, user: str = "") -> Iterator[dict[Noted, None]]:
+    """What is chosen for inside, each problem once, in order.
+
+    Args:
+        kernels: those of the plan. None: the cheapest ones are chosen.
+        user: what is done to results before they are stored.
+    """
+    notes = _Notes({}, kernels, user)
     token = _notes.set(notes)
     try:
-        yield notes
+        yield notes.problems
     finally:
         _notes.reset(token)
 
@@ -183,7 +233,7 @@ def _ranked(family: Family[P, W], problem: P, target: Target) -> Choice:
         return Choice(family.name, problem.key, winner, "measured", (*found, *refused))
     # Of those that the model cannot tell apart the one of the fewest dispatches, each of which costs the host too.
     near = (c for c in found if (c.cost or 0.0) <= (1 + ERROR) * (found[0].cost or 0.0))
-    cheapest = min(near, key=lambda c: c.dispatches)
+    cheapest = min(near, key=lambda c: (c.dispatches, family.named(c.name).text))
     return Choice(family.name, problem.key, cheapest.name, "cost", (*found, *refused))
 
 

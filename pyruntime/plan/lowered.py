@@ -13,7 +13,7 @@ from typing import Any
 
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.candidates import Noted, noting
+from pyruntime.kernels.candidates import Kernels, Noted, noting
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op
 
@@ -36,6 +36,7 @@ class Lowerings:
         self.target = target
         self._shared = shared
         self._known: dict[Hashable, Lowered] = {}
+        self._kernels = Kernels() if target.allows("shared_kernels") else None
 
     def of(self, op: Op, types: Sequence[TensorType | None]) -> Lowered:
         """The dispatches of an operator on inputs of these types, those that have nothing to do left out.
@@ -56,7 +57,7 @@ class Lowerings:
         return found
 
     def _lower(self, op: Op, types: Sequence[TensorType | None]) -> Lowered:
-        with noting() as notes:
+        with noting(self._kernels, op.title) as notes:
             dispatches = legalize(self.target, op.lower(self.target, *types))
         return tuple(d for d in dispatches if not d.is_empty), tuple(notes)
 

@@ -34,6 +34,7 @@ TARGETS = {
 }
 HOOKS = {
     "conv_depthwise": "conv_depthwise",
+    "conv_depthwise_last": "conv_depthwise_last",
     "conv_direct": "conv_direct",
     "conv_implicit_gemm": "conv_implicit_gemm",
     "conv_split_sum": "conv_split_sum",
