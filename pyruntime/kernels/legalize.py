@@ -5,6 +5,10 @@ bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it
 
 A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
 operations that take a float16 apart are most of what a kernel does that uses each element once.
+
+WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest (e2e/ops/test_quantization.py
+holds it to that). It also runs both sides of a branch, so that what makes up for other devices costs hundreds of operations
+for each element that is quantised, and is compiled wherever a kernel has a result.
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ __all__ = ["legalize"]
 
 _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DType.UINT32}
 
+_QUOTIENTS = ("near_quotient", "divide_rounded")
+"""Functions of `shaders/lib` that give a quotient rounded to nearest, or what rounds to the same integer."""
+
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
     """The dispatches of a node with every single-element store to a packed tensor sent through scratch memory.
@@ -32,6 +39,8 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
         made += _legalize(target, dispatch)
     if target.has_f16 and target.allows("half_loads"):
         made = list(map(_converting, made))
+    if target.is_software:
+        made = list(map(_dividing, made))
     return numbered(made)
 
 
@@ -39,6 +48,13 @@ def _converting(dispatch: Dispatch) -> Dispatch:
     """The dispatch with float16 read by the device's own conversion."""
     kernel = dispatch.kernel
     return replace(dispatch, kernel=replace(kernel, converts=True)) if kernel.reads_float16 else dispatch
+
+
+def _dividing(dispatch: Dispatch) -> Dispatch:
+    """The dispatch with quotients as the device has them, where these are rounded to nearest."""
+    kernel = dispatch.kernel
+    own = [f"fn {name}(x: f32, y: f32) -> f32 {{ return x / y; }}" for name in _QUOTIENTS if name in kernel.module.names]
+    return replace(dispatch, kernel=replace(kernel, body="\n\n".join((*own, kernel.body)))) if own else dispatch
 
 
 def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:

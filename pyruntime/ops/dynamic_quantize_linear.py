@@ -44,8 +44,8 @@ class DynamicQuantizeLinear(Op):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if not x.size:
             return self._of_nothing(target, x)
-        most = 256 if target.is_software else min(1024, target.limits.invocations, target.limits.workgroup_x)
-        whole = upper(x.size) <= most * WHOLE
+        most = 4 if target.is_software else min(1024, target.limits.invocations, target.limits.workgroup_x)
+        whole = upper(x.size) <= (16384 if target.is_software else most * WHOLE)
         groups = 1 if whole else _groups(x, 4, GROUPS)
         workgroup = most if whole else WORKGROUP
         pairs = scratch(DType.FLOAT, 2 * groups)
