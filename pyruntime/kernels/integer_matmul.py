@@ -165,11 +165,13 @@ class _Form:
         rows = 8 if eight else 4 if upper(p.m) > 1 else 1
         lines = -(-p.m // rows)
         jobs = columns * lines * p.batches
+        workgroup = self.target.few(upper(jobs))
+        stepped = multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b
         return self._dispatch(
             "matmul_integer_direct",
             f"matmul_integer_direct_{rows}",
-            {"ROWS": rows},
-            self.target.grid(jobs),
+            {"ROWS": rows, "WG": workgroup} | ({"STEPPED": 1} if stepped else {}),
+            self.target.grid(jobs, workgroup),
             m=p.m,
             words=-(-p.k // 4),
             columns=columns,
