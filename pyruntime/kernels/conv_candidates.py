@@ -7,6 +7,8 @@ gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 
            workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
 bytes      bytes by packed dot products
+taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as products,
+           others with weights whose channels are last
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.knowledge import (
     CONV_BYTES_EFFICIENCY,
+    CONV_TAPS_EFFICIENCY,
     CONV_DEPTHWISE_EFFICIENCY,
     CONV_DEPTHWISE_LOADS,
     CONV_DIRECT_EFFICIENCY,
@@ -51,6 +54,7 @@ class ConvProblem:
         transposed: y = the transpose of a convolution.
         pointwise: every output looks at the one input of its own position. shared: the depthwise kernel knows it.
         kind: 'float', 'integer', or 'bytes' that the kernel of packed dot products knows.
+        fixed: weights are known before the run, so that they can be kept with their channels last.
     """
 
     images: int
@@ -62,6 +66,7 @@ class ConvProblem:
     pointwise: bool = False
     shared: bool = False
     kind: str = "float"
+    fixed: bool = False
 
     @cached_property
     def phases(self) -> int:
@@ -119,6 +124,7 @@ class ConvProblem:
         parts += [f"g{self.group}"] if self.group > 1 else []
         parts += ["transposed"] if self.transposed else []
         parts += [self.kind] if self.kind != "float" else []
+        parts += ["fixed"] if self.fixed else []
         return " ".join(parts)
 
     @cached_property
@@ -131,7 +137,7 @@ class ConvProblem:
 class ConvWay:
     """What a candidate runs.
 
-    'depthwise', 'bytes', 'direct' with `rows` output channels an invocation, 'gemm' or 'matmul' with `tiling`.
+    'depthwise', 'bytes', 'direct' or 'taps' with `rows` output channels an invocation, 'gemm' or 'matmul' with `tiling`.
     """
 
     kernel: str
@@ -177,6 +183,24 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
 
     name = {1: "one", 4: "four", 8: "eight"}[rows]
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
+
+
+def _taps_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
+    def refuses(p: ConvProblem, target: Target) -> str:
+        if p.kind != "bytes" or not target.is_software:
+            return "for bytes into int32 on a processor"
+        if not (p.pointwise or p.fixed):
+            return "weights must be known before the run"
+        return "for more output channels" if p.rows <= rows // 2 else ""
+
+    def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+        jobs = p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
+        threads = target.few(jobs)
+        flops = 2.0 * min(jobs, threads) * 4 * rows * 4 * -(-p.channels // 4) * p.window.taps
+        efficiency = CONV_TAPS_EFFICIENCY[rows] * target.speed.direct
+        return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency, stops=0),)
+
+    return Candidate(f"taps_{'eight' if rows == 8 else 'four'}", ConvWay("taps", rows), refuses, work, ("conv_taps",))
 
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
@@ -261,6 +285,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
         *map(_matmul_candidate, _MATMULS),
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
+        *map(_taps_candidate, (8, 4)),
     ),
     MappingProxyType(
         {
@@ -270,6 +295,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
             "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
             "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
             "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
+            "conv_taps": "convolution of bytes on a processor, a word of weights at a time; without: number by number",
             "conv_bytes": "convolution of bytes by packed dot products; without: as any, number by number",
         }
     ),

@@ -7,18 +7,24 @@ are products.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyruntime.ir import DType
-from pyruntime.kernels.dispatch import Dispatch, Target
-from pyruntime.kernels.integer_matmul import BYTES, tiled_integer_matmul, zero_point
+from pyruntime.ir import DType, multiple, upper
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.integer_matmul import BYTES, ZeroPoint, integer_matmul, tiled_integer_matmul, zero_point
+from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
+from pyruntime.kernels.template import params_of
 
 if TYPE_CHECKING:
     from pyruntime.kernels.convolution import Convolution
 
-__all__ = ["integer_convolve", "knows_bytes"]
+__all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
+
+EXACT = 64
+"""Words of channels whose products f32 sums exactly."""
 
 
 def knows_bytes(conv: Convolution) -> bool:
@@ -30,6 +36,39 @@ def knows_bytes(conv: Convolution) -> bool:
 
 def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """The dispatch of one that `knows_bytes`."""
+    window = None if conv.window.is_pointwise else conv.window
+    product, y, (w_zero, x_zero) = _as_product(conv)
+    return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
+
+
+def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int]) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last."""
+    if not conv.taps_last:
+        product, y, (w_zero, x_zero) = _as_product(conv)
+        return tuple(map(_named, integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero)))
+    window, rows = conv.window, 8 if upper(conv.rows) > 4 else 4
+    quads, blocks = -(-window.pixels // 4), -(-conv.rows // rows)
+    jobs = conv.x.type.shape[0] * conv.group * quads * blocks
+    words, workgroup = -(-conv.channels // 4), target.few(upper(jobs))
+    few = min(4, upper(conv.channels))
+    flags = {
+        "EVEN": multiple(math.prod(window.input), 4),
+        "WHOLE": few < 4 or multiple(conv.channels, 4),
+        **{f"C{n}": few >= n for n in (2, 3, 4)},
+        "QUAD": multiple(window.pixels, 4),
+        "SIGNED_X": conv.x.type.dtype is DType.INT8,
+        "SIGNED_W": conv.w.type.dtype is DType.INT8,
+    }
+    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **taps, **{n: 1 for n, on in flags.items() if on}}
+    bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
+    kernel = bound.kernel("conv_taps_direct", **defines)
+    counts = {"quads": quads, "blocks": blocks, "jobs": jobs, "words": words, "batch": max(1, EXACT // words)}
+    params = params_of(kernel, **conv.sizes(), **counts)
+    return (Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops),)
+
+
+def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, ZeroPoint]]:
+    """The product w @ x, its result, and the zero points of both."""
     w_zero = zero_point(conv.w_zero_point, 1)
     if w_zero.operand is not None and w_zero.operand.type.size == 1:
         w_zero = replace(w_zero, stride=0)
@@ -49,7 +88,8 @@ def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         (channels * plane, conv.channels * plane) if grouped else (channels * plane,),
     )
     y = replace(conv.y, type=conv.y.type.with_shape(images, conv.group * conv.rows, window.pixels))
-    made = tiled_integer_matmul(
-        target, y, conv.w, conv.x, product, w_zero, x_zero, None if window.is_pointwise else window
-    )
-    return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
+    return product, y, (w_zero, x_zero)
+
+
+def _named(made: Dispatch) -> Dispatch:
+    return replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}"))

@@ -34,6 +34,7 @@ from pyruntime.passes import (
     quantized_products,
     settle,
     sink_reshape,
+    taps_last,
     unit_dims,
     unmerge_transpose,
 )
@@ -71,6 +72,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_append", fuse_append.run),
     ("sink_reshape", sink_reshape.run),
     ("dead_code", dead_code.run),
+    ("taps_last", taps_last.run),
     ("fuse_elementwise", fuse_elementwise.run),
     ("pair_products", pair_products.run),
     ("fuse_tail", fuse_tail.run),
