@@ -2,14 +2,15 @@
 //
 // Bytes, four neighbouring pixels of ROWS output channels an invocation, no workgroup memory: for adapters that run on a
 // processor. A word of w is four channels of a tap: rows of w have whole words, whatever is behind the last channel.
-// Exact: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them.
+// Few loops, since what they hold is saved and brought back. Exact: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them.
 //   EVEN    planes of x are whole words, so that a pixel has the same place in its word in all channels
 //   WHOLE   channels are whole words, or less than one
 //   C2, C3, C4  there is a second, third, fourth channel
+//   ONCE    f32 holds the sums of all taps. ONE: a word of channels. CHUNKS: taps of more words than f32 holds the sums of
 //   finish  is the epilogue: fusion replaces it; it is there once, since every call is inlined
 //#tensors x, w, x_zero_point, w_zero_point -> y
-//#variants EVEN=1,WHOLE=1,C2=1,C3=1,C4=1,CHANNELS=4,QUAD=1,KH=3,KW=3,SIGNED_W=1 x=uint32 w=uint32 y=int32
-//#variants KD=3,KH=3,KW=3,VOLUME=1,C2=1,C3=1,C4=1,CHANNELS=4,SIGNED_X=1,ZERO_X=1 x=uint32 w=uint32 x_zero_point=int8 y=int32
+//#variants ONCE=1,ONE=1,EVEN=1,WHOLE=1,C2=1,C3=1,C4=1,CHANNELS=4,QUAD=1,KH=3,KW=3,SIGNED_W=1 x=uint32 w=uint32 y=int32
+//#variants CHUNKS=1,KD=3,KH=3,KW=3,VOLUME=1,C2=1,C3=1,C4=1,CHANNELS=4,SIGNED_X=1,ZERO_X=1 x=uint32 w=uint32 x_zero_point=int8 y=int32
 //#variants ROWS=4,EVEN=1,WHOLE=1,KW=3,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 8u;
@@ -37,7 +38,8 @@ struct Params {
   jobs: u32,            // images * groups * blocks * quads
   zero_stride: u32,     // 1: w_zero_point has one element an output channel
   words: u32,           // of channels
-  batch: u32,           // taps whose sums f32 holds: at least one, which goes EXACT words at a time
+  chunks: u32,          // of EXACT words, in a tap
+  turns: u32,           // chunks of all taps
 }
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
@@ -138,69 +140,88 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     w_at[r] = m * TAPS * params.words;
     from_w[r] = powers_8() + w_zero(m);
   }
+  var parts: array<vec4<f32>, ROWS>;
+//#if !ONCE
   var sums: array<vec4<i32>, ROWS>;
-  for (var tap0 = 0u; tap0 < TAPS; tap0 += params.batch) {
-    for (var word0 = 0u; word0 < params.words; word0 += EXACT) {
-      var parts = array<vec4<f32>, ROWS>();
-      for (var tap = tap0; tap < min(tap0 + params.batch, TAPS); tap++) {
-        let h = first_h + i32((tap / KW) % KH * params.dilations.y);
-        let w = first_w + i32(tap % KW * params.dilations.z);
-        var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
-        var line = h;
-//#if VOLUME
-        let d = first_d + i32(tap / (KH * KW) * params.dilations.x);
-        inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
-        line += d * i32(params.input.y);
 //#endif
-        let begin = vec4<u32>(line) * params.input.z + vec4<u32>(w) + x_at + word0 * 4u * plane;
-        var at = select(vec4<u32>(0u), begin, inside);
-        let step = select(vec4<u32>(0u), vec4<u32>(plane), inside);
-//#if EVEN
-        let lifts = lift(at);
-//#endif
-        let end = min(word0 + EXACT, params.words);
-        for (var word = word0; word < end; word++) {
-          var seen: array<vec4<f32>, CHANNELS>;
-          //#unroll
-          for (var c = 0u; c < CHANNELS; c++) {
-//#if EVEN
-            let v = pixels(at, lifts) - zero;
+  for (var turn = 0u; turn < params.turns; turn++) {
+//#if CHUNKS
+    let tap = turn / params.chunks;
+    let word0 = (turn - tap * params.chunks) * EXACT;
+    let end = min(word0 + EXACT, params.words);
 //#else
-            let v = pixels(at, lift(at)) - zero;
+    let tap = turn;
+    let word0 = 0u;
+    let end = params.words;
+//#endif
+    let h = first_h + i32((tap / KW) % KH * params.dilations.y);
+    let w = first_w + i32(tap % KW * params.dilations.z);
+    var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
+    var line = h;
+//#if VOLUME
+    let d = first_d + i32(tap / (KH * KW) * params.dilations.x);
+    inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
+    line += d * i32(params.input.y);
+//#endif
+    let begin = vec4<u32>(line) * params.input.z + vec4<u32>(w) + x_at + word0 * 4u * plane;
+    var at = select(vec4<u32>(0u), begin, inside);
+    let step = select(vec4<u32>(0u), vec4<u32>(plane), inside);
+//#if EVEN
+    let lifts = lift(at);
+//#endif
+    let w_tap = tap * params.words;
+//#if ONE
+    {
+      let word = 0u;
+//#else
+    for (var word = word0; word < end; word++) {
+//#endif
+      var seen: array<vec4<f32>, CHANNELS>;
+      //#unroll
+      for (var c = 0u; c < CHANNELS; c++) {
+//#if EVEN
+        let v = pixels(at, lifts) - zero;
+//#else
+        let v = pixels(at, lift(at)) - zero;
 //#endif
 //#if WHOLE
-            seen[c] = select(vec4<f32>(), v, inside);
-            at += step;
+        seen[c] = select(vec4<f32>(), v, inside);
+        at += step;
 //#else
-            seen[c] = select(vec4<f32>(), v, inside & vec4<bool>(word * 4u + c < params.channels));
-            at += select(vec4<u32>(0u), step, vec4<bool>(word * 4u + c + 1u < params.channels));
+        seen[c] = select(vec4<f32>(), v, inside & vec4<bool>(word * 4u + c < params.channels));
+        at += select(vec4<u32>(0u), step, vec4<bool>(word * 4u + c + 1u < params.channels));
 //#endif
-          }
-          let w_word = tap * params.words + word;
-          //#unroll
-          for (var r = 0u; r < ROWS; r++) {
-            let weight = weights_8(levels_w(load_w(w_at[r] + w_word)), from_w[r]);
-            parts[r] += weight[0] * seen[0]
-//#if C2
-              + weight[1] * seen[1]
-//#endif
-//#if C3
-              + weight[2] * seen[2]
-//#endif
-//#if C4
-              + weight[3] * seen[3]
-//#endif
-              ;
-          }
-        }
       }
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        sums[r] += vec4<i32>(parts[r]);
+        let weight = weights_8(levels_w(load_w(w_at[r] + w_tap + word)), from_w[r]);
+        parts[r] += weight[0] * seen[0]
+//#if C2
+          + weight[1] * seen[1]
+//#endif
+//#if C3
+          + weight[2] * seen[2]
+//#endif
+//#if C4
+          + weight[3] * seen[3]
+//#endif
+          ;
       }
     }
+//#if !ONCE
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      sums[r] += vec4<i32>(parts[r]);
+      parts[r] = vec4<f32>();
+    }
+//#endif
   }
   for (var r = 0u; r < ROWS; r++) {
-    if (row + r < params.rows) { emit(sums[r], image, group * params.rows + row + r, first); }
+//#if ONCE
+    let sum = vec4<i32>(parts[r]);
+//#else
+    let sum = sums[r];
+//#endif
+    if (row + r < params.rows) { emit(sum, image, group * params.rows + row + r, first); }
   }
 }

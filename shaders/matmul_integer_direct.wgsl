@@ -3,9 +3,9 @@
 //
 // Exact all the same: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them. Such a processor
 // has no loop-invariant code moved and every call inlined: addresses are stepped, and `finish` is there once.
-// STEPPED: whole words of b, and of k.
+// STEPPED: whole words of b, and of k. ONCE: f32 holds the sums over all of k.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
+//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,ONCE=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
 //#variants ROWS=1,UNSIGNED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 4u;
@@ -110,10 +110,16 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let step_b = params.n / 4u;
   var at_b = (base_b + n) / 4u;
 //#endif
+//#if ONCE
+  {
+    let first = 0u;
+    let end = params.words;
+//#else
   var sums: array<vec4<i32>, ROWS>;
   for (var first = 0u; first < params.words; first += EXACT) {
-    var parts = array<vec4<f32>, ROWS>();
     let end = min(first + EXACT, params.words);
+//#endif
+    var parts = array<vec4<f32>, ROWS>();
     for (var word = first; word < end; word++) {
 //#if TRANS_B
       let right = columns_b(base_b, word, n) ^ vec4<u32>(0x80808080u);
@@ -154,6 +160,12 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       }
 //#endif
     }
+//#if ONCE
+    for (var r = 0u; r < ROWS; r++) {
+      keep(batch, m + r, n, vec4<i32>(parts[r]));
+    }
+  }
+//#else
     //#unroll
     for (var r = 0u; r < ROWS; r++) {
       sums[r] += vec4<i32>(parts[r]);
@@ -162,4 +174,5 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   for (var r = 0u; r < ROWS; r++) {
     keep(batch, m + r, n, sums[r]);
   }
+//#endif
 }

@@ -56,14 +56,18 @@ def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int]) -> tu
         "WHOLE": few < 4 or multiple(conv.channels, 4),
         **{f"C{n}": few >= n for n in (2, 3, 4)},
         "QUAD": multiple(window.pixels, 4),
+        "ONCE": upper(words) * window.taps <= EXACT,
+        "ONE": upper(words) == 1,
+        "CHUNKS": upper(words) > EXACT,
         "SIGNED_X": conv.x.type.dtype is DType.INT8,
         "SIGNED_W": conv.w.type.dtype is DType.INT8,
     }
     defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **taps, **{n: 1 for n, on in flags.items() if on}}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
     kernel = bound.kernel("conv_taps_direct", **defines)
-    counts = {"quads": quads, "blocks": blocks, "jobs": jobs, "words": words, "batch": max(1, EXACT // words)}
-    params = params_of(kernel, **conv.sizes(), **counts)
+    chunks = -(-words // EXACT)
+    counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
+    params = params_of(kernel, **conv.sizes(), **counts, jobs=jobs)
     return (Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops),)
 
 

@@ -31,6 +31,9 @@ PACKED_DOT = "packed_4x8_integer_dot_product"
 WORDS = 8
 """Words of k in a step of a slice of the tiled kernel."""
 
+EXACT = 256
+"""Products of bytes whose sums f32 holds."""
+
 BUSY = 128
 """Tiles of 64 x 64 that keep a GPU busy."""
 
@@ -166,11 +169,14 @@ class _Form:
         lines = -(-p.m // rows)
         jobs = columns * lines * p.batches
         workgroup = self.target.few(upper(jobs))
-        stepped = multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b
+        flags = {
+            "STEPPED": multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b,
+            "ONCE": upper(p.k) <= EXACT,
+        }
         return self._dispatch(
             "matmul_integer_direct",
             f"matmul_integer_direct_{rows}",
-            {"ROWS": rows, "WG": workgroup} | ({"STEPPED": 1} if stepped else {}),
+            {"ROWS": rows, "WG": workgroup, **{n: 1 for n, on in flags.items() if on}},
             self.target.grid(jobs, workgroup),
             m=p.m,
             words=-(-p.k // 4),
