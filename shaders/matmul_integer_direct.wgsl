@@ -3,13 +3,14 @@
 //
 // Exact all the same: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them. Such a processor
 // has no loop-invariant code moved and every call inlined: addresses are stepped, and `finish` is there once.
-// STEPPED: whole words of b, and of k. ONCE: f32 holds the sums over all of k.
+// STEPPED: whole words of b, and of k. ALONE: one batch. ROW_ZEROS: rows of a have zero points of their own. ONCE: f32 holds the sums over all of k.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,ONCE=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
+//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,ONCE=1,ALONE=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
 //#variants ROWS=1,UNSIGNED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 4u;
 const EXACT: u32 = 64u;
+const OWN_ZERO: u32 = 0u; // 1: of each row
 
 alias T = i32;
 
@@ -86,20 +87,34 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   if (job >= params.jobs) { return; }
   let line = job / params.columns;
   let n = (job - line * params.columns) * 4u;
+//#if ALONE
+  let batch = 0u;
+  let m = line * ROWS;
+  let base_a = 0u;
+  let base_b = 0u;
+//#else
   let batch = line / params.rows;
   let m = (line - batch * params.rows) * ROWS;
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
+//#endif
   // What the flip took off unsigned numbers and zero points, or what signed ones have more here.
   let zero_b = vec4<f32>(zeros_b(n) + 128);
   let from_b = powers_8() + zero_b;
   var rows: array<u32, ROWS>;
   var at_a: array<u32, ROWS>;
+//#if ROW_ZEROS
   var from_a: array<vec4<f32>, ROWS>;
+//#else
+  var from_a: array<vec4<f32>, 1>;
+  from_a[0] = powers_8() + f32(zero_a(0u) + 128);
+//#endif
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
     rows[r] = min(m + r, params.m - 1u);
+//#if ROW_ZEROS
     from_a[r] = powers_8() + f32(zero_a(rows[r]) + 128);
+//#endif
 //#if WORDS_A
     at_a[r] = (base_a + rows[r] * params.k) / 4u;
 //#else
@@ -136,7 +151,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 //#endif
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        let left = quad_a(at_a[r], rows[r], word, from_a[r]);
+        let left = quad_a(at_a[r], rows[r], word, from_a[r * OWN_ZERO]);
         parts[r] += vec4<f32>(dot(left, b0), dot(left, b1), dot(left, b2), dot(left, b3));
       }
 //#else
@@ -155,7 +170,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
 //#endif
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        let left = quad_a(at_a[r], rows[r], word, from_a[r]);
+        let left = quad_a(at_a[r], rows[r], word, from_a[r * OWN_ZERO]);
         parts[r] += left[0] * b0 + left[1] * b1 + left[2] * b2 + left[3] * b3;
       }
 //#endif

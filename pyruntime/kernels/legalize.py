@@ -25,8 +25,13 @@ __all__ = ["legalize"]
 
 _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DType.UINT32}
 
-_QUOTIENTS = ("near_quotient", "divide_rounded")
-"""Functions of `shaders/lib` that give a quotient rounded to nearest, or what rounds to the same integer."""
+_FLAT = {
+    "near_quotient": "(x: f32, y: f32) -> f32 { return x / y; }",
+    "divide_rounded": "(x: f32, y: f32) -> f32 { return x / y; }",
+    "quantize": "(q: f32, zero: f32, low: f32, high: f32) -> f32 {\n"
+    "  return select(clamp(round(q) + zero, low, high), low, is_nan(q));\n}",
+}
+"""Functions of `shaders/lib` without branches, for a device that divides exactly."""
 
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
@@ -40,7 +45,7 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
     if target.has_f16 and target.allows("half_loads"):
         made = list(map(_converting, made))
     if target.is_software:
-        made = list(map(_dividing, made))
+        made = list(map(_flat, made))
     return numbered(made)
 
 
@@ -50,10 +55,10 @@ def _converting(dispatch: Dispatch) -> Dispatch:
     return replace(dispatch, kernel=replace(kernel, converts=True)) if kernel.reads_float16 else dispatch
 
 
-def _dividing(dispatch: Dispatch) -> Dispatch:
-    """The dispatch with quotients as the device has them, where these are rounded to nearest."""
+def _flat(dispatch: Dispatch) -> Dispatch:
+    """The dispatch with functions of its own in the place of those that branch."""
     kernel = dispatch.kernel
-    own = [f"fn {name}(x: f32, y: f32) -> f32 {{ return x / y; }}" for name in _QUOTIENTS if name in kernel.module.names]
+    own = [f"fn {name}{rest}" for name, rest in _FLAT.items() if name in kernel.module.names]
     return replace(dispatch, kernel=replace(kernel, body="\n\n".join((*own, kernel.body)))) if own else dispatch
 
 
