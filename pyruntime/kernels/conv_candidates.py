@@ -8,7 +8,8 @@ gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
 bytes      bytes by packed dot products
 taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as products,
-           others with weights whose channels are last
+           others with weights whose channels are last, of which those of one input channel a group share what
+           neighbours read
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class ConvProblem:
         window: over three axes; `input` is what the kernels read, `output` what they write.
         transposed: y = the transpose of a convolution.
         pointwise: every output looks at the one input of its own position. shared: the depthwise kernel knows it.
+        narrow: the depthwise kernel of bytes does.
         kind: 'float', 'integer', or 'bytes' that the kernel of packed dot products knows.
         fixed: weights are known before the run, so that they can be kept with their channels last.
     """
@@ -65,6 +67,7 @@ class ConvProblem:
     transposed: bool = False
     pointwise: bool = False
     shared: bool = False
+    narrow: bool = False
     kind: str = "float"
     fixed: bool = False
 
@@ -137,7 +140,8 @@ class ConvProblem:
 class ConvWay:
     """What a candidate runs.
 
-    'depthwise', 'bytes', 'direct' or 'taps' with `rows` output channels an invocation, 'gemm' or 'matmul' with `tiling`.
+    'depthwise', 'bytes', 'direct' or 'taps' with `rows` output channels an invocation (taps of 1: depthwise), 'gemm' or
+    'matmul' with `tiling`.
     """
 
     kernel: str
@@ -185,22 +189,38 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
 
 
+def _refuses_taps(p: ConvProblem, target: Target) -> str:
+    if p.kind != "bytes" or not target.is_software:
+        return "for bytes into int32 on a processor"
+    return "" if p.pointwise or p.fixed else "weights must be known before the run"
+
+
+def _taps_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
+    threads = target.few(jobs)
+    flops *= min(jobs, threads)
+    return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency * target.speed.direct, stops=0),)
+
+
 def _taps_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
-        if p.kind != "bytes" or not target.is_software:
-            return "for bytes into int32 on a processor"
-        if not (p.pointwise or p.fixed):
-            return "weights must be known before the run"
-        return "for more output channels" if p.rows <= rows // 2 else ""
+        return _refuses_taps(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
         jobs = p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
-        threads = target.few(jobs)
-        flops = 2.0 * min(jobs, threads) * 4 * rows * 4 * -(-p.channels // 4) * p.window.taps
-        efficiency = CONV_TAPS_EFFICIENCY[rows] * target.speed.direct
-        return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency, stops=0),)
+        channels = p.channels if p.channels < 4 else -(-p.channels // 4) * 4
+        return _taps_work(p, target, jobs, 8.0 * rows * channels * p.window.taps, CONV_TAPS_EFFICIENCY[rows])
 
     return Candidate(f"taps_{'eight' if rows == 8 else 'four'}", ConvWay("taps", rows), refuses, work, ("conv_taps",))
+
+
+def _refuses_taps_depthwise(p: ConvProblem, target: Target) -> str:
+    return _refuses_taps(p, target) or ("" if p.narrow and p.fixed else "for one input channel a group and few taps")
+
+
+def _taps_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+    _, height, width = p.window.output
+    jobs = p.images * p.rows * p.group * height * -(-width // 4)
+    return _taps_work(p, target, jobs, 8.0 * p.window.taps, CONV_TAPS_EFFICIENCY[1])
 
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
@@ -286,6 +306,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
         *map(_taps_candidate, (8, 4)),
+        Candidate("taps_one", ConvWay("taps", 1), _refuses_taps_depthwise, _taps_depthwise_work, ("conv_taps",)),
     ),
     MappingProxyType(
         {

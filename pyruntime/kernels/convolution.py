@@ -12,7 +12,7 @@ from pyruntime.ir import DType, hint, multiple, upper
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
-from pyruntime.kernels.integer_convolution import convolve_taps, integer_convolve, knows_bytes
+from pyruntime.kernels.integer_convolution import EXACT, convolve_taps, integer_convolve, knows_bytes
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.template import params_of, template
@@ -93,10 +93,10 @@ class Convolution:
 def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
     if conv.taps_last:
-        return convolve_taps(target, conv, _taps(conv.window))
+        return convolve_taps(target, conv, _taps(conv.window), chosen_of_constant(target, conv).rows or 8)
     way = CONVOLUTIONS.choose(problem_of(conv), target).way
     if way.kernel == "taps":
-        return convolve_taps(target, conv, {})
+        return convolve_taps(target, conv, {}, way.rows)
     if way.kernel == "bytes":
         return integer_convolve(target, conv)
     if way.tiling is not None:
@@ -117,6 +117,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
     plain = conv.x_zero_point is None and conv.w_zero_point is None
     floats = plain and all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
     kind = "float" if floats else "bytes" if not transposed and knows_bytes(conv) else "integer"
+    alone = not transposed and conv.channels == 1 and flat and dense
     return ConvProblem(
         upper(conv.x.type.shape[0]),
         conv.group,
@@ -131,7 +132,8 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
         ),
         transposed,
         not transposed and window.is_pointwise,
-        not transposed and conv.channels == 1 and flat and dense and plain,
+        alone and plain,
+        alone and kind == "bytes" and window.begin[2] >= 0 and window.taps <= EXACT,
         kind,
     )
 

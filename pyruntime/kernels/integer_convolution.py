@@ -21,10 +21,10 @@ from pyruntime.kernels.template import params_of
 if TYPE_CHECKING:
     from pyruntime.kernels.convolution import Convolution
 
-__all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
+__all__ = ["EXACT", "convolve_taps", "integer_convolve", "knows_bytes"]
 
-EXACT = 64
-"""Words of channels whose products f32 sums exactly."""
+EXACT = 256
+"""Products of bytes whose sums f32 holds."""
 
 
 def knows_bytes(conv: Convolution) -> bool:
@@ -41,12 +41,18 @@ def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
 
 
-def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int]) -> tuple[Dispatch, ...]:
-    """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last."""
+def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int], rows: int) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last.
+
+    Args:
+        taps: defines of the kernel that are the window's. rows: output channels an invocation, 1: depthwise.
+    """
     if not conv.taps_last:
         product, y, (w_zero, x_zero) = _as_product(conv)
         return tuple(map(_named, integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero)))
-    window, rows = conv.window, 8 if upper(conv.rows) > 4 else 4
+    if rows == 1:
+        return (_depthwise(target, conv),)
+    window = conv.window
     quads, blocks = -(-window.pixels // 4), -(-conv.rows // rows)
     jobs = conv.x.type.shape[0] * conv.group * quads * blocks
     words, workgroup = -(-conv.channels // 4), target.few(upper(jobs))
@@ -56,19 +62,48 @@ def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int]) -> tu
         "WHOLE": few < 4 or multiple(conv.channels, 4),
         **{f"C{n}": few >= n for n in (2, 3, 4)},
         "QUAD": multiple(window.pixels, 4),
-        "ONCE": upper(words) * window.taps <= EXACT,
+        "ONCE": 4 * upper(words) * window.taps <= EXACT,
         "ONE": upper(words) == 1,
-        "CHUNKS": upper(words) > EXACT,
+        "CHUNKS": 4 * upper(words) > EXACT,
         "SIGNED_X": conv.x.type.dtype is DType.INT8,
         "SIGNED_W": conv.w.type.dtype is DType.INT8,
     }
     defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **taps, **{n: 1 for n, on in flags.items() if on}}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
     kernel = bound.kernel("conv_taps_direct", **defines)
-    chunks = -(-words // EXACT)
+    chunks = -(-words // (EXACT // 4))
     counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
     params = params_of(kernel, **conv.sizes(), **counts, jobs=jobs)
     return (Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops),)
+
+
+def _depthwise(target: Target, conv: Convolution) -> Dispatch:
+    """`shaders/conv_depthwise_bytes.wgsl`."""
+    window, (images, channels, *_) = conv.window, conv.x.type.shape
+    _, height, width = window.output
+    pad, quads, maps = window.begin[2], -(-width // 4), conv.rows * conv.group
+    jobs = images * maps * height * quads
+    workgroup = target.few(upper(jobs))
+    flags = {
+        "EVEN": isinstance(pad, int) and multiple(window.input[2], 4),
+        "QUAD": multiple(width, 4),
+        "SIGNED_X": conv.x.type.dtype is DType.INT8,
+        "SIGNED_W": conv.w.type.dtype is DType.INT8,
+    }
+    sizes = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "WG": workgroup}
+    sizes |= {"PAD": pad, "BEFORE": -(-pad // 4)} if flags["EVEN"] else {}
+    bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
+    kernel = bound.kernel("conv_depthwise_bytes", **sizes, **{n: 1 for n, on in flags.items() if on})
+    params = params_of(
+        kernel,
+        input=[*window.input[1:], channels, images],
+        output=[height, width, maps, quads],
+        stride=window.strides[1],
+        pads=list(window.begin[1:]),
+        multiplier=conv.rows,
+        jobs=jobs,
+    )
+    return Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops)
 
 
 def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, ZeroPoint]]:

@@ -172,7 +172,7 @@ class _Form:
         flags = {
             "STEPPED": multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b,
             "ONCE": upper(p.k) <= EXACT,
-            "ALONE": p.batches == 1,
+            "ALONE": upper(p.batches) == 1,
             "ROW_ZEROS": bool(self.a_zero.stride),
             "OWN_ZERO": bool(self.a_zero.stride),
         }
