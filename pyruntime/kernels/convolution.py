@@ -93,7 +93,8 @@ class Convolution:
 def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
     if conv.taps_last:
-        return convolve_taps(target, conv, _taps(conv.window), chosen_of_constant(target, conv).rows or 8)
+        way = chosen_of_constant(target, conv)
+        return convolve_taps(target, conv, _taps(conv.window), way.rows if way.kernel == "taps" else 8)
     way = CONVOLUTIONS.choose(problem_of(conv), target).way
     if way.kernel == "taps":
         return convolve_taps(target, conv, {}, way.rows)

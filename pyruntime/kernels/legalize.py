@@ -27,11 +27,11 @@ _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DT
 
 _FLAT = {
     "near_quotient": "(x: f32, y: f32) -> f32 { return x / y; }",
-    "divide_rounded": "(x: f32, y: f32) -> f32 { return x / y; }",
     "quantize": "(q: f32, zero: f32, low: f32, high: f32) -> f32 {\n"
     "  return select(clamp(round(q) + zero, low, high), low, is_nan(q));\n}",
 }
-"""Functions of `shaders/lib` without branches, for a device that divides exactly."""
+"""Functions of `shaders/lib` without branches, for a device whose quotients are rounded to nearest where the divisor is no
+literal (by which it multiplies the reciprocal): `divide_rounded` stays, and is called where a kernel divides once."""
 
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
