@@ -28,6 +28,7 @@ struct Params {
   stride: u32,          // of rows
   multiplier: u32,      // output channels an input channel
   jobs: u32,            // images * output channels * height * quads
+  zero_stride: u32,     // 1: w_zero_point has one element an output channel
 }
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
@@ -40,9 +41,9 @@ fn x_zero() -> u32 {
 //#endif
 }
 
-fn w_zero() -> f32 {
+fn w_zero(m: u32) -> f32 {
 //#if ZERO_W
-  return f32(load_w_zero_point(0u));
+  return f32(load_w_zero_point(m * params.zero_stride));
 //#else
   return 0.0;
 //#endif
@@ -78,7 +79,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let plane = (image * params.input.z + m / params.multiplier) * params.input.x;
   let beside = x_zero() * 0x01010101u;
   let zero = top_x(beside);
-  let offset = w_zero();
+  let offset = w_zero(m);
 //#if EVEN
   let pitch = params.input.y / 4u;
   let left = first * STRIDE / 4u - BEFORE;

@@ -141,6 +141,7 @@ def test_conv_of_taps__random_cases__as_numpy(software: Any) -> None:
         ((1, 6, 10, 11), (12, 1, 5, 5), {"group": 6, "pads": [2, 1, 2, 3]}, "conv_depthwise_bytes"),
         ((1, 4, 9, 16), (4, 1, 3, 3), {"group": 4, "strides": [2, 2], "pads": [1, 1, 1, 1]}, "conv_depthwise_bytes"),
         ((1, 4, 9, 8), (4, 1, 3, 4), {"group": 4, "strides": [1, 2], "pads": [0, 5, 2, 5]}, "conv_depthwise_bytes"),
+        ((1, 1, 9, 12), (5, 1, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_"),
         ((1, 3, 7, 8), (3, 1, 3, 3), {"group": 3, "dilations": [2, 2]}, "conv_"),
     ],
 )  # fmt: skip
@@ -153,8 +154,8 @@ def test_conv_of_taps__extremes__are_exact(
     least, most = np.iinfo(kind).min, np.iinfo(kind).max
     for zero, fill in ((least, most), (most, least), (3, None)):
         pixels = np.full(x, fill, kind) if fill is not None else bytes_of(rng, kind, x)
-        weights = np.full(w, 127, other) if fill is not None else bytes_of(rng, other, w)
-        given = [pixels, weights, np.array(zero, kind), np.array(0 if other is np.int8 else 255, other)]
+        weights = np.full(w, np.iinfo(other).min, other) if fill is not None else bytes_of(rng, other, w)
+        given: list[Any] = [pixels, weights, np.array(zero, kind), np.array(np.iinfo(other).max, other)]
         op = make_op(node_of("ConvInteger", given, **attributes), {"": 21})
         (mine,), names = _with_channels_last(given, attributes, software)
         np.testing.assert_array_equal(mine, run_op(op, given)[0])
@@ -166,7 +167,7 @@ def test_qlinear_conv_of_taps__as_qlinear_conv(software: Any) -> None:
     x, w = bytes_of(rng, np.uint8, (2, 5, 9, 8)), bytes_of(rng, np.int8, (6, 5, 3, 3))
     scales = [np.float32(0.02), rng.uniform(0.001, 0.004, 6).astype(np.float32), np.float32(0.05)]
     bias = rng.integers(-3000, 3000, 6).astype(np.int32)
-    given = [x, scales[0], np.uint8(7), w, scales[1], np.zeros(6, np.int8), scales[2], np.uint8(120), bias]
+    given: list[Any] = [x, scales[0], np.uint8(7), w, scales[1], np.zeros(6, np.int8), scales[2], np.uint8(120), bias]
     given = [np.asarray(v) for v in given]
     plain: Any = make_op(node_of("QLinearConv", given, pads=[1, 1, 1, 1]), {"": 21})
     inputs = [*given[:3], run_op(ChannelsLast(), [w])[0], *given[4:]]

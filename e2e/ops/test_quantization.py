@@ -113,7 +113,9 @@ def test_quotients__of_swiftshader__are_rounded_to_nearest(software: Gpu) -> Non
     """What `kernels.legalize` relies on; other devices may be 2.5 units in the last place off."""
     rng = np.random.default_rng(10)
     bits = rng.integers(0, 1 << 32, (2, 200_000), np.uint32)
-    bits = (bits & 0x807FFFFF) | (rng.integers(96, 159, bits.shape).astype(np.uint32) << 23)  # quotients are normal, too
+    bits = (bits & 0x807FFFFF) | (
+        rng.integers(96, 159, bits.shape).astype(np.uint32) << 23
+    )  # quotients are normal, too
     x, y = bits.view(np.float32)
     op = make_op(node_of("Div", [x, y]), {"": 22})
     (mine,) = run_op(op, [x, y], software)

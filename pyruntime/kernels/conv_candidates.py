@@ -7,9 +7,9 @@ gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 
            workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
 bytes      bytes by packed dot products
-taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as products,
-           others with weights whose channels are last, of which those of one input channel a group share what
-           neighbours read
+taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
+           products, others with weights whose channels are last, of which those of one input channel a group share
+           what neighbours read
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.knowledge import (
     CONV_BYTES_EFFICIENCY,
-    CONV_TAPS_EFFICIENCY,
     CONV_DEPTHWISE_EFFICIENCY,
     CONV_DEPTHWISE_LOADS,
     CONV_DIRECT_EFFICIENCY,
     CONV_DIRECT_LOADS,
     CONV_GEMM,
     CONV_POINTWISE,
+    CONV_TAPS_EFFICIENCY,
     SOFTWARE_GEMM,
     SOFTWARE_POINTWISE,
 )

@@ -155,7 +155,7 @@ class Target:
         return self.fold(positive(-(-invocations // workgroup)))
 
     def few(self, invocations: int) -> int:
-        """Invocations a workgroup where a unit runs one workgroup after another: fewer than 64 where units would wait."""
+        """Invocations a workgroup where a unit runs one workgroup after another: fewer where units would wait."""
         size = WORKGROUP
         while size > LEAST_WORKGROUP and invocations < 8 * self.speed.units * size:
             size //= 2

@@ -102,6 +102,7 @@ def _depthwise(target: Target, conv: Convolution) -> Dispatch:
         pads=list(window.begin[1:]),
         multiplier=conv.rows,
         jobs=jobs,
+        zero_stride=conv.sizes()["zero_stride"],
     )
     return Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops)
 

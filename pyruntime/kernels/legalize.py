@@ -6,9 +6,9 @@ bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it
 A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
 operations that take a float16 apart are most of what a kernel does that uses each element once.
 
-WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest (e2e/ops/test_quantization.py
-holds it to that). It also runs both sides of a branch, so that what makes up for other devices costs hundreds of operations
-for each element that is quantised, and is compiled wherever a kernel has a result.
+WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest, which
+e2e/ops/test_quantization.py holds it to. It also runs both sides of a branch, so that what makes up for other devices
+costs hundreds of operations for each element that is quantised, and is compiled wherever a kernel has a result.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FLAT = {
     "quantize": "(q: f32, zero: f32, low: f32, high: f32) -> f32 {\n"
     "  return select(clamp(round(q) + zero, low, high), low, is_nan(q));\n}",
 }
-"""Functions of `shaders/lib` without branches, for a device whose quotients are rounded to nearest where the divisor is no
-literal (by which it multiplies the reciprocal): `divide_rounded` stays, and is called where a kernel divides once."""
+"""Functions of `shaders/lib` without branches, for a device whose quotients are rounded to nearest but for literal
+divisors, whose reciprocals it multiplies: `divide_rounded` stays."""
 
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:

@@ -1,8 +1,8 @@
 """Convolutions of bytes whose weights have their channels last. Made by passes, not by models.
 
-    ChannelsLast          y[m, tap, c] = x[m, c, tap], c up to the next multiple of four; what is past the last is 0
-    ConvIntegerOfTaps     ConvInteger, and
-    QLinearConvOfTaps     QLinearConv, with w as ChannelsLast has it
+ChannelsLast          y[m, tap, c] = x[m, c, tap], c up to the next multiple of four; what is past the last is 0
+ConvIntegerOfTaps     ConvInteger, and
+QLinearConvOfTaps     QLinearConv, with w as ChannelsLast has it
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
 from pyruntime.kernels.convolution import Convolution
 from pyruntime.ops.base import Op, op

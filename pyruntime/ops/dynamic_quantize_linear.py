@@ -60,7 +60,7 @@ class DynamicQuantizeLinear(Op):
         pairs = scratch(DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
-            kernel = template("quantization_range", **({"WG": workgroup, **fours} if software else {}))
+            kernel = template("quantization_range", DType.FLOAT, **({"WG": workgroup, **fours} if software else {}))
             params = params_of(kernel, size=x.size, step=groups * workgroup)
             before = (Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size),)
         flags = {"WHOLE": whole, "FOURS": whole and fours, "SCALE": self.wants(1), "ZERO": self.wants(2)}

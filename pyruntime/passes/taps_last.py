@@ -2,8 +2,8 @@
 
     ConvInteger(x, w), QLinearConv   =  the same of taps, of ChannelsLast(w), w a constant
 
-A word of such weights is four channels of a tap, which a processor takes apart once for four pixels. They are made once,
-where the session's constants are.
+A word of such weights is four channels of a tap, which a processor takes apart once for four pixels. They are made
+once, where the session's constants are.
 requires: `quantized_products` has run. ensures: plain weights where another kernel is chosen.
 """
 
@@ -16,6 +16,7 @@ from pyruntime.kernels import Target, inp, out
 from pyruntime.kernels.convolution import chosen_of_constant
 from pyruntime.ops.conv_integer import ConvInteger, QLinearConv
 from pyruntime.ops.conv_of_taps import ChannelsLast, of_taps
+from pyruntime.passes.dequantized import derived
 
 __all__ = ["run"]
 
@@ -43,17 +44,6 @@ def _instead(graph: TypedGraph, target: Target, node: Node, made: dict[str, str]
         return None
     nodes: list[Node] = []
     if name not in made:
-        made[name] = _channels_last(graph, name, nodes)
+        made[name] = derived(graph, f"{name}.taps", ChannelsLast(), name, nodes)
     inputs = (*node.inputs[:at], made[name], *node.inputs[at + 1 :])
     return [*nodes, Node(of_taps(op, w.shape[1]), inputs, node.outputs, node.name)]
-
-
-def _channels_last(graph: TypedGraph, name: str, nodes: list[Node]) -> str:
-    """A value that follows from constants: computed when somebody asks, or by the GPU once."""
-    op, kind = ChannelsLast(), graph.tensor(name)
-    (result,) = op.infer(kind)
-    made = graph.fresh(f"{name}.taps")
-    graph.types[made] = TensorType(result.dtype, result.shape, lambda: op.evaluate(kind.value())[0], made)
-    graph.static.add(made)
-    nodes.append(Node(op, (name,), (made,), made))
-    return made

@@ -165,7 +165,9 @@ def convolutions(kernel: int, *names: str) -> list[Node]:
 
 
 def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_once() -> None:
-    graph = graph_of(convolutions(3, "w", "w"), {"x": (2, 5, 9, 8)}, ["y0", "y1"], {"w": number(6, 5, 3, 3), "zero": ZERO})
+    graph = graph_of(
+        convolutions(3, "w", "w"), {"x": (2, 5, 9, 8)}, ["y0", "y1"], {"w": number(6, 5, 3, 3), "zero": ZERO}
+    )
     assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
     assert op_types(graph) == ["Cast", "ChannelsLast", "ConvIntegerOfTaps", "ConvIntegerOfTaps"]
     turned = graph.tensor(graph.nodes[1].outputs[0])
@@ -174,7 +176,9 @@ def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_
     assert not turned.value()[..., 5:].any()
 
 
-@pytest.mark.parametrize(("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_taps")])
+@pytest.mark.parametrize(
+    ("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_taps")]
+)
 def test_taps_last__pointwise_or_another_kernel__weights_stay(kernel: int, vendor: str, disabled: Any) -> None:
     constants = {"w": number(6, 5, kernel, kernel), "zero": ZERO}
     graph = graph_of(convolutions(kernel, "w"), {"x": (2, 5, 9, 8)}, ["y0"], constants)
