@@ -1,5 +1,4 @@
 // The least and the greatest of x and 0, NaN left out: one pair for each workgroup, which strides over x.
-// FOURS: x has whole fours.
 //#tensors x -> y
 //#variants WG=64 | FOURS=1,WG=4
 const WG: u32 = 64u;
@@ -17,6 +16,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   var low = 0.0;
   var high = 0.0;
 //#if FOURS
+  // x has whole fours.
   var least = vec4<f32>();
   var most = vec4<f32>();
   for (var g = wid.x * WG + lane; g * 4u < params.size; g += params.step) {

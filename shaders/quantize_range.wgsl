@@ -1,7 +1,7 @@
 // y = saturate(round(x / scale) + zero), scale = (high - low) / 255, or 1 where x is all zeros, zero = round(-low / scale): x as
 // uint8 over its own range [low, high], which holds 0; NaN is left out of it, and becomes 0.
 //
-// FOURS: x has whole fours. WHOLE: one workgroup looks for the range itself. Else it is in `pairs`, one pair of bounds for each workgroup of
+// WHOLE: one workgroup looks for the range itself. Else it is in `pairs`, one pair of bounds for each workgroup of
 // quantization_range.wgsl, which every workgroup merges. Source: ONNX DynamicQuantizeLinear.
 //#tensors x, pairs -> y, scale, zero
 //#variants SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1,WG=256,SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1 y=uint8 zero=uint8 | WHOLE=1,FOURS=1,WG=4 y=uint8 zero=uint8
@@ -26,6 +26,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   var high = 0.0;
 //#if WHOLE
 //#if FOURS
+  // x has whole fours.
   var least = vec4<f32>();
   var most = vec4<f32>();
   for (var g = lane; g * 4u < params.size; g += WG) {
