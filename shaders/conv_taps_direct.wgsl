@@ -9,17 +9,12 @@
 //   ONCE    f32 holds the sums of all taps. ONE: a word of channels. CHUNKS: taps of more words than f32 holds the sums of
 //   finish  is the epilogue: fusion replaces it; it is there once, since every call is inlined
 //#tensors x, w, x_zero_point, w_zero_point -> y
-//#variants ONCE=1,ONE=1,EVEN=1,WHOLE=1,C2=1,C3=1,C4=1,CHANNELS=4,QUAD=1,KH=3,KW=3,SIGNED_W=1 x=uint32 w=uint32 y=int32
-//#variants CHUNKS=1,KD=3,KH=3,KW=3,VOLUME=1,C2=1,C3=1,C4=1,CHANNELS=4,SIGNED_X=1,ZERO_X=1 x=uint32 w=uint32 x_zero_point=int8 y=int32
-//#variants ROWS=4,EVEN=1,WHOLE=1,KW=3,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
+//#variants ONCE=1,ONE=1,EVEN=1,WHOLE=1,C2=1,C3=1,C4=1,CHANNELS=4,QUAD=1,SIGNED_W=1 x=uint32 w=uint32 y=int32
+//#variants CHUNKS=1,VOLUME=1,C2=1,C3=1,C4=1,CHANNELS=4,SIGNED_X=1,ZERO_X=1 x=uint32 w=uint32 x_zero_point=int8 y=int32
+//#variants ROWS=4,EVEN=1,WHOLE=1,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 8u;
 const CHANNELS: u32 = 1u; // in a word
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
-
-const TAPS: u32 = KD * KH * KW;
 const EXACT: u32 = 64u;
 
 alias ACC = i32;
@@ -27,6 +22,7 @@ alias ACC = i32;
 struct Params {
   input: vec4<u32>,     // depth, height, width; channels of all groups
   output: vec4<u32>,    // depth, height, width; their product
+  taps: vec4<u32>,      // depth, height, width; their product
   strides: vec4<i32>,
   dilations: vec4<u32>,
   pads: vec4<i32>,
@@ -137,29 +133,37 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
     let m = group * params.rows + min(row + r, params.rows - 1u);
-    w_at[r] = m * TAPS * params.words;
+    w_at[r] = m * params.taps.w * params.words;
     from_w[r] = powers_8() + w_zero(m);
   }
   var parts: array<vec4<f32>, ROWS>;
 //#if !ONCE
   var sums: array<vec4<i32>, ROWS>;
 //#endif
+  // Of the tap: stepped, since divisions are dear.
+  var tap = 0u;
+  var tap_w = 0u;
+  var tap_h = 0u;
+//#if VOLUME
+  var tap_d = 0u;
+//#endif
+//#if CHUNKS
+  var chunk = 0u;
+//#endif
   for (var turn = 0u; turn < params.turns; turn++) {
 //#if CHUNKS
-    let tap = turn / params.chunks;
-    let word0 = (turn - tap * params.chunks) * EXACT;
+    let word0 = chunk * EXACT;
     let end = min(word0 + EXACT, params.words);
 //#else
-    let tap = turn;
     let word0 = 0u;
     let end = params.words;
 //#endif
-    let h = first_h + i32((tap / KW) % KH * params.dilations.y);
-    let w = first_w + i32(tap % KW * params.dilations.z);
+    let h = first_h + i32(tap_h * params.dilations.y);
+    let w = first_w + i32(tap_w * params.dilations.z);
     var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
     var line = h;
 //#if VOLUME
-    let d = first_d + i32(tap / (KH * KW) * params.dilations.x);
+    let d = first_d + i32(tap_d * params.dilations.x);
     inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
     line += d * i32(params.input.y);
 //#endif
@@ -214,6 +218,20 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       sums[r] += vec4<i32>(parts[r]);
       parts[r] = vec4<f32>();
     }
+//#endif
+//#if CHUNKS
+    chunk = select(chunk + 1u, 0u, chunk + 1u == params.chunks);
+    let done = u32(chunk == 0u);
+//#else
+    let done = 1u;
+//#endif
+    tap += done;
+    tap_w += done;
+    tap_h += u32(tap_w == params.taps.z);
+    tap_w = select(tap_w, 0u, tap_w == params.taps.z);
+//#if VOLUME
+    tap_d += u32(tap_h == params.taps.y);
+    tap_h = select(tap_h, 0u, tap_h == params.taps.y);
 //#endif
   }
   for (var r = 0u; r < ROWS; r++) {

@@ -94,10 +94,10 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
     if conv.taps_last:
         way = chosen_of_constant(target, conv)
-        return convolve_taps(target, conv, _taps(conv.window), way.rows if way.kernel == "taps" else 8)
+        return convolve_taps(target, conv, bool(_taps(conv.window)["VOLUME"]), way.rows if way.kernel == "taps" else 8)
     way = CONVOLUTIONS.choose(problem_of(conv), target).way
     if way.kernel == "taps":
-        return convolve_taps(target, conv, {}, way.rows)
+        return convolve_taps(target, conv, False, way.rows)
     if way.kernel == "bytes":
         return integer_convolve(target, conv)
     if way.tiling is not None:

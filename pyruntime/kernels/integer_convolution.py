@@ -41,11 +41,11 @@ def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
 
 
-def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int], rows: int) -> tuple[Dispatch, ...]:
+def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) -> tuple[Dispatch, ...]:
     """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last.
 
     Args:
-        taps: defines of the kernel that are the window's. rows: output channels an invocation, 1: depthwise.
+        volume: the depth axis is real. rows: output channels an invocation, 1: depthwise.
     """
     if not conv.taps_last:
         product, y, (w_zero, x_zero) = _as_product(conv)
@@ -62,18 +62,20 @@ def convolve_taps(target: Target, conv: Convolution, taps: dict[str, int], rows:
         "WHOLE": few < 4 or multiple(conv.channels, 4),
         **{f"C{n}": few >= n for n in (2, 3, 4)},
         "QUAD": multiple(window.pixels, 4),
-        "ONCE": 4 * upper(words) * window.taps <= EXACT,
+        "VOLUME": volume,
+        "ONCE": upper(words) == 1 and 4 * window.taps <= EXACT,
         "ONE": upper(words) == 1,
         "CHUNKS": 4 * upper(words) > EXACT,
         "SIGNED_X": conv.x.type.dtype is DType.INT8,
         "SIGNED_W": conv.w.type.dtype is DType.INT8,
     }
-    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **taps, **{n: 1 for n, on in flags.items() if on}}
+    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **{n: 1 for n, on in flags.items() if on}}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
     kernel = bound.kernel("conv_taps_direct", **defines)
     chunks = -(-words // (EXACT // 4))
+    shape = {"taps": [*window.kernel, window.taps]}
     counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
-    params = params_of(kernel, **conv.sizes(), **counts, jobs=jobs)
+    params = params_of(kernel, **conv.sizes(), **shape, **counts, jobs=jobs)
     return (Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops),)
 
 

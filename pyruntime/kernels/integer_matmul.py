@@ -204,7 +204,7 @@ class _Form:
             "PACKED_DOT": PACKED_DOT in self.target.features,
             "TRANS_B": p.trans_b,
             "WORDS_A": words_a,
-            "QUADS_A": multiple(p.k, 16),
+            "QUADS_A": shader != "matmul_integer_direct" and multiple(p.k, 16),
             "WORDS_B": words_b,
             "VEC_Y": multiple(p.n, 4),
             "UNSIGNED_A": self.a.type.dtype is DType.UINT8,
