@@ -1,12 +1,16 @@
 // y[b, m, n] = finish(sum over k of (a[b, m, k] - a_zero) * (b[b, k, n] - b_zero)), ROWS rows of four columns an invocation, no
 // workgroup memory: for adapters that run on a processor, which multiply floats faster than bytes.
 //
-// Exact all the same: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them.
+// Exact all the same: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them. Such a processor
+// has no loop-invariant code moved and every call inlined: addresses are stepped, and `finish` is there once.
+// STEPPED: whole words of b, and of k. ALONE: one batch. ROW_ZEROS: rows of a have zero points of their own. ONCE: f32 holds the sums over all of k.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants WORDS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
+//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,ONCE=1,ALONE=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
 //#variants ROWS=1,UNSIGNED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
+const WG: u32 = 64u;
 const ROWS: u32 = 4u;
 const EXACT: u32 = 64u;
+const OWN_ZERO: u32 = 0u; // 1: of each row
 
 alias T = i32;
 
@@ -34,6 +38,34 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 
 //#include integer_operands
 
+// Bytes of a word as unsigned ones: of signed ones 128 more, as it is of their zero points.
+fn levels_a(word: u32) -> u32 {
+//#if UNSIGNED_A
+  return word;
+//#else
+  return word ^ 0x80808080u;
+//#endif
+}
+
+fn levels_b(word: u32) -> u32 {
+//#if UNSIGNED_B
+  return word;
+//#else
+  return word ^ 0x80808080u;
+//#endif
+}
+
+// Four numbers of a row of a, less their zero point; those past the end of k are any.
+//#if WORDS_A
+fn quad_a(at: u32, row: u32, word: u32, base: vec4<f32>) -> vec4<f32> {
+  return weights_8(levels_a(load_a(at + word)), base);
+}
+//#else
+fn quad_a(at: u32, row: u32, word: u32, base: vec4<f32>) -> vec4<f32> {
+  return weights_8(word_a(at, row, word) ^ 0x80808080u, base);
+}
+//#endif
+
 fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
   if (m >= params.m) { return; }
   let row = batch * params.m + m;
@@ -49,63 +81,113 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
 //#endif
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
+  let job = global_index(gid, nwg, WG);
   if (job >= params.jobs) { return; }
   let line = job / params.columns;
   let n = (job - line * params.columns) * 4u;
+//#if ALONE
+  let batch = 0u;
+  let m = line * ROWS;
+  let base_a = 0u;
+  let base_b = 0u;
+//#else
   let batch = line / params.rows;
   let m = (line - batch * params.rows) * ROWS;
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
-  // Flipped bytes, flipped again, are unsigned: 128 more.
-  let from_b = powers_8();
+//#endif
+  // What the flip took off unsigned numbers and zero points, or what signed ones have more here.
   let zero_b = vec4<f32>(zeros_b(n) + 128);
+  let from_b = powers_8() + zero_b;
   var rows: array<u32, ROWS>;
+  var at_a: array<u32, ROWS>;
+//#if ROW_ZEROS
   var from_a: array<vec4<f32>, ROWS>;
+//#else
+  var from_a: array<vec4<f32>, 1>;
+  from_a[0] = powers_8() + f32(zero_a(0u) + 128);
+//#endif
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
     rows[r] = min(m + r, params.m - 1u);
+//#if ROW_ZEROS
     from_a[r] = powers_8() + f32(zero_a(rows[r]) + 128);
+//#endif
+//#if WORDS_A
+    at_a[r] = (base_a + rows[r] * params.k) / 4u;
+//#else
+    at_a[r] = base_a;
+//#endif
   }
+//#if STEPPED
+  let step_b = params.n / 4u;
+  var at_b = (base_b + n) / 4u;
+//#endif
+//#if ONCE
+  {
+    let first = 0u;
+    let end = params.words;
+//#else
   var sums: array<vec4<i32>, ROWS>;
   for (var first = 0u; first < params.words; first += EXACT) {
-    var parts = array<vec4<f32>, ROWS>();
     let end = min(first + EXACT, params.words);
+//#endif
+    var parts = array<vec4<f32>, ROWS>();
     for (var word = first; word < end; word++) {
-      let inside = vec4<bool>(vec4<u32>(inside_k(word)) & vec4<u32>(0xffu, 0xff00u, 0xff0000u, 0xff000000u));
 //#if TRANS_B
       let right = columns_b(base_b, word, n) ^ vec4<u32>(0x80808080u);
-      let b0 = select(vec4<f32>(), weights_8(right[0], from_b + zero_b[0]), inside);
-      let b1 = select(vec4<f32>(), weights_8(right[1], from_b + zero_b[1]), inside);
-      let b2 = select(vec4<f32>(), weights_8(right[2], from_b + zero_b[2]), inside);
-      let b3 = select(vec4<f32>(), weights_8(right[3], from_b + zero_b[3]), inside);
+      var b0 = weights_8(right[0], powers_8() + zero_b[0]);
+      var b1 = weights_8(right[1], powers_8() + zero_b[1]);
+      var b2 = weights_8(right[2], powers_8() + zero_b[2]);
+      var b3 = weights_8(right[3], powers_8() + zero_b[3]);
+//#if !WORDS_A
+      let inside = word * 4u + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.k);
+      b0 = select(vec4<f32>(), b0, inside);
+      b1 = select(vec4<f32>(), b1, inside);
+      b2 = select(vec4<f32>(), b2, inside);
+      b3 = select(vec4<f32>(), b3, inside);
+//#endif
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        let left = weights_8(word_a(base_a, rows[r], word) ^ 0x80808080u, from_a[r]);
+        let left = quad_a(at_a[r], rows[r], word, from_a[r * OWN_ZERO]);
         parts[r] += vec4<f32>(dot(left, b0), dot(left, b1), dot(left, b2), dot(left, b3));
       }
 //#else
+//#if STEPPED
+      let b0 = weights_8(levels_b(load_b(at_b)), from_b);
+      let b1 = weights_8(levels_b(load_b(at_b + step_b)), from_b);
+      let b2 = weights_8(levels_b(load_b(at_b + 2u * step_b)), from_b);
+      let b3 = weights_8(levels_b(load_b(at_b + 3u * step_b)), from_b);
+      at_b += 4u * step_b;
+//#else
       let k = word * 4u;
-      let b0 = weights_8(row_b(base_b, k, n) ^ 0x80808080u, from_b + zero_b);
-      let b1 = select(vec4<f32>(), weights_8(row_b(base_b, k + 1u, n) ^ 0x80808080u, from_b + zero_b), inside[1]);
-      let b2 = select(vec4<f32>(), weights_8(row_b(base_b, k + 2u, n) ^ 0x80808080u, from_b + zero_b), inside[2]);
-      let b3 = select(vec4<f32>(), weights_8(row_b(base_b, k + 3u, n) ^ 0x80808080u, from_b + zero_b), inside[3]);
+      let b0 = weights_8(row_b(base_b, k, n) ^ 0x80808080u, from_b);
+      let b1 = select(vec4<f32>(), weights_8(row_b(base_b, k + 1u, n) ^ 0x80808080u, from_b), k + 1u < params.k);
+      let b2 = select(vec4<f32>(), weights_8(row_b(base_b, k + 2u, n) ^ 0x80808080u, from_b), k + 2u < params.k);
+      let b3 = select(vec4<f32>(), weights_8(row_b(base_b, k + 3u, n) ^ 0x80808080u, from_b), k + 3u < params.k);
+//#endif
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        let left = weights_8(word_a(base_a, rows[r], word) ^ 0x80808080u, from_a[r]);
+        let left = quad_a(at_a[r], rows[r], word, from_a[r * OWN_ZERO]);
         parts[r] += left[0] * b0 + left[1] * b1 + left[2] * b2 + left[3] * b3;
       }
 //#endif
     }
+//#if ONCE
+    for (var r = 0u; r < ROWS; r++) {
+      keep(batch, m + r, n, vec4<i32>(parts[r]));
+    }
+  }
+//#else
     //#unroll
     for (var r = 0u; r < ROWS; r++) {
       sums[r] += vec4<i32>(parts[r]);
     }
   }
-  //#unroll
   for (var r = 0u; r < ROWS; r++) {
     keep(batch, m + r, n, sums[r]);
   }
+//#endif
 }

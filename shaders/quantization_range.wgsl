@@ -1,5 +1,6 @@
 // The least and the greatest of x and 0, NaN left out: one pair for each workgroup, which strides over x.
 //#tensors x -> y
+//#variants WG=64 | FOURS=1,WG=4
 const WG: u32 = 64u;
 
 struct Params {
@@ -14,6 +15,19 @@ var<workgroup> highs: array<f32, WG>;
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   var low = 0.0;
   var high = 0.0;
+//#if FOURS
+  // x has whole fours.
+  var least = vec4<f32>();
+  var most = vec4<f32>();
+  for (var g = wid.x * WG + lane; g * 4u < params.size; g += params.step) {
+    let v = load4_x(g);
+    let number = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
+    least = min(least, select(vec4<f32>(), v, number));
+    most = max(most, select(vec4<f32>(), v, number));
+  }
+  low = min(min(least.x, least.y), min(least.z, least.w));
+  high = max(max(most.x, most.y), max(most.z, most.w));
+//#else
   for (var g = wid.x * WG + lane; g * 4u < params.size; g += params.step) {
     let v = load4_x(g);
     //#unroll
@@ -24,6 +38,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
       }
     }
   }
+//#endif
   lows[lane] = low;
   highs[lane] = high;
   workgroupBarrier();

@@ -4,7 +4,7 @@
 // WHOLE: one workgroup looks for the range itself. Else it is in `pairs`, one pair of bounds for each workgroup of
 // quantization_range.wgsl, which every workgroup merges. Source: ONNX DynamicQuantizeLinear.
 //#tensors x, pairs -> y, scale, zero
-//#variants SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1,WG=256,SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1 y=uint8 zero=uint8
+//#variants SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1,WG=256,SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1 y=uint8 zero=uint8 | WHOLE=1,FOURS=1,WG=4 y=uint8 zero=uint8
 const WG: u32 = 64u;
 
 struct Params {
@@ -25,6 +25,19 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   var low = 0.0;
   var high = 0.0;
 //#if WHOLE
+//#if FOURS
+  // x has whole fours.
+  var least = vec4<f32>();
+  var most = vec4<f32>();
+  for (var g = lane; g * 4u < params.size; g += WG) {
+    let v = load4_x(g);
+    let number = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
+    least = min(least, select(vec4<f32>(), v, number));
+    most = max(most, select(vec4<f32>(), v, number));
+  }
+  low = min(min(least.x, least.y), min(least.z, least.w));
+  high = max(max(most.x, most.y), max(most.z, most.w));
+//#else
   for (var g = lane; g * 4u < params.size; g += WG) {
     let v = load4_x(g);
     //#unroll
@@ -35,6 +48,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
       }
     }
   }
+//#endif
 //#else
   for (var i = lane; i < params.count; i += WG) {
     low = min(low, load_pairs(2u * i));

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyruntime.ops.conv_of_taps import ChannelsLast, of_taps
 from tests.harness import make_op, run_op, typed
 from tests.oracle import check_against_ort, node_of
-from tests.quantized.cases import conv_case, matmul_case, rngs, trimmed
+from tests.quantized.cases import bytes_of, conv_case, matmul_case, rngs, trimmed
 from tests.sampling import ALL, matrix
 
 DEVICES = ["gpu", "unpacked", "software"]
@@ -103,3 +104,75 @@ def test_zero_points__that_come_with_a_run__as_numpy(op_type: str, device: Any) 
         types: list[Any] = [typed(x, known=False) for x in inputs]
         (mine,) = device.run(op.lower(device.target, *types), inputs, types, op.infer(*types))
         np.testing.assert_array_equal(mine, run_op(op, inputs)[0])
+
+
+def _with_channels_last(given: list[Any], attributes: dict[str, Any], gpu: Any) -> tuple[list[Any], list[str]]:
+    """ConvInteger with its weights turned, both on `gpu`; and the names of the kernels."""
+    plain: Any = make_op(node_of("ConvInteger", given, **attributes), {"": 21})
+    (turned,) = run_op(ChannelsLast(), [given[1]], gpu)
+    np.testing.assert_array_equal(turned, run_op(ChannelsLast(), [given[1]])[0])
+    inputs = [given[0], turned, *given[2:]]
+    op: Any = of_taps(plain, given[1].shape[1])
+    names = [d.kernel.name for d in op.lower(gpu.target, *map(typed, inputs))]
+    assert typed(run_op(op, inputs)[0]) == op.infer(*map(typed, inputs))[0]
+    return run_op(op, inputs, gpu), names
+
+
+def test_conv_of_taps__random_cases__as_numpy(software: Any) -> None:
+    for seed, rng in rngs(24 if ALL else 12):
+        inputs, attributes = conv_case(rng)
+        given = trimmed(inputs)
+        if attributes["group"] > 1:
+            given = [x if i < 3 or x is None else x.reshape(-1)[0] for i, x in enumerate(given)]
+        op = make_op(node_of("ConvInteger", given, **attributes), {"": 21})
+        note = f"PYRUNTIME_SEED={seed}: {[getattr(x, 'shape', x) for x in given]} {attributes}"
+        (mine,), _ = _with_channels_last(given, attributes, software)
+        np.testing.assert_array_equal(mine, run_op(op, given)[0], note)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attributes", "kernel"),
+    [
+        ((1, 3, 20, 24), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}, "conv_taps_direct"),
+        ((2, 24, 9, 8), (12, 24, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_taps_direct"),  # sums of several taps
+        ((1, 300, 6, 7), (5, 300, 2, 1), {}, "conv_taps_direct"),  # taps of more than f32 sums exactly
+        ((1, 1030, 5), (9, 1030, 3), {"pads": [1, 1]}, "conv_taps_direct"),
+        ((2, 8, 9, 12), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1]}, "conv_depthwise_bytes"),
+        ((1, 6, 10, 11), (12, 1, 5, 5), {"group": 6, "pads": [2, 1, 2, 3]}, "conv_depthwise_bytes"),
+        ((1, 4, 9, 16), (4, 1, 3, 3), {"group": 4, "strides": [2, 2], "pads": [1, 1, 1, 1]}, "conv_depthwise_bytes"),
+        ((1, 4, 9, 8), (4, 1, 3, 4), {"group": 4, "strides": [1, 2], "pads": [0, 5, 2, 5]}, "conv_depthwise_bytes"),
+        ((1, 1, 9, 12), (5, 1, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_"),
+        ((1, 3, 7, 8), (3, 1, 3, 3), {"group": 3, "dilations": [2, 2]}, "conv_"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("signed", [False, True])
+def test_conv_of_taps__extremes__are_exact(
+    x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], kernel: str, signed: bool, software: Any
+) -> None:
+    rng = np.random.default_rng([*x, *w, signed])
+    kind, other = (np.int8, np.uint8) if signed else (np.uint8, np.int8)
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    for zero, fill in ((least, most), (most, least), (3, None)):
+        pixels = np.full(x, fill, kind) if fill is not None else bytes_of(rng, kind, x)
+        weights = np.full(w, np.iinfo(other).min, other) if fill is not None else bytes_of(rng, other, w)
+        given: list[Any] = [pixels, weights, np.array(zero, kind), np.array(np.iinfo(other).max, other)]
+        op = make_op(node_of("ConvInteger", given, **attributes), {"": 21})
+        (mine,), names = _with_channels_last(given, attributes, software)
+        np.testing.assert_array_equal(mine, run_op(op, given)[0])
+        assert names[0].startswith(kernel)
+
+
+def test_qlinear_conv_of_taps__as_qlinear_conv(software: Any) -> None:
+    rng = np.random.default_rng(8)
+    x, w = bytes_of(rng, np.uint8, (2, 5, 9, 8)), bytes_of(rng, np.int8, (6, 5, 3, 3))
+    scales = [np.float32(0.02), rng.uniform(0.001, 0.004, 6).astype(np.float32), np.float32(0.05)]
+    bias = rng.integers(-3000, 3000, 6).astype(np.int32)
+    given: list[Any] = [x, scales[0], np.uint8(7), w, scales[1], np.zeros(6, np.int8), scales[2], np.uint8(120), bias]
+    given = [np.asarray(v) for v in given]
+    plain: Any = make_op(node_of("QLinearConv", given, pads=[1, 1, 1, 1]), {"": 21})
+    inputs = [*given[:3], run_op(ChannelsLast(), [w])[0], *given[4:]]
+    op: Any = of_taps(plain, 5)
+    (expected,) = run_op(plain, given)
+    np.testing.assert_array_equal(run_op(op, inputs)[0], expected)
+    np.testing.assert_array_equal(run_op(op, inputs, software)[0], expected)
+    assert len(np.unique(expected)) > 50

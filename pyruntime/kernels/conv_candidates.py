@@ -7,6 +7,9 @@ gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 
            workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
 bytes      bytes by packed dot products
+taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
+           products, others with weights whose channels are last, of which those of one input channel a group share
+           what neighbours read
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pyruntime.kernels.knowledge import (
     CONV_DIRECT_LOADS,
     CONV_GEMM,
     CONV_POINTWISE,
+    CONV_TAPS_EFFICIENCY,
     SOFTWARE_GEMM,
     SOFTWARE_POINTWISE,
 )
@@ -50,7 +54,9 @@ class ConvProblem:
         window: over three axes; `input` is what the kernels read, `output` what they write.
         transposed: y = the transpose of a convolution.
         pointwise: every output looks at the one input of its own position. shared: the depthwise kernel knows it.
+        narrow: the depthwise kernel of bytes does.
         kind: 'float', 'integer', or 'bytes' that the kernel of packed dot products knows.
+        fixed: weights are known before the run, so that they can be kept with their channels last.
     """
 
     images: int
@@ -61,7 +67,9 @@ class ConvProblem:
     transposed: bool = False
     pointwise: bool = False
     shared: bool = False
+    narrow: bool = False
     kind: str = "float"
+    fixed: bool = False
 
     @cached_property
     def phases(self) -> int:
@@ -119,6 +127,7 @@ class ConvProblem:
         parts += [f"g{self.group}"] if self.group > 1 else []
         parts += ["transposed"] if self.transposed else []
         parts += [self.kind] if self.kind != "float" else []
+        parts += ["fixed"] if self.fixed else []
         return " ".join(parts)
 
     @cached_property
@@ -131,7 +140,8 @@ class ConvProblem:
 class ConvWay:
     """What a candidate runs.
 
-    'depthwise', 'bytes', 'direct' with `rows` output channels an invocation, 'gemm' or 'matmul' with `tiling`.
+    'depthwise', 'bytes', 'direct' or 'taps' with `rows` output channels an invocation (taps of 1: depthwise), 'gemm' or
+    'matmul' with `tiling`.
     """
 
     kernel: str
@@ -177,6 +187,40 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
 
     name = {1: "one", 4: "four", 8: "eight"}[rows]
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
+
+
+def _refuses_taps(p: ConvProblem, target: Target) -> str:
+    if p.kind != "bytes" or not target.is_software:
+        return "for bytes into int32 on a processor"
+    return "" if p.pointwise or p.fixed else "weights must be known before the run"
+
+
+def _taps_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
+    threads = target.few(jobs)
+    flops *= min(jobs, threads)
+    return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency * target.speed.direct, stops=0),)
+
+
+def _taps_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
+    def refuses(p: ConvProblem, target: Target) -> str:
+        return _refuses_taps(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
+
+    def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+        jobs = p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
+        channels = p.channels if p.channels < 4 else -(-p.channels // 4) * 4
+        return _taps_work(p, target, jobs, 8.0 * rows * channels * p.window.taps, CONV_TAPS_EFFICIENCY[rows])
+
+    return Candidate(f"taps_{'eight' if rows == 8 else 'four'}", ConvWay("taps", rows), refuses, work, ("conv_taps",))
+
+
+def _refuses_taps_depthwise(p: ConvProblem, target: Target) -> str:
+    return _refuses_taps(p, target) or ("" if p.narrow and p.fixed else "for one input channel a group and few taps")
+
+
+def _taps_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+    _, height, width = p.window.output
+    jobs = p.images * p.rows * p.group * height * -(-width // 4)
+    return _taps_work(p, target, jobs, 8.0 * p.window.taps, CONV_TAPS_EFFICIENCY[1])
 
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
@@ -261,6 +305,8 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
         *map(_matmul_candidate, _MATMULS),
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
+        *map(_taps_candidate, (8, 4)),
+        Candidate("taps_one", ConvWay("taps", 1), _refuses_taps_depthwise, _taps_depthwise_work, ("conv_taps",)),
     ),
     MappingProxyType(
         {
@@ -270,6 +316,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
             "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
             "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
             "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
+            "conv_taps": "convolution of bytes on a processor, a word of weights at a time; without: number by number",
             "conv_bytes": "convolution of bytes by packed dot products; without: as any, number by number",
         }
     ),

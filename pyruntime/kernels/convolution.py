@@ -9,17 +9,17 @@ import math
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, hint, multiple, upper
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
-from pyruntime.kernels.integer_convolution import integer_convolve, knows_bytes
+from pyruntime.kernels.integer_convolution import EXACT, convolve_taps, integer_convolve, knows_bytes
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import MEDIUM, Tiling
 from pyruntime.kernels.window import Window
 
-__all__ = ["Convolution", "convolve", "convolve_transposed"]
+__all__ = ["Convolution", "chosen_of_constant", "convolve", "convolve_transposed"]
 
 DEPTHWISE_TAPS = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
@@ -36,6 +36,7 @@ class Convolution:
         x: [N, C, D1 .. Dn]. w: [M, C / group, K1 .. Kn]; transposed [C, M / group, K1 .. Kn]. bias: [M].
         y: [N, M, O1 .. On], float or int32.
         x_zero_point, w_zero_point: subtracted from x and w; scalars, w's also [M].
+        taps_last: w is bytes [M, K1 .. Kn, C / group rounded up to a multiple of four].
     """
 
     window: Window
@@ -48,6 +49,7 @@ class Convolution:
     bias: Operand | None = None
     x_zero_point: Operand | None = None
     w_zero_point: Operand | None = None
+    taps_last: bool = False
 
     @property
     def flops(self) -> int:
@@ -90,12 +92,22 @@ class Convolution:
 
 def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
+    if conv.taps_last:
+        way = chosen_of_constant(target, conv)
+        return convolve_taps(target, conv, bool(_taps(conv.window)["VOLUME"]), way.rows if way.kernel == "taps" else 8)
     way = CONVOLUTIONS.choose(problem_of(conv), target).way
+    if way.kernel == "taps":
+        return convolve_taps(target, conv, False, way.rows)
     if way.kernel == "bytes":
         return integer_convolve(target, conv)
     if way.tiling is not None:
         return (_pointwise if way.kernel == "matmul" else _gemm)(target, conv, way.tiling)
     return _depthwise(target, conv) if way.kernel == "depthwise" else _direct(target, conv, way.rows)
+
+
+def chosen_of_constant(target: Target, conv: Convolution) -> ConvWay:
+    """What `convolve` would choose for weights that can have their channels last."""
+    return CONVOLUTIONS.choose(replace(problem_of(conv), fixed=True), target).way
 
 
 def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
@@ -106,6 +118,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
     plain = conv.x_zero_point is None and conv.w_zero_point is None
     floats = plain and all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
     kind = "float" if floats else "bytes" if not transposed and knows_bytes(conv) else "integer"
+    alone = not transposed and conv.channels == 1 and flat and dense
     return ConvProblem(
         upper(conv.x.type.shape[0]),
         conv.group,
@@ -120,7 +133,8 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
         ),
         transposed,
         not transposed and window.is_pointwise,
-        not transposed and conv.channels == 1 and flat and dense and plain,
+        alone and plain,
+        alone and kind == "bytes" and window.begin[2] >= 0 and window.taps <= EXACT,
         kind,
     )
 

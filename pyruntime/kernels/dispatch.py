@@ -34,6 +34,9 @@ __all__ = [
 WORKGROUP = 64
 """Invocations a workgroup of the generated kernels; every device offers at least 256."""
 
+LEAST_WORKGROUP = 16
+"""Fewest invocations a workgroup that units are kept busy by: fewer cost more than they even out."""
+
 SOFTWARE_VENDOR = "google"
 """`adapter.info.vendor` of SwiftShader."""
 
@@ -150,6 +153,13 @@ class Target:
         The shader finds its number with `global_index(gid, nwg)` of `lib/index.wgsl`.
         """
         return self.fold(positive(-(-invocations // workgroup)))
+
+    def few(self, invocations: int) -> int:
+        """Invocations a workgroup where a unit runs one workgroup after another: fewer where units would wait."""
+        size = WORKGROUP
+        while size > LEAST_WORKGROUP and invocations < 8 * self.speed.units * size:
+            size //= 2
+        return size
 
     def fold(self, groups: int) -> tuple[int, int, int]:
         """`groups` workgroups as (x, y, z) within the limit; x·y·z >= groups: shaders check the surplus."""

@@ -31,6 +31,9 @@ PACKED_DOT = "packed_4x8_integer_dot_product"
 WORDS = 8
 """Words of k in a step of a slice of the tiled kernel."""
 
+EXACT = 256
+"""Products of bytes whose sums f32 holds."""
+
 BUSY = 128
 """Tiles of 64 x 64 that keep a GPU busy."""
 
@@ -165,11 +168,19 @@ class _Form:
         rows = 8 if eight else 4 if upper(p.m) > 1 else 1
         lines = -(-p.m // rows)
         jobs = columns * lines * p.batches
+        workgroup = self.target.few(upper(jobs))
+        flags = {
+            "STEPPED": multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b,
+            "ONCE": upper(p.k) <= EXACT,
+            "ALONE": upper(p.batches) == 1,
+            "ROW_ZEROS": bool(self.a_zero.stride),
+            "OWN_ZERO": bool(self.a_zero.stride),
+        }
         return self._dispatch(
             "matmul_integer_direct",
             f"matmul_integer_direct_{rows}",
-            {"ROWS": rows},
-            self.target.grid(jobs),
+            {"ROWS": rows, "WG": workgroup, **{n: 1 for n, on in flags.items() if on}},
+            self.target.grid(jobs, workgroup),
             m=p.m,
             words=-(-p.k // 4),
             columns=columns,
@@ -193,7 +204,7 @@ class _Form:
             "PACKED_DOT": PACKED_DOT in self.target.features,
             "TRANS_B": p.trans_b,
             "WORDS_A": words_a,
-            "QUADS_A": multiple(p.k, 16),
+            "QUADS_A": shader != "matmul_integer_direct" and multiple(p.k, 16),
             "WORDS_B": words_b,
             "VEC_Y": multiple(p.n, 4),
             "UNSIGNED_A": self.a.type.dtype is DType.UINT8,

@@ -56,6 +56,9 @@ CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 CONV_DIRECT_LOADS = {1: 0.095, 4: 0.154, 8: 0.308}
 """Loads that wait for one another, for each element of k, by output channels of an invocation."""
 
+CONV_TAPS_EFFICIENCY = {1: 0.5, 4: 1.0, 8: 1.35}
+"""The same of the kernels of bytes whose weights have their channels last, and of products of bytes in their place."""
+
 CONV_DEPTHWISE_EFFICIENCY = 1.0
 """Part of `Rates.direct` of a device's operations that the depthwise kernel reaches."""
 

@@ -5,6 +5,10 @@ bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it
 
 A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
 operations that take a float16 apart are most of what a kernel does that uses each element once.
+
+WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest, which
+e2e/ops/test_quantization.py holds it to. It also runs both sides of a branch, so that what makes up for other devices
+costs hundreds of operations for each element that is quantised, and is compiled wherever a kernel has a result.
 """
 
 from __future__ import annotations
@@ -21,6 +25,14 @@ __all__ = ["legalize"]
 
 _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DType.UINT32}
 
+_FLAT = {
+    "near_quotient": "(x: f32, y: f32) -> f32 { return x / y; }",
+    "quantize": "(q: f32, zero: f32, low: f32, high: f32) -> f32 {\n"
+    "  return select(clamp(round(q) + zero, low, high), low, is_nan(q));\n}",
+}
+"""Functions of `shaders/lib` without branches, for a device whose quotients are rounded to nearest but for literal
+divisors, whose reciprocals it multiplies: `divide_rounded` stays."""
+
 
 def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
     """The dispatches of a node with every single-element store to a packed tensor sent through scratch memory.
@@ -32,6 +44,8 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
         made += _legalize(target, dispatch)
     if target.has_f16 and target.allows("half_loads"):
         made = list(map(_converting, made))
+    if target.is_software:
+        made = list(map(_flat, made))
     return numbered(made)
 
 
@@ -39,6 +53,13 @@ def _converting(dispatch: Dispatch) -> Dispatch:
     """The dispatch with float16 read by the device's own conversion."""
     kernel = dispatch.kernel
     return replace(dispatch, kernel=replace(kernel, converts=True)) if kernel.reads_float16 else dispatch
+
+
+def _flat(dispatch: Dispatch) -> Dispatch:
+    """The dispatch with functions of its own in the place of those that branch."""
+    kernel = dispatch.kernel
+    own = [f"fn {name}{rest}" for name, rest in _FLAT.items() if name in kernel.module.names]
+    return replace(dispatch, kernel=replace(kernel, body="\n\n".join((*own, kernel.body)))) if own else dispatch
 
 
 def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:

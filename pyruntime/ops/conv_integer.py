@@ -38,13 +38,22 @@ class _IntegerConv(SlidingOp):
         for name, given, count in others:
             if given is not None and given.size not in (1, count):
                 self.fail(f"{name} of 1 element{f' or {count}' if count > 1 else ''}", given)
-        return convolved_shape(self, x, w, self.group)
+        return convolved_shape(self, x, self.plain(w), self.group)
+
+    def plain(self, w: TensorType) -> TensorType:
+        """The type of w: [M, C / group, K1 .. Kn]."""
+        return w
+
+    def plainly(self, w: Array) -> Array:
+        """w: [M, C / group, K1 .. Kn]."""
+        return w
 
     def exact(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Array:
         """The convolution of the differences, modulo 2^32 as int32.
 
         float64 holds every partial sum exactly: 2^53 / 2^16 products fit.
         """
+        w = self.plainly(w)
         window = self.window(x.shape[2:], w.shape[2:])
         wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
         if x_zero is not None:
@@ -55,8 +64,9 @@ class _IntegerConv(SlidingOp):
 
     def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
         """The convolution of the differences into int32 y."""
-        window = volume(convolved_shape(self, x.type, w.type, self.group))
-        maps, channels = w.type.shape[:2]
+        plain = self.plain(w.type)
+        window = volume(convolved_shape(self, x.type, plain, self.group))
+        maps, channels = plain.shape[:2]
         x_zero, w_zero = zeros
         return Convolution(window, self.group, channels, maps // self.group, x, w, y, None, x_zero, w_zero)
 

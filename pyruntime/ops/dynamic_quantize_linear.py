@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType, upper
+from pyruntime.ir import Array, DType, TensorType, multiple, upper
 from pyruntime.kernels import Dispatch, Target, gather_map, inp, out, params_of, scratch, template
+from pyruntime.kernels.knowledge import FOLD_PACK
 from pyruntime.ops.base import LATEST, Op, op
 
 WORKGROUP = 64
@@ -17,6 +18,12 @@ WRITERS = 1024
 
 WHOLE = 32
 """Elements of an invocation up to which one workgroup does both: what a second dispatch costs."""
+
+ALONE = 8192
+"""On a processor, elements up to which one workgroup does both."""
+
+SHARES = 8
+"""On a processor, workgroups that share what is more: of as few invocations as run at once, since barriers are dear."""
 
 
 @op("DynamicQuantizeLinear", opsets=range(11, LATEST + 1))
@@ -44,17 +51,19 @@ class DynamicQuantizeLinear(Op):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if not x.size:
             return self._of_nothing(target, x)
-        most = 256 if target.is_software else min(1024, target.limits.invocations, target.limits.workgroup_x)
-        whole = upper(x.size) <= most * WHOLE
-        groups = 1 if whole else _groups(x, 4, GROUPS)
-        workgroup = most if whole else WORKGROUP
+        software = target.is_software
+        most = FOLD_PACK if software else min(1024, target.limits.invocations, target.limits.workgroup_x)
+        whole = upper(x.size) <= (ALONE if software else most * WHOLE)
+        workgroup = most if whole or software else WORKGROUP
+        groups = 1 if whole else SHARES if software else _groups(x, 4, GROUPS)
+        fours = {"FOURS": 1} if software and multiple(x.size, 4) else {}
         pairs = scratch(DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
-            kernel = template("quantization_range")
-            params = params_of(kernel, size=x.size, step=groups * WORKGROUP)
+            kernel = template("quantization_range", DType.FLOAT, **({"WG": workgroup, **fours} if software else {}))
+            params = params_of(kernel, size=x.size, step=groups * workgroup)
             before = (Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size),)
-        flags = {"WHOLE": whole, "SCALE": self.wants(1), "ZERO": self.wants(2)}
+        flags = {"WHOLE": whole, "FOURS": whole and fours, "SCALE": self.wants(1), "ZERO": self.wants(2)}
         names = ("y", "scale", "zero")
         made = {
             n: out(i, t) for i, (n, t) in enumerate(zip(names, self.infer(x), strict=True)) if self.wants(i) or not i
@@ -65,7 +74,7 @@ class DynamicQuantizeLinear(Op):
             WG=workgroup,
             **{n: 1 for n, on in flags.items() if on},
         )
-        shares = 1 if whole else _groups(x, 16, WRITERS)
+        shares = 1 if whole else SHARES if software else _groups(x, 16, WRITERS)
         params = params_of(kernel, size=x.size, step=shares * workgroup, count=groups)
         operands = (inp(0, x), *(() if whole else (pairs,)), *made.values())
         return (*before, Dispatch(kernel, operands, (shares, 1, 1), params, flops=2 * x.size))

@@ -22,6 +22,8 @@ __all__ = ["run"]
 
 _LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
 
+_SUMS = ("MatMulInteger", "ConvInteger", "ConvIntegerOfTaps")
+
 MAX_STEPS = 24
 """Steps of one kernel: longer ones compile slowly and gain nothing."""
 
@@ -43,7 +45,7 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
     made: list[Node] = []
     original: dict[int, Node] = {}
     order: dict[str, int] = {}
-    sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in ("MatMulInteger", "ConvInteger")}
+    sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in _SUMS}
     for node in graph.nodes:
         if not _is_elementwise(graph, node):
             made.append(node)

@@ -31,6 +31,7 @@ _ROWS = (
 _CHANNELS = (
     *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
     ("pyruntime", "ConvOfBytes"),
+    ("pyruntime", "ConvIntegerOfTaps"),
 )
 _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 """The input of a product that is added to it, where it has one."""

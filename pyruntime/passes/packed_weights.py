@@ -22,7 +22,7 @@ from pyruntime.ops._quantization import RANGES
 from pyruntime.ops.conv_of_bytes import ConvOfBytes
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.repack import PackRows, SpreadRows
-from pyruntime.passes.dequantized import is_quantized, made, shaped, value
+from pyruntime.passes.dequantized import derived, is_quantized, made, shaped, value
 
 __all__ = ["run"]
 
@@ -94,21 +94,6 @@ def _weight(graph: TypedGraph, makers: dict[str, Node], name: str) -> _Weight | 
     return _Weight(node.inputs[0], node.inputs[1], zero, axis, 0 if whole else op.block_size, turned)
 
 
-def _static(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
-    """A value that follows from constants: computed when somebody asks, or by the GPU once."""
-    kind = graph.tensor(source)
-    (result,) = op.infer(kind)
-    name = graph.fresh(hint)
-
-    def compute() -> Any:
-        return op.evaluate_typed((kind,), kind.value())[0]
-
-    graph.types[name] = TensorType(result.dtype, result.shape, compute, name)
-    graph.static.add(name)
-    nodes.append(Node(op, (source,), (name,), name))
-    return name
-
-
 def _block(k: int, given: int) -> int:
     """The block of a packed product for scales that hold for `given` of k (all: 0); 0 where there is none."""
     if given:
@@ -147,12 +132,12 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     form: Any = {"rows": n, "columns": blocks, "step_n": step_n, "step_c": step_b, "share": share}
     inputs = [
         node.inputs[0],
-        _static(graph, f"{w.x}.packed", weights, w.x, nodes),
-        _static(graph, f"{w.scale}.spread", SpreadRows(**form), w.scale, nodes),
+        derived(graph, f"{w.x}.packed", weights, w.x, nodes),
+        derived(graph, f"{w.scale}.spread", SpreadRows(**form), w.scale, nodes),
     ]
     pitch = -(-blocks * bits // 8)
     if w.zero:
-        inputs.append(_static(graph, f"{w.zero}.packed", PackRows(**form, pitch=pitch, bits=bits), w.zero, nodes))
+        inputs.append(derived(graph, f"{w.zero}.packed", PackRows(**form, pitch=pitch, bits=bits), w.zero, nodes))
     elif not kind.dtype.is_signed:
         inputs.append(graph.add_constant(np.zeros((n, pitch), np.uint8), DType.UINT8, f"{w.x}.zeros"))
     make: Any = op_class("MatMulNBits", "com.microsoft", 1)

@@ -38,6 +38,7 @@ from pyruntime.passes import (
     settle,
     sink_reshape,
     slices_to_transpose,
+    taps_last,
     unit_dims,
     unmerge_transpose,
 )
@@ -78,6 +79,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
     ("slices_to_transpose", slices_to_transpose.run),
     ("merge_transposes", merge_transposes.run),
+    ("taps_last", taps_last.run),
     ("fuse_elementwise", fuse_elementwise.run),
     ("pair_products", pair_products.run),
     ("fuse_tail", fuse_tail.run),

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyruntime.errors import OrtError
 from pyruntime.ir import DType, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
@@ -37,7 +39,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
         return False
     joined = _join(graph)
     moved = _move(graph)
-    return _steps(graph) or moved or joined
+    return _steps(graph, target) or moved or joined
 
 
 def _join(graph: TypedGraph) -> bool:
@@ -115,7 +117,7 @@ def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
     return True
 
 
-def _steps(graph: TypedGraph) -> bool:
+def _steps(graph: TypedGraph, target: Target) -> bool:
     readers = graph.consumers()
     own: dict[tuple[str, int], str] = {}
     nodes: list[Node] = []
@@ -124,10 +126,10 @@ def _steps(graph: TypedGraph) -> bool:
         node = _with_own_inputs(node, own)
         back = scaled(graph, node, "DequantizeLinear")
         if back is not None and graph.tensor(back.x).dtype in _SOURCES and node.outputs[0] not in graph.static:
-            made_nodes = _dequantized(graph, back, readers.get(node.outputs[0], []), own)
+            made_nodes = _dequantized(graph, target, back, readers.get(node.outputs[0], []), own)
         else:
             there = scaled(graph, node, "QuantizeLinear")
-            made_nodes = _quantized(graph, there) if there is not None else None
+            made_nodes = _quantized(graph, target, there) if there is not None else None
         changed = changed or made_nodes is not None
         nodes += [node] if made_nodes is None else made_nodes
     graph.nodes = nodes
@@ -141,10 +143,10 @@ def _with_own_inputs(node: Node, own: dict[tuple[str, int], str]) -> Node:
 
 
 def _dequantized(
-    graph: TypedGraph, back: Scaled, readers: list[Node], own: dict[tuple[str, int], str]
+    graph: TypedGraph, target: Target, back: Scaled, readers: list[Node], own: dict[tuple[str, int], str]
 ) -> list[Node] | None:
     """One Dequantize for each elementwise reader, and one for all others; `own` learns the names of the former."""
-    parameters = _parameters(graph, back, graph.tensor(back.x).rank)
+    parameters = _parameters(graph, target, back, graph.tensor(back.x).rank)
     if parameters is None:
         return None
     result = back.node.outputs[0]
@@ -161,7 +163,7 @@ def _dequantized(
     return nodes
 
 
-def _quantized(graph: TypedGraph, there: Scaled) -> list[Node] | None:
+def _quantized(graph: TypedGraph, target: Target, there: Scaled) -> list[Node] | None:
     op: Any = there.node.op
     kind = graph.tensor(there.node.outputs[0])
     x = graph.tensor(there.x)
@@ -171,15 +173,18 @@ def _quantized(graph: TypedGraph, there: Scaled) -> list[Node] | None:
         or op.quotient_dtype(graph.tensor(there.scale)) is not DType.FLOAT
     ):
         return None
-    parameters = _parameters(graph, there, x.rank)
+    parameters = _parameters(graph, target, there, x.rank)
     if parameters is None:
         return None
     step = Quantize(to=kind.dtype.code)
     return [Node(step, (there.x, *parameters), there.node.outputs, there.node.name)]
 
 
-def _parameters(graph: TypedGraph, it: Scaled, rank: int) -> tuple[str, ...] | None:
-    """Scale and zero point as they broadcast over the tensor; numbers that are known as float32."""
+def _parameters(graph: TypedGraph, target: Target, it: Scaled, rank: int) -> tuple[str, ...] | None:
+    """Scale and zero point as they broadcast over the tensor; numbers that are known as float32.
+
+    A processor gets zeros, too: an addition is nothing to it, a pipeline more takes it a tenth of a second.
+    """
     shape: tuple[int, ...] = ()
     if it.axis is not None:
         size = graph.tensor(it.scale).size
@@ -194,4 +199,6 @@ def _parameters(graph: TypedGraph, it: Scaled, rank: int) -> tuple[str, ...] | N
             names.append(name)
         else:
             return None
+    if target.is_software and not it.zero and it.axis is None:
+        names.append(graph.add_constant(np.zeros((), np.float32), DType.FLOAT, "zero"))
     return tuple(names)

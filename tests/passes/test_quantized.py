@@ -17,6 +17,7 @@ from pyruntime.passes import (
     packed_weights,
     quantization_steps,
     quantized_products,
+    taps_last,
 )
 from tests.passes.support import apply, graph_of, node, op_types
 
@@ -152,3 +153,50 @@ def test_merge_integer_products__query_key_value__are_one() -> None:
 def test_merge_integer_products__one_alone__stays() -> None:
     nodes, constants = projections(1)
     assert not apply(merge_integer_products.run, graph_of(nodes, {"x": (4, 6)}, ["y0"], constants))
+
+
+def convolutions(kernel: int, *names: str) -> list[Node]:
+    """ConvInteger of bytes made of x, by each of the weights named."""
+    made = [node("Cast", ["x"], ["q"], to=DType.UINT8.code)]
+    return [
+        *made,
+        *(node("ConvInteger", ["q", w, "zero"], [f"y{i}"], pads=(kernel // 2,) * 4) for i, w in enumerate(names)),
+    ]
+
+
+def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_once() -> None:
+    graph = graph_of(
+        convolutions(3, "w", "w"), {"x": (2, 5, 9, 8)}, ["y0", "y1"], {"w": number(6, 5, 3, 3), "zero": ZERO}
+    )
+    assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+    assert op_types(graph) == ["Cast", "ChannelsLast", "ConvIntegerOfTaps", "ConvIntegerOfTaps"]
+    turned = graph.tensor(graph.nodes[1].outputs[0])
+    assert turned.shape == (6, 3, 3, 8)
+    np.testing.assert_array_equal(turned.value()[:, 1, 2, 4], graph.tensor("w").value()[:, 4, 1, 2])
+    assert not turned.value()[..., 5:].any()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_taps")]
+)
+def test_taps_last__pointwise_or_another_kernel__weights_stay(kernel: int, vendor: str, disabled: Any) -> None:
+    constants = {"w": number(6, 5, kernel, kernel), "zero": ZERO}
+    graph = graph_of(convolutions(kernel, "w"), {"x": (2, 5, 9, 8)}, ["y0"], constants)
+    target = Target(vendor=vendor, disabled=frozenset({disabled} if disabled else ()))
+    assert not apply(lambda g, _: taps_last.run(g, target), graph)
+
+
+def test_taps_last__weights_that_come_with_a_run__stay() -> None:
+    nodes = [*convolutions(3, "w"), node("Cast", ["v"], ["w"], to=DType.INT8.code)]
+    graph = graph_of([nodes[0], nodes[2], nodes[1]], {"x": (2, 5, 9, 8), "v": (6, 5, 3, 3)}, ["y0"], {"zero": ZERO})
+    assert not apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+
+
+def test_taps_last__qlinear_conv__keeps_its_scales() -> None:
+    constants = {"w": number(6, 5, 3, 3), "step": STEP, "zero": ZERO, "s": np.linspace(0.01, 0.02, 6, dtype=np.float32)}
+    constants |= {"zeros": np.zeros(6, np.int8), "bias": RNG.integers(-99, 99, 6).astype(np.int32)}
+    names = ["q", "step", "zero", "w", "s", "zeros", "step", "zero", "bias"]
+    nodes = [node("QuantizeLinear", ["x", "step", "zero"], ["q"]), node("QLinearConv", names, ["y"])]
+    graph = graph_of(nodes, {"x": (2, 5, 9, 8)}, ["y"], constants)
+    assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+    assert op_types(graph) == ["QuantizeLinear", "ChannelsLast", "QLinearConvOfTaps"]

@@ -51,7 +51,13 @@ HOOKS = {
 }
 """Templates that take an epilogue, and how the names of the kernels made of them begin."""
 
-BYTES = {"matmul_integer_direct", "matmul_integer_few_rows", "matmul_integer_tiled"}
+BYTES = {
+    "conv_depthwise_bytes",
+    "conv_taps_direct",
+    "matmul_integer_direct",
+    "matmul_integer_few_rows",
+    "matmul_integer_tiled",
+}
 """Templates that take one, but no float `t` as operand."""
 
 

@@ -1,0 +1,141 @@
+// y[n, m, h, w] = finish(sum over kh, kw of (w[m, kh, kw] - w_zero) * (x[n, m / multiplier, h * stride - pad + kh, ..] - x_zero))
+//
+// Depthwise convolution of bytes in two dimensions without dilation, for adapters that run on a processor. One
+// invocation makes four neighbours of a row and reads each input they share once: 3 * STRIDE + KW columns a kernel row.
+// A word of w is a tap. f32 holds the sums of 256 products of differences of bytes exactly.
+//   EVEN    rows of x are whole words, and are read as such: a column has its place in a word whatever the row
+//   finish  is the epilogue: fusion replaces it
+//#tensors x, w, x_zero_point, w_zero_point -> y
+//#variants EVEN=1,BEFORE=1,PAD=1,QUAD=1,SIGNED_X=1,SIGNED_W=1 x=uint32 w=uint32 y=int32
+//#variants KH=5,KW=5,STRIDE=2,PAD=2,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
+const WG: u32 = 64u;
+const KH: u32 = 3u;
+const KW: u32 = 3u;
+const STRIDE: u32 = 1u;
+const PAD: u32 = 0u;
+const BEFORE: u32 = 0u; // words that have the padding's place
+
+const COLUMNS: u32 = 3u * STRIDE + KW;
+const SKIPPED: u32 = 4u * BEFORE - PAD;
+const WORDS: u32 = (COLUMNS + SKIPPED + 3u) / 4u;
+
+alias ACC = i32;
+
+struct Params {
+  input: vec4<u32>,     // height, width, channels, images
+  output: vec4<u32>,    // height, width, channels, quads of four in a row
+  pads: vec4<i32>,      // height, width
+  stride: u32,          // of rows
+  multiplier: u32,      // output channels an input channel
+  jobs: u32,            // images * output channels * height * quads
+  zero_stride: u32,     // 1: w_zero_point has one element an output channel
+}
+
+fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
+
+fn x_zero() -> u32 {
+//#if ZERO_X
+  return u32(load_x_zero_point(0u)) & 255u;
+//#else
+  return 0u;
+//#endif
+}
+
+fn w_zero(m: u32) -> f32 {
+//#if ZERO_W
+  return f32(load_w_zero_point(m * params.zero_stride));
+//#else
+  return 0.0;
+//#endif
+}
+
+// The byte at the top of a word.
+fn top_x(word: u32) -> f32 {
+//#if SIGNED_X
+  return f32(bitcast<i32>(word) >> 24u);
+//#else
+  return f32(bitcast<i32>(word >> 24u));
+//#endif
+}
+
+fn low_w(word: u32) -> f32 {
+//#if SIGNED_W
+  return f32(bitcast<i32>(word << 24u) >> 24u);
+//#else
+  return f32(bitcast<i32>(word & 255u));
+//#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, WG);
+  if (job >= params.jobs) { return; }
+  let line = job / params.output.w;
+  let first = (job - line * params.output.w) * 4u;
+  let map = line / params.output.x;
+  let oh = line - map * params.output.x;
+  let image = map / params.output.z;
+  let m = map - image * params.output.z;
+  let plane = (image * params.input.z + m / params.multiplier) * params.input.x;
+  let beside = x_zero() * 0x01010101u;
+  let zero = top_x(beside);
+  let offset = w_zero(m);
+//#if EVEN
+  let pitch = params.input.y / 4u;
+  let left = first * STRIDE / 4u - BEFORE;
+//#else
+  let left = u32(i32(first * STRIDE) - params.pads.y);
+//#endif
+
+  var h = u32(i32(oh * params.stride) - params.pads.x);
+  var tap = m * KH * KW;
+  var sum = vec4<f32>();
+  var row: array<f32, COLUMNS>;
+  for (var kh = 0u; kh < KH; kh++) {
+    let within = h < params.input.x;
+//#if EVEN
+    let start = (plane + h) * pitch;
+    var words: array<u32, WORDS>;
+    //#unroll
+    for (var i = 0u; i < WORDS; i++) {
+      let at = left + i;
+      let inside = within & (at < pitch);
+      words[i] = select(beside, load_x(select(0u, start + at, inside)), inside);
+    }
+    //#unroll
+    for (var c = 0u; c < COLUMNS; c++) {
+      row[c] = top_x(words[(c + SKIPPED) / 4u] << (24u - (c + SKIPPED) % 4u * 8u)) - zero;
+    }
+//#else
+    let start = (plane + h) * params.input.y;
+    //#unroll
+    for (var c = 0u; c < COLUMNS; c++) {
+      let inside = within & (left + c < params.input.y);
+      let at = select(0u, start + left + c, inside);
+      let high = select(load_x(at / 4u) << 16u, load_x(at / 4u), (at & 2u) != 0u);
+      row[c] = select(0.0, top_x(select(high << 8u, high, (at & 1u) != 0u)) - zero, inside);
+    }
+//#endif
+    //#unroll
+    for (var kw = 0u; kw < KW; kw++) {
+      let weight = low_w(load_w(tap + kw)) - offset;
+      sum += weight * vec4<f32>(row[kw], row[kw + STRIDE], row[kw + 2u * STRIDE], row[kw + 3u * STRIDE]);
+    }
+    tap += KW;
+    h += 1u;
+  }
+  let v = vec4<i32>(sum);
+  let at = line * params.output.y + first;
+  let y0 = finish(v.x, m, at);
+  let y1 = finish(v.y, m, at + 1u);
+  let y2 = finish(v.z, m, at + 2u);
+  let y3 = finish(v.w, m, at + 3u);
+//#if QUAD
+  store4_y(at / 4u, y0, y1, y2, y3);
+//#else
+  store_y(at, y0);
+  if (first + 1u < params.output.y) { store_y(at + 1u, y1); }
+  if (first + 2u < params.output.y) { store_y(at + 2u, y2); }
+  if (first + 3u < params.output.y) { store_y(at + 3u, y3); }
+//#endif
+}
