@@ -237,6 +237,18 @@ class Lstm(nn.Module):
         return self.head(self.lstm(x)[0][:, -1])
 
 
+class Gru(nn.Module):
+    """Two layers, one direction; the last step is classified."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(16, width, 2, batch_first=True)
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.gru(x)[0][:, -1])
+
+
 class LlamaStep(nn.Module):
     """One decoding step of a llama-like decoder over a given cache: RMS norm, rotary embedding, grouped queries."""
 
@@ -297,6 +309,10 @@ def lstm(tiny: bool) -> Spec:
     return Spec(Lstm(16 if tiny else 256), {"x": torch.randn(1, 12 if tiny else 64, 16)})
 
 
+def gru(tiny: bool) -> Spec:
+    return Spec(Gru(16 if tiny else 256), {"x": torch.randn(1, 12 if tiny else 64, 16)})
+
+
 def llama(tiny: bool) -> Spec:
     past = 16 if tiny else 256
     width, layers, heads, kv, inner, words = (64, 2, 4, 2, 128, 500) if tiny else (1024, 8, 16, 4, 2816, 32000)
@@ -338,6 +354,7 @@ MODELS: dict[str, Callable[[bool], Spec]] = {
     "unet": unet,
     "detector": detector,
     "lstm": lstm,
+    "gru": gru,
     "llama": llama,
     "mm1024x8": chain(1024),
     "mm2048x8": chain(2048),

@@ -146,6 +146,8 @@ class Rewriter:
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
         source = turned_from(self.graph, self.match, name)
+        if source in self.last:  # it is turned itself, so that it may not be there as the model has it
+            source = None
         if source is not None and self.graph.tensor(source).shape == shape:
             self.last[name] = source
             return source

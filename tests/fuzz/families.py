@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import elementwise, graphs, linear, movement, quantized, reuse, rows
+from tests.fuzz import elementwise, graphs, layouts, linear, movement, quantized, reuse, rows
 from tests.fuzz.build import Family
 
 __all__ = ["FAMILIES", "PLANNED"]
@@ -31,9 +31,10 @@ FAMILIES: dict[str, Family] = {
     "resize": linear.resizes,
     "quantized": quantized.quantized,
     "recurrent": quantized.recurrent,
+    "layouts": layouts.layouts,
     "graph": graphs.graphs,
     "reuse": reuse.reuse,
 }
 
-PLANNED: tuple[Family, ...] = (reuse.reuse, graphs.graphs, reuse.reuse)
+PLANNED: tuple[Family, ...] = (reuse.reuse, graphs.graphs, reuse.reuse, layouts.layouts)
 """Families whose plans share memory between many nodes, in turn."""

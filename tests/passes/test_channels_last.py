@@ -221,3 +221,17 @@ def test_channels_last__halves__same_numbers() -> None:
     graph = graph_of(nodes, {"x": (1, 5, 5, 4)}, ["y"], constants, DType.FLOAT16)
     assert apply(channels_last.run, graph)
     assert "Conv" not in cleaned(graph)
+
+
+def test_channels_last__one_layout_of_a_region_is_the_other_of_the_next__every_value_is_made() -> None:
+    """With one spatial dimension both permutations are equal: what one region turns back another reads as turned."""
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("Transpose", ["a"], ["b"], perm=(0, 2, 1)),
+        node("Transpose", ["a"], ["c"], perm=(0, 2, 1)),
+        node("GlobalAveragePool", ["b"], ["y"]),
+        node("GlobalAveragePool", ["c"], ["z"]),
+        node("Reshape", ["c", "shape"], ["w"]),
+    ]
+    graph = graph_of(nodes, {"x": (1, 4, 3)}, ["y", "z", "w"], {"shape": ints(1, 3, 4, 1)})
+    apply(channels_last.run, graph)
