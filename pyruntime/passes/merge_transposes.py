@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pyruntime.ir import Dim, DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import Dim, Node, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.registry import newest
 from pyruntime.ops.transpose import Transpose
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.rearranged import rearranged
 
 __all__ = ["run"]
 
@@ -56,7 +56,7 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node, gone: set[int]) -> li
     after = [part for d in out_of for part in wanted[d]]
     perm = tuple(before.index(part) for part in after)
     gone.update(map(id, (first, *path)))
-    return _nodes(graph, node, first.inputs[0], [parts[p] for p in before], perm)
+    return rearranged(graph, node, first.inputs[0], [parts[p] for p in before], perm)
 
 
 def _moves(graph: TypedGraph, node: Node) -> bool:
@@ -94,16 +94,3 @@ def _grouped(parts: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
             at += 1
         made.append(group)
     return made
-
-
-def _nodes(graph: TypedGraph, node: Node, source: str, shape: list[int], perm: tuple[int, ...]) -> list[Node]:
-    y = graph.tensor(node.outputs[0])
-    names = [graph.fresh(f"{node.outputs[0]}.{part}") for part in ("split", "turned")]
-    for name, sizes in zip(names, (shape, [shape[p] for p in perm]), strict=True):
-        graph.types[name] = TensorType(y.dtype, tuple(sizes), None, name)
-    shapes = [graph.add_constant(int_array(s), DType.INT64, f"{node.outputs[0]}.shape") for s in (shape, y.shape)]
-    return [
-        Node(newest("Reshape", allowzero=1), (source, shapes[0]), (names[0],), names[0]),
-        Node(newest("Transpose", perm=perm), (names[0],), (names[1],), node.name),
-        Node(newest("Reshape", allowzero=1), (names[1], shapes[1]), node.outputs, node.name),
-    ]

@@ -11,11 +11,11 @@ import math
 from itertools import permutations, product
 from typing import Any
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array, is_dim
+from pyruntime.ir import Node, TypedGraph, is_dim
 from pyruntime.kernels import Target
-from pyruntime.ops.registry import newest
 from pyruntime.passes import dead_code
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.rearranged import rearranged
 from pyruntime.passes.views import View, trace
 
 __all__ = ["run"]
@@ -88,13 +88,4 @@ def _transposed(
             starts[d] = len(split)
             split.append(step)
     perm = [at for d in range(len(part)) for at in ([starts[o] for o in order] if d == axis else []) + [sizes[d]]]
-    y = graph.tensor(node.outputs[0])
-    names = [graph.fresh(f"{node.outputs[0]}.{part}") for part in ("split", "turned")]
-    for name, shape in zip(names, (split, [split[p] for p in perm]), strict=True):
-        graph.types[name] = TensorType(y.dtype, tuple(shape), None, name)
-    shapes = [graph.add_constant(int_array(s), DType.INT64, f"{node.outputs[0]}.shape") for s in (split, y.shape)]
-    return [
-        Node(newest("Reshape", allowzero=1), (source, shapes[0]), (names[0],), names[0]),
-        Node(newest("Transpose", perm=tuple(perm)), (names[0],), (names[1],), node.name),
-        Node(newest("Reshape", allowzero=1), (names[1], shapes[1]), node.outputs, node.name),
-    ]
+    return rearranged(graph, node, source, split, perm)
