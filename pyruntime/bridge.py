@@ -243,7 +243,6 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     planned = WeakSet(stage.executable for stage in session._program.roots) if session._program else None
     if not planned or planned == _filed.get(handle):
         return None
-    _filed[handle] = planned
     files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
     assert session._program is not None
     inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
@@ -252,7 +251,10 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
     data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, await _decoder(session))
-    return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info} if data else None
+    if not data:
+        return None
+    _filed[handle] = planned  # what did not come so far is tried again when the session rests next
+    return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info}
 
 
 async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> ExternalFile:
