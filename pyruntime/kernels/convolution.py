@@ -12,7 +12,8 @@ from pyruntime.ir import DType, hint, multiple, upper
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
-from pyruntime.kernels.integer_convolution import EXACT, convolve_taps, integer_convolve, knows_bytes
+from pyruntime.kernels.integer_convolution import convolve_taps, integer_convolve, knows_bytes
+from pyruntime.kernels.integer_matmul import EXACT
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.template import params_of, template
@@ -124,13 +125,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
         conv.group,
         upper(conv.channels),
         upper(conv.rows),
-        replace(
-            window,
-            input=tuple(map(upper, window.input)),
-            output=tuple(map(upper, window.output)),
-            begin=tuple(map(upper, window.begin)),
-            end=(),
-        ),
+        window.at_most,
         transposed,
         not transposed and window.is_pointwise,
         alone and plain,

@@ -71,18 +71,17 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
     """y[n, o, c] = sum over k of x[n, o * stride - pad + k * dilation, c] * w[k, c] + bias[c], sums in float32."""
     window = conv.window
     images, channels = conv.x.type.shape[0], conv.x.type.shape[-1]
-    pixels = DEPTHWISE_LAST.choose(_problem(conv), target).way
+    problem = DepthwiseLastProblem(upper(images), upper(channels), window.at_most)
+    pixels = DEPTHWISE_LAST.choose(problem, target).way
     _, height, width = window.output
     runs, fours = -(-width // pixels), channels // 4
     jobs = images * height * runs * fours
     types = {"x": conv.x.type.dtype, "w": conv.w.type.dtype, "y": conv.y.type.dtype}
-    if conv.bias is not None:
-        types["bias"] = conv.bias.type.dtype
     defines = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "PIXELS": pixels}
     if window.dilations[2] > 1 and window.kernel[2] > 1:
         defines["DILATION"] = window.dilations[2]
     if conv.bias is not None:
-        defines["BIAS"] = 1
+        types["bias"], defines["BIAS"] = conv.bias.type.dtype, 1
     kernel = template("conv_depthwise_last", types, **defines)
     params = params_of(
         kernel,
@@ -98,30 +97,15 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
     return (Dispatch(kernel, operands, target.grid(jobs), params, flops=flops),)
 
 
-def _problem(conv: DepthwiseLast) -> DepthwiseLastProblem:
-    w = conv.window
-    bounded = Window(
-        tuple(map(upper, w.input)),
-        tuple(map(upper, w.output)),
-        w.kernel,
-        w.strides,
-        w.dilations,
-        tuple(map(upper, w.begin)),
-        (),
-    )
-    return DepthwiseLastProblem(upper(conv.x.type.shape[0]), upper(conv.x.type.shape[-1]), bounded)
-
-
 def _columns(window: Window, pixels: int) -> int:
     """Inputs of a row that `pixels` neighbouring results look at."""
-    spread = (window.kernel[2] - 1) * (window.dilations[2] if window.kernel[2] > 1 else 1)
-    return int((pixels - 1) * window.strides[2] + spread + 1)
+    return int((pixels - 1) * window.strides[2] + window.extent[2])
 
 
 def _candidate(pixels: int) -> Candidate[DepthwiseLastProblem, int]:
     def refuses(p: DepthwiseLastProblem, target: Target) -> str:
         columns = _columns(p.window, pixels)
-        return f"{columns} inputs of a row are too many for registers" if columns > MOST_COLUMNS and pixels > 1 else ""
+        return f"{columns} inputs of a row are too many for registers" if columns > MOST_COLUMNS else ""
 
     def work(p: DepthwiseLastProblem, target: Target) -> tuple[Work, ...]:
         _, height, width = p.window.output

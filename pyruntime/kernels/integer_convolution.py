@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.integer_matmul import BYTES, ZeroPoint, integer_matmul, tiled_integer_matmul, zero_point
+from pyruntime.kernels.integer_matmul import BYTES, EXACT, ZeroPoint, integer_matmul, tiled_integer_matmul, zero_point
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of
@@ -21,10 +21,7 @@ from pyruntime.kernels.template import params_of
 if TYPE_CHECKING:
     from pyruntime.kernels.convolution import Convolution
 
-__all__ = ["EXACT", "convolve_taps", "integer_convolve", "knows_bytes"]
-
-EXACT = 256
-"""Products of bytes whose sums f32 holds."""
+__all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
 
 
 def knows_bytes(conv: Convolution) -> bool:

@@ -21,7 +21,7 @@ from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.window import Window
 
-__all__ = ["BYTES", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
+__all__ = ["BYTES", "EXACT", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
 
 BYTES = (DType.INT8, DType.UINT8)
 

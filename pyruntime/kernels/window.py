@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pyruntime.ir import upper
+
 __all__ = ["PADDINGS", "Window", "as_volume"]
 
 PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -71,6 +73,12 @@ class Window:
         ones = (1,) * self.rank
         dense = all(d == 1 or k == 1 for k, d in zip(self.kernel, self.dilations, strict=True))
         return self.output == ones and self.kernel == self.input and dense and not any(self.begin)
+
+    @property
+    def at_most(self) -> Window:
+        """The largest it can be where sizes are left open, for the choice of a kernel, which does not read `end`."""
+        most = {name: tuple(map(upper, getattr(self, name))) for name in ("input", "output", "begin")}
+        return replace(self, **most, end=())
 
     @property
     def trimmed(self) -> Window:
