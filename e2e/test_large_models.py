@@ -88,7 +88,7 @@ def test_create__of_512_megabytes__takes_less_than_their_size(browser: Browser, 
         guard.check()
     np.testing.assert_array_equal(np.float32(values[0]), 2**LAYERS * X[0])
     np.testing.assert_array_equal(np.float32(values[1]), 2**LAYERS * X.ravel())
-    assert peak < 0.3 * NBYTES, f"{peak:,} bytes for {NBYTES:,}"  # seen: 0.0 to 0.2
+    assert peak < 0.3 * NBYTES, f"{peak:,} bytes for {NBYTES:,}"  # seen: 0.13 to 0.21, busy or not
 
 
 def test_python__model_of_512_megabytes_and_its_device_lost__is_read_again(

@@ -118,7 +118,7 @@ STAGING = """async ({lengths, failures}) => {
         return new Promise((resolve) => { setTimeout(resolve, 50); }).then(() => map.apply(this, given));
     };
     for (let i = 0; i < failures; i++) {
-        const data = { part: async () => { throw new Error('cut off'); } };
+        const data = { copyInto: async () => { throw new Error('cut off'); } };
         const write = { buffer: null, offset: 0, data, dataOffset: 0, nbytes: 32 << 20 };
         const why = await upload(device, [write]).then(() => 'none', (error) => error.message);
         if (why !== 'cut off') return why;

@@ -89,17 +89,17 @@ export class Incoming {
   }
 
   /**
-   * `length` bytes at `at`, a multiple of the piece's size, once they are there.
+   * Copy the bytes at `at`, a multiple of the piece's size, into `target`, once they are there; no more than a piece.
    * @param {number} at
-   * @param {number} length
+   * @param {Uint8Array} target
    */
-  async part(at, length) {
+  async copyInto(at, target) {
     const index = at / pieceSize(this.nbytes);
     while (this.pieces.length <= index) {
       if (this.#failure) throw this.#failure;
       await new Promise((resolve) => { this.#arrived = () => resolve(null); });
     }
-    return new Uint8Array(this.pieces[index], 0, length);
+    target.set(new Uint8Array(this.pieces[index], 0, target.length));
   }
 
   /** All of it, in one buffer. */
@@ -107,54 +107,8 @@ export class Incoming {
     const size = pieceSize(this.nbytes);
     const bytes = new Uint8Array(this.nbytes);
     for (let at = 0; at < this.nbytes; at += size) {
-      bytes.set(await this.part(at, Math.min(size, this.nbytes - at)), at);
+      await this.copyInto(at, bytes.subarray(at, at + size));
     }
     return bytes.buffer;
-  }
-}
-
-/** Bytes of a Blob read at once. */
-const BLOCK = 8 << 20;
-
-/** Reads a Blob from front to back, a block ahead. */
-export class BlobReader {
-  /** @type {{at: number, bytes: Promise<ArrayBuffer>}[]} */
-  #blocks = [];
-
-  /** @param {Blob} blob */
-  constructor(blob) {
-    this.blob = blob;
-  }
-
-  /** @param {number} at */
-  #block(at) {
-    const found = this.#blocks.find((block) => block.at === at);
-    if (found) return found;
-    const block = { at, bytes: this.blob.slice(at, at + BLOCK).arrayBuffer() };
-    block.bytes.catch(() => {}); // heard by who waits for it
-    this.#blocks = [...this.#blocks.slice(-1), block];
-    return block;
-  }
-
-  /**
-   * `length` bytes at `at`.
-   * @param {number} at
-   * @param {number} length
-   */
-  async part(at, length) {
-    const first = at - at % BLOCK;
-    const last = first + BLOCK >= this.blob.size ? first : first + BLOCK;
-    if (at + length <= first + BLOCK) {
-      const { bytes } = this.#block(first);
-      this.#block(last);
-      return new Uint8Array(await bytes, at - first, length);
-    }
-    const whole = new Uint8Array(length);
-    for (let done = 0; done < length;) {
-      const step = Math.min(length - done, BLOCK - (at + done) % BLOCK);
-      whole.set(await this.part(at + done, step), done);
-      done += step;
-    }
-    return whole;
   }
 }

@@ -1,7 +1,8 @@
 // @ts-check
 /** The way of bytes to the GPU, large ones through staging buffers (pool.js); readback.js is the way back. */
 
-import { BlobReader, LARGE, pieceSize } from './pieces.js';
+import { BlobReader } from './blobs.js';
+import { LARGE, pieceSize } from './pieces.js';
 import { Pool } from './pool.js';
 
 /**
@@ -132,8 +133,8 @@ export function isLarge({ data, nbytes }) {
 async function fill({ data, dataOffset }, at, target) {
   if (data instanceof ArrayBuffer) target.set(new Uint8Array(data, dataOffset + at, target.length));
   else if (data instanceof Uint8Array) target.set(data.subarray(dataOffset + at, dataOffset + at + target.length));
-  else if (data instanceof Blob) target.set(await new BlobReader(data).part(dataOffset + at, target.length));
-  else if ('part' in data) target.set(await data.part(dataOffset + at, target.length));
+  else if (data instanceof Blob) await new BlobReader(data).copyInto(dataOffset + at, target);
+  else if ('copyInto' in data) await data.copyInto(dataOffset + at, target);
   else {
     const view = data.getBuffer('u8');
     target.set(view.data.subarray(dataOffset + at, dataOffset + at + target.length));

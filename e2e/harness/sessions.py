@@ -28,6 +28,10 @@ def options(**entries):
     for name, value in entries.items():
         made.add_session_config_entry(name.replace("__", "."), str(value))
     return made
+
+def more_than(gpu, before):
+    # bytes of the buffers that were not there before: what earlier tests left may go at any time
+    return sum(nbytes for number, nbytes in gpu.ledger.live.items() if number not in before)
 """
 
 

@@ -5,7 +5,7 @@
  * who follow the download. Only where Blobs can be read synchronously, as Python does: in workers.
  */
 
-import { BlobReader } from '../pieces.js';
+import { BlobReader, Unreadable } from '../blobs.js';
 import { Parts, noRoom } from './parts.js';
 
 /** Bytes that go to the browser together. */
@@ -55,7 +55,7 @@ export class ModelFile {
   #isExact;
   /** @type {import('./scanner.js').Scanner | null} */
   #scanner;
-  /** @type {import('./stream.js').Buffers | null} */
+  /** @type {import('../reading.js').Buffers | null} */
   #buffers;
   /** @type {import('./ahead.js').ReadingAhead | null} */
   #ahead;
@@ -75,7 +75,7 @@ export class ModelFile {
    * @param {string} url where it comes from
    * @param {{size: number | undefined, isExact: boolean}} known its size as far as that is known before the end, and whether that
    * counts the bytes that arrive
-   * @param {import('./stream.js').Buffers | null} [buffers] which chunks are in; they are given back
+   * @param {import('../reading.js').Buffers | null} [buffers] which chunks are in; they are given back
    * @param {import('./scanner.js').Scanner | null} [scanner] of a model
    * @param {import('./ahead.js').ReadingAhead | null} [ahead] reads what is scanned before it comes
    */
@@ -214,23 +214,15 @@ export class ModelFile {
   }
 
   /**
-   * `length` bytes at `at`, once they are there.
+   * Copy the bytes at `at` into `target`, once they are there.
    * @param {number} at
-   * @param {number} length
-   * @returns {Promise<Uint8Array>}
+   * @param {Uint8Array} target
    */
-  async part(at, length) {
-    const kept = this.#here(at, length);
-    if (kept) return kept;
-    await this.there(at + length);
-    const here = this.#here(at, length);
-    if (here) return here;
-    if (Math.min(at + length, this.#parts.nbytes) > this.#reader.blob.size) this.#reader = new BlobReader(this.#parts.blob);
-    try {
-      return await this.#joined(at, length, (from, count) => this.#reader.part(from, count));
-    } catch (error) {
-      throw noRoom(this.url, this.arrived, error);
-    }
+  async copyInto(at, target) {
+    if (this.#copyHere(at, target)) return;
+    await this.there(at + target.length);
+    if (this.#copyHere(at, target)) return;
+    await this.#fromBlob(at, this.#copyAfter(at, target));
   }
 
   /**
@@ -240,13 +232,13 @@ export class ModelFile {
    * @returns {Uint8Array | null}
    */
   partNow(at, length) {
-    const here = this.#here(at, length);
-    if (here) return here;
-    if (at + length > this.arrived) return null;
-    const [fromBlob, after] = this.#split(at, length);
+    const kept = this.#ofKept(at, length);
+    if (kept) return kept;
     const bytes = new Uint8Array(length);
-    bytes.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + fromBlob))));
-    if (after) bytes.set(after, fromBlob);
+    if (this.#copyHere(at, bytes)) return bytes;
+    if (at + length > this.arrived) return null;
+    const before = this.#copyAfter(at, bytes);
+    before.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + before.length))));
     return bytes;
   }
 
@@ -269,47 +261,55 @@ export class ModelFile {
     this.#reader = new BlobReader(this.#parts.blob);
   }
 
-  /**
-   * The bytes, where they are in memory. @param {number} at @param {number} length @returns {Uint8Array | null}
-   */
-  #here(at, length) {
-    if (!length) return new Uint8Array();
-    const kept = this.kept(at);
-    if (kept && at + length <= kept.at + kept.bytes.length) return kept.bytes.subarray(at - kept.at, at - kept.at + length);
-    const first = indexOf(this.#recent, at);
-    return first < 0 ? null : this.#ofRecent(first, at - this.#recent[first].at, length);
+  /** What is kept of these, without a copy. @param {number} at @param {number} length @returns {Uint8Array | null} */
+  #ofKept(at, length) {
+    const kept = length ? this.kept(at) : { at, bytes: new Uint8Array() };
+    if (!kept || at + length > kept.at + kept.bytes.length) return null;
+    return kept.bytes.subarray(at - kept.at, at - kept.at + length);
   }
 
-  /** @param {number} first @param {number} start @param {number} length */
-  #ofRecent(first, start, length) {
-    const bytes = new Uint8Array(length);
-    for (let index = first, to = 0; to < length; index++, start = 0) {
-      if (index === this.#recent.length) return null; // not there yet
-      const part = this.#recent[index].bytes.subarray(start, start + length - to);
-      bytes.set(part, to);
+  /** Copy the bytes at `at` where they are in memory; whether they are. @param {number} at @param {Uint8Array} target */
+  #copyHere(at, target) {
+    const kept = this.#ofKept(at, target.length);
+    if (kept) target.set(kept);
+    return kept !== null || this.#copyRecent(at, target);
+  }
+
+  /** @param {number} at @param {Uint8Array} target */
+  #copyRecent(at, target) {
+    const first = indexOf(this.#recent, at);
+    if (first < 0 || at + target.length > this.arrived) return false;
+    for (let index = first, start = at - this.#recent[first].at, to = 0; to < target.length; index++, start = 0) {
+      const part = this.#recent[index].bytes.subarray(start, start + target.length - to);
+      target.set(part, to);
       to += part.length;
     }
-    return bytes;
+    return true;
   }
 
   /**
-   * How many of these bytes are the Blob's, and those behind them.
+   * Copy those of the bytes that the browser has not been given yet; the room for the others.
    * @param {number} at
-   * @param {number} length
-   * @returns {[number, Uint8Array | null]}
+   * @param {Uint8Array} target
    */
-  #split(at, length) {
-    const fromBlob = Math.min(length, this.#parts.nbytes - at);
-    return [fromBlob, fromBlob < length ? this.#here(at + fromBlob, length - fromBlob) : null];
+  #copyAfter(at, target) {
+    const given = Math.max(0, Math.min(target.length, this.#parts.nbytes - at));
+    if (given < target.length) this.#copyHere(at + given, target.subarray(given));
+    return target.subarray(0, given);
   }
 
-  /** @param {number} at @param {number} length @param {(at: number, length: number) => Promise<Uint8Array>} read */
-  async #joined(at, length, read) {
-    const [fromBlob, after] = this.#split(at, length);
-    if (!after) return read(at, length);
-    const bytes = new Uint8Array(length);
-    bytes.set(after, fromBlob);
-    bytes.set(await read(at, fromBlob));
-    return bytes;
+  /** @param {number} at @param {Uint8Array} target */
+  async #fromBlob(at, target) {
+    for (let attempt = 0; ; attempt++) {
+      if (at + target.length > this.#reader.blob.size) this.#reader = new BlobReader(this.#parts.blob);
+      try {
+        await this.#reader.copyInto(at, target);
+        return;
+      } catch (error) {
+        if (!(error instanceof Unreadable)) throw error;
+        if (!(await this.#parts.again(attempt))) throw noRoom(this.url, this.arrived, error);
+        this.#reader = new BlobReader(this.#parts.blob);
+      }
+    }
   }
 }

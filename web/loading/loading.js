@@ -7,7 +7,8 @@
 import { ReadingAhead } from './ahead.js';
 import { ModelFile } from './file.js';
 import { Scanner } from './scanner.js';
-import { Buffers, openStream } from './stream.js';
+import { openStream } from './stream.js';
+import { Buffers } from '../reading.js';
 import { strongTag } from '../tags.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */

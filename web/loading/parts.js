@@ -1,7 +1,7 @@
 // @ts-check
 /** Bytes that go to the browser as they come: it keeps Blobs outside this process, on disk where they are large. */
 
-/** Milliseconds before each further attempt to hand bytes over. */
+/** Milliseconds before each further attempt to hand bytes over or to read them. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
 export class Parts {
@@ -25,10 +25,17 @@ export class Parts {
         this.nbytes += part.size;
         return;
       } catch (error) {
-        if (attempt === PAUSES.length) throw error;
-        await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+        if (!(await this.again(attempt))) throw error;
       }
     }
+  }
+
+  /** After a failed attempt: whether to try once more, now, and for that a Blob that is new. @param {number} attempt */
+  async again(attempt) {
+    if (attempt >= PAUSES.length) return false;
+    await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+    this.#joined = new Blob();
+    return true;
   }
 
   /** Everything so far, as one. */

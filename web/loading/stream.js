@@ -6,7 +6,9 @@
  */
 
 import { strongTag } from '../tags.js';
-import { reading } from '../reading.js';
+import { filled, readerInto, reading } from '../reading.js';
+
+/** @typedef {import('../reading.js').Buffers} Buffers */
 
 /** Milliseconds before each attempt to go on, as long as none brings a byte. */
 const PAUSES = [0, 250, 500, 1000, 2000];
@@ -36,23 +38,6 @@ class Fail extends Error {
  * @property {boolean} isEncoded whether ranges would be of other bytes than those that arrive
  * @property {string} validator changes with the file; '' where the server gives none
  */
-
-/** Buffers of one size that are used again: a download through them leaves nothing for the garbage collector. */
-export class Buffers {
-  /** Bytes of each: what arrives together, so that progress is told and followed in steps of this. */
-  static SIZE = 1 << 20;
-  /** @type {ArrayBuffer[]} */
-  #free = [];
-
-  take() {
-    return this.#free.pop() ?? new ArrayBuffer(Buffers.SIZE);
-  }
-
-  /** @param {ArrayBuffer} buffer that nobody reads any more; others than of this size are let go */
-  give(buffer) {
-    if (buffer.byteLength === Buffers.SIZE) this.#free.push(buffer);
-  }
-}
 
 /**
  * Ask for the file at `url`.
@@ -129,38 +114,20 @@ async function* chunks(url, first, known, signal, buffers) {
 }
 
 /**
- * What reads a response: into `buffers`, each filled, where the browser can; else what comes as it comes. A broken connection
- * takes what is in a buffer with it, so responses that go on behind one are read without.
+ * What reads a response: into `buffers`, each filled; else what comes as it comes. A broken connection takes what is in a buffer
+ * with it, so responses that go on behind one are read without.
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
  * @param {Buffers} [buffers]
  */
 function readerOf(body, buffers) {
   const failed = (/** @type {unknown} */ error) => ({ error, value: undefined });
   if (buffers) {
-    try {
-      const reader = reading(body.getReader({ mode: 'byob' }));
-      const next = () => filled(reader, buffers.take()).then((value) => ({ value: value?.length ? value : undefined }), failed);
-      return { next, cancel: () => reader.cancel() };
-    } catch {} // no stream of bytes
+    const { read, cancel } = readerInto(body);
+    const next = () => filled(read, buffers.take()).then((value) => ({ value: value.length ? value : undefined }), failed);
+    return { next, cancel };
   }
   const reader = reading(body.getReader());
   return { next: () => reader.read().catch(failed), cancel: () => reader.cancel() };
-}
-
-/**
- * As many bytes as the buffer has, or those before the end.
- * @param {ReadableStreamBYOBReader} reader
- * @param {ArrayBuffer} buffer
- */
-async function filled(reader, buffer) {
-  let [given, count] = [buffer, 0];
-  while (count < Buffers.SIZE) {
-    const { value, done } = await reader.read(new Uint8Array(given, count));
-    if (value) given = value.buffer;
-    count += value?.length ?? 0;
-    if (done) break;
-  }
-  return new Uint8Array(given, 0, count);
 }
 
 /** Whether a response that has ended was all. @param {number} loaded @param {Known} known */

@@ -21,21 +21,23 @@ export async function ofHashes(hashes) {
 export async function treeHash(file) {
   const size = /** @type {number} */ ('byteLength' in file ? file.byteLength : file.size);
   const hashes = [];
+  const copy = new Uint8Array(Math.min(BLOCK, size));
   for (let at = 0; at < size; at += BLOCK) {
-    const block = await part(file, at, Math.min(BLOCK, size - at));
+    const block = await part(file, at, copy.subarray(0, size - at));
     hashes.push(...new Uint8Array(await crypto.subtle.digest('SHA-256', block)));
   }
   return ofHashes(hashes);
 }
 
 /**
+ * The bytes at `at`, as many as `copy` has; in it, where they are not in memory.
  * @param {import('../loading/loading.js').Held} file
  * @param {number} at
- * @param {number} length
- * @returns {Promise<BufferSource>}
+ * @param {Uint8Array<ArrayBuffer>} copy
  */
-async function part(file, at, length) {
-  if (file instanceof ArrayBuffer) return new Uint8Array(file, at, length);
-  if (file instanceof Blob) return file.slice(at, at + length).arrayBuffer();
-  return /** @type {Promise<Uint8Array<ArrayBuffer>>} */ (file.part(at, length));
+async function part(file, at, copy) {
+  if (file instanceof ArrayBuffer) return new Uint8Array(file, at, copy.length);
+  if (file instanceof Blob) return file.slice(at, at + copy.length).arrayBuffer();
+  await file.copyInto(at, copy);
+  return copy;
 }

@@ -4,7 +4,7 @@
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
 import { strongTag } from '../tags.js';
-import { reading } from '../reading.js';
+import { readerInto } from '../reading.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
@@ -45,36 +45,6 @@ class Writer {
 const HASHING = 4;
 
 /**
- * What reads into as much of `block` as it likes: the bytes read, none at the end, in memory that has taken the block's place.
- * @typedef {(block: Uint8Array<ArrayBuffer>) => Promise<Uint8Array<ArrayBuffer>>} Read
- */
-
-/**
- * Where the browser can, bytes come right into the block.
- * @param {ReadableStream<Uint8Array<ArrayBuffer>>} stream
- * @returns {{read: Read, cancel: () => Promise<void>}}
- */
-function readerOf(stream) {
-  try {
-    const reader = reading(stream.getReader({ mode: 'byob' }));
-    return { read: async (block) => (await reader.read(block)).value ?? new Uint8Array(), cancel: () => reader.cancel() };
-  } catch {} // no stream of bytes
-  const reader = reading(stream.getReader());
-  /** @type {Uint8Array<ArrayBuffer>} */
-  let rest = new Uint8Array();
-  return {
-    async read(block) {
-      if (!rest.length) rest = (await reader.read()).value ?? rest;
-      const taken = rest.subarray(0, block.length);
-      rest = rest.subarray(taken.length);
-      block.set(taken);
-      return block.subarray(0, taken.length);
-    },
-    cancel: () => reader.cancel(),
-  };
-}
-
-/**
  * `isKnown`: whether the server says that it is the file for which `tags` were kept.
  * @param {string | Blob | ArrayBuffer} source
  * @param {Record<string, string>} tags
@@ -98,7 +68,7 @@ async function opened(source, tags, signal) {
  * @param {number} nbytes that there should be
  */
 async function* blocks(stream, report, nbytes) {
-  const { read, cancel } = readerOf(stream);
+  const { read, cancel } = readerInto(stream);
   let buffer = new ArrayBuffer(BLOCK);
   try {
     for (let total = 0, isEnd = false; !isEnd;) {
