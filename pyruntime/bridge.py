@@ -34,6 +34,7 @@ from pyruntime.session.keeping import kept_plan
 from pyruntime.session.loading import Fetched, source_of
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
+from pyruntime.session.rehearsal import rehearse
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "gpu_device",
     "keep_plan",
     "operators",
+    "rehearse",
     "release",
     "run",
     "sampler",

@@ -10,6 +10,8 @@ import { Tensors } from './tensors.js';
 /** @type {Map<number, import('./runs.js').Session>} */
 const sessions = new Map();
 
+const isWorker = typeof document === 'undefined';
+
 /** Those that stay on the GPU. @type {Tensors} */
 let tensors;
 
@@ -41,12 +43,52 @@ let bridge;
 /** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
 const underWay = new Map();
 
+/** How often something was wanted of Python. */
+let asked = 0;
+
+/**
+ * In a worker, let Python plan small graphs as long as nothing is wanted of it: what it runs through is compiled then when there
+ * is a model.
+ */
+async function rehearse() {
+  const before = asked;
+  const python = isWorker ? await bridge : null;
+  const waits = () => asked === before;
+  if (waits()) await python?.rehearse(waits);
+}
+
+/** Milliseconds that a download still takes, at least, for Python to plan beside it, and how long its rate is watched before. */
+const [LONG_MS, WATCHED_MS] = [1000, 100];
+
+/**
+ * A report that lets Python rehearse while a model takes long to come: it would be in the way of one that comes fast, which passes
+ * through the same thread.
+ * @param {Report} report
+ * @returns {Report}
+ */
+function rehearsing(report) {
+  /** @type {{time: number, loaded: number} | null} */
+  let first = null;
+  let isOver = false;
+  return (event) => {
+    report(event);
+    if (isOver || event.phase !== 'model' || !event.loaded || !event.total) return;
+    const now = { time: performance.now(), loaded: event.loaded };
+    first ??= now;
+    const passed = now.time - first.time;
+    if (passed < WATCHED_MS || passed * (event.total - now.loaded) < LONG_MS * (now.loaded - first.loaded)) return;
+    isOver = true;
+    rehearse().catch(() => {}); // Python has ended, which others hear of
+  };
+}
+
 /**
  * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
  * @param {string} function_
  * @param {...unknown} args
  */
 async function callPython(function_, ...args) {
+  asked += 1;
   const answer = await (await bridge).serve(function_, ...args);
   if (answer.error) throw answer.error;
   return answer.value;
@@ -61,6 +103,7 @@ async function callPython(function_, ...args) {
  * @param {...unknown} args
  */
 async function callCancellable(request, function_, ...args) {
+  asked += 1;
   const python = await bridge;
   const { id, signal } = request;
   const end = () => python.cancel(id);
@@ -172,6 +215,7 @@ const methods = {
 
   async ready() {
     await bridge;
+    rehearse().catch(() => {}); // Python has ended, which others hear of
   },
 
   /** The URLs of what Python was started from: scripts, archives, WebAssembly. */
@@ -182,7 +226,8 @@ const methods = {
 
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options, ahead = false }, report, request) {
-    const loading = new Loading(report, request.signal);
+    asked += 1; // by what passes through this thread from now on
+    const loading = new Loading(rehearsing(report), request.signal);
     const { extra } = /** @type {any} */ (options);
     const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
     /** @type {any} */

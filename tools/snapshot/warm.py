@@ -13,6 +13,7 @@ import pyruntime
 import pyruntime.bridge
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import candidates
+from pyruntime.session import rehearsal
 
 # They run programs of their own.
 LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
@@ -46,8 +47,10 @@ def plan(model: bytes) -> None:
 
 plan(Path("/build/digits.onnx").read_bytes())
 sys.path.insert(0, "/build")
-importlib.import_module("typical").plan_all()
+typical = importlib.import_module("typical")
+typical.plan_all()
+rehearsal.PIECES[:] = typical.rehearsals()
 sys.path.remove("/build")
 candidates.forget()  # chosen for sizes that other models do not have
-del sys.modules["typical"]
+del sys.modules["typical"], typical
 gc.collect()
