@@ -61,7 +61,12 @@ export class BlobReader {
       target.set(part, done);
       done += part.length;
     }
-    this.#idle = setTimeout(() => { this.#turn = this.#turn.then(() => this.#close()); }, IDLE_MS);
+    this.#idle = setTimeout(() => this.close(), IDLE_MS);
+  }
+
+  /** Keep nothing open, once those who asked have theirs; who asks later begins anew. */
+  close() {
+    this.#turn = this.#turn.then(() => this.#close());
   }
 
   /** The block that has this byte. @param {number} at @returns {Promise<Block>} */
@@ -97,6 +102,7 @@ export class BlobReader {
   }
 
   #close() {
+    clearTimeout(this.#idle);
     this.#open?.cancel().catch(() => {});
     this.#open = null;
     this.#buffers = new Buffers();

@@ -47,14 +47,15 @@ const underWay = new Map();
 let asked = 0;
 
 /**
- * In a worker, let Python plan small graphs as long as nothing is wanted of it: what it runs through is compiled then when there
- * is a model.
+ * In a worker, before there is a session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
+ * compiled then when there is a model.
  */
 async function rehearse() {
+  if (!isWorker || sessions.size) return;
   const before = asked;
-  const python = isWorker ? await bridge : null;
   const waits = () => asked === before;
-  if (waits()) await python?.rehearse(waits);
+  const python = await bridge;
+  if (waits()) await python.rehearse(waits);
 }
 
 /** Milliseconds that a download still takes, at least, for Python to plan beside it, and how long its rate is watched before. */

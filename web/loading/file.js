@@ -233,10 +233,9 @@ export class ModelFile {
    */
   partNow(at, length) {
     const kept = this.#ofKept(at, length);
-    if (kept) return kept;
+    if (kept || at + length > this.arrived) return kept;
     const bytes = new Uint8Array(length);
-    if (this.#copyHere(at, bytes)) return bytes;
-    if (at + length > this.arrived) return null;
+    if (this.#copyRecent(at, bytes)) return bytes;
     const before = this.#copyAfter(at, bytes);
     before.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + before.length))));
     return bytes;
@@ -258,7 +257,7 @@ export class ModelFile {
   settle() {
     this.#recent = [];
     this.#buffers = null;
-    this.#reader = new BlobReader(this.#parts.blob);
+    this.#readAnew();
   }
 
   /** What is kept of these, without a copy. @param {number} at @param {number} length @returns {Uint8Array | null} */
@@ -301,15 +300,21 @@ export class ModelFile {
   /** @param {number} at @param {Uint8Array} target */
   async #fromBlob(at, target) {
     for (let attempt = 0; ; attempt++) {
-      if (at + target.length > this.#reader.blob.size) this.#reader = new BlobReader(this.#parts.blob);
+      if (at + target.length > this.#reader.blob.size) this.#readAnew();
       try {
         await this.#reader.copyInto(at, target);
         return;
       } catch (error) {
         if (!(error instanceof Unreadable)) throw error;
         if (!(await this.#parts.again(attempt))) throw noRoom(this.url, this.arrived, error);
-        this.#reader = new BlobReader(this.#parts.blob);
+        this.#readAnew();
       }
     }
+  }
+
+  /** From the Blob of all that the browser has now. */
+  #readAnew() {
+    this.#reader.close();
+    this.#reader = new BlobReader(this.#parts.blob);
   }
 }
