@@ -24,7 +24,7 @@ from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import execute
 from pyruntime.ops.registry import newest
 
-__all__ = ["Decomposed", "Expansion"]
+__all__ = ["Decomposed", "Expansion", "SometimesDecomposed"]
 
 
 class Expansion:
@@ -150,3 +150,11 @@ class Decomposed(Op):
             for n in body.nodes
         ]
         return [*made, *copies], {to(name): data for name, data in body.constants.items()}
+
+
+class SometimesDecomposed(Op):
+    """An operator with a kernel of its own, which for some inputs is written as others instead."""
+
+    def instead(self, *inputs: Any) -> Decomposed | None:
+        """What it is written as for inputs of these types; None where it stays what it is."""
+        raise NotImplementedError(f"{self.op_type}.instead")

@@ -29,7 +29,7 @@ from pyruntime.ir import (
     upper,
 )
 from pyruntime.ops.base import LATEST, Op
-from pyruntime.ops.decomposed import Decomposed
+from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 from pyruntime.plan.filled import coordinates
@@ -131,8 +131,9 @@ class Typing:
                 if node.op.op_type == "If" and node.op.domain == "":
                     pending.extend(reversed(self._branch(node)))
                     continue
-                if isinstance(node.op, Decomposed):
-                    pending.extend(reversed(self._decomposed(node, node.op)))
+                decomposed = self._written_as(node)
+                if decomposed is not None:
+                    pending.extend(reversed(self._decomposed(node, decomposed)))
                     continue
                 if self.sizes is not None and node.op.op_type == "NonZero" and node.inputs[0] in self._filled:
                     pending.extend(reversed(self._coordinates(node)))
@@ -217,6 +218,14 @@ class Typing:
             if name
         ]
         return [*inner.nodes, *ends]
+
+    def _written_as(self, node: Node) -> Decomposed | None:
+        op = node.op
+        if isinstance(op, SometimesDecomposed):
+            inputs = [self.types[n] if n else None for n in node.inputs]
+            with located(node, inputs):
+                return op.instead(*inputs)
+        return op if isinstance(op, Decomposed) else None
 
     def _decomposed(self, node: Node, op: Decomposed) -> list[Node]:
         """The nodes that `node` stands for."""

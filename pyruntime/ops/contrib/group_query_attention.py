@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType, known
+from pyruntime.ir import Array, DType, TensorType, has_dims, known
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
-from pyruntime.ops.base import Op, Rewritten, Unsupported, attributes_of, op
+from pyruntime.ops.base import Rewritten, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
+from pyruntime.ops.contrib._sliding_cache import SlidingCache
+from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
 
 __all__ = ["GroupQueryAttention", "GroupQuerySizes"]
 
@@ -34,7 +36,7 @@ class GroupQuerySizes:
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
-class GroupQueryAttention(Op):
+class GroupQueryAttention(SometimesDecomposed):
     """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
 
     query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
@@ -58,7 +60,8 @@ class GroupQueryAttention(Op):
     - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
     - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
       are float [1] or, PER_CHANNEL, [G·D].
-    - `sliding_window_cache`: the cache keeps the last rows only; the specification has the rule. It runs on the host.
+    - `sliding_window_cache`: the cache keeps the last rows only (`_sliding_cache.py` has the rule). For prompts
+      of several texts, and with attention_bias or output_qk, it runs on the host.
 
     Everything is computed in float32 and rounded once.
     """
@@ -269,6 +272,17 @@ class GroupQueryAttention(Op):
         """Keys in front of itself a query sees; -1: all."""
         return self.local_window_size - 1 if self.local_window_size > 0 else -1
 
+    def instead(self, *inputs: Any) -> Decomposed | None:
+        if not self.sliding_window_cache or self.wants(3) or all_inputs(inputs)[10] is not None:
+            return None
+        s = self.sizes(*inputs)
+        if has_dims(TensorType(DType.INT32, (s.batch, s.new, s.past, s.size))):
+            return None  # the numbers of rows are constants there
+        if not s.new or (s.new > 1 and s.batch > 1):
+            return None  # of entries that are shorter than a prompt there are no rows
+        self.infer(*inputs)
+        return SlidingCache(attention=self, present=self.present)
+
     def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
         given = all_inputs(inputs)
         types: list[Any] = [
@@ -304,7 +318,7 @@ class GroupQueryAttention(Op):
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
-            raise Unsupported("a sliding cache is moved on the host")
+            raise Unsupported("the host moves a cache of the last rows, for prompts of several texts or with a bias")
         return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*all_inputs(inputs)))
 
 

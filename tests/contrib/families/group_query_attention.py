@@ -205,6 +205,10 @@ def draw_sliding(rng: np.random.Generator) -> Case:
         "local_window_size": window,
         "sliding_window_cache": 1,
     }
+    turn: list[Array | None] = []
+    if rng.random() < 0.5:
+        turn[:] = _angles(rng, 45, size // 2, "float32")
+        attributes["do_rotary"] = 1
     spare = rows - window + 1
     kept = np.array([e if e <= rows else e - spare * -(-(e - rows) // spare) for e in ends])
 
@@ -214,7 +218,7 @@ def draw_sliding(rng: np.random.Generator) -> Case:
         return np.concatenate([y[b, :, :n].reshape(-1) for b, n in enumerate(kept)])
 
     lengths = (ends - 1).astype(np.int32)
-    inputs = [*x, *caches, lengths, np.array([int(ends.max())], np.int32)]
+    inputs = [*x, *caches, lengths, np.array([int(ends.max())], np.int32), *turn]
     return Case(
         "GroupQueryAttention", inputs, 3, attributes, defined=defined, host=True, needed=(6,), tolerance=(2e-4, 5e-5)
     )
