@@ -50,12 +50,11 @@ let asked = 0;
  * In a worker, before there is a session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
  * compiled then when there is a model.
  */
-async function rehearse() {
+function rehearse() {
   if (!isWorker || sessions.size) return;
   const before = asked;
   const waits = () => asked === before;
-  const python = await bridge;
-  if (waits()) await python.rehearse(waits);
+  bridge?.then((python) => waits() && python.rehearse(waits)).catch(() => {}); // Python has ended, which others hear of
 }
 
 /** Milliseconds that a download still takes, at least, for Python to plan beside it, and how long its rate is watched before. */
@@ -79,7 +78,7 @@ function rehearsing(report) {
     const passed = now.time - first.time;
     if (passed < WATCHED_MS || passed * (event.total - now.loaded) < LONG_MS * (now.loaded - first.loaded)) return;
     isOver = true;
-    rehearse().catch(() => {}); // Python has ended, which others hear of
+    rehearse();
   };
 }
 
@@ -216,7 +215,7 @@ const methods = {
 
   async ready() {
     await bridge;
-    rehearse().catch(() => {}); // Python has ended, which others hear of
+    rehearse();
   },
 
   /** The URLs of what Python was started from: scripts, archives, WebAssembly. */

@@ -18,28 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.ops.base import op
-from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.decomposed import Expansion
 
 if TYPE_CHECKING:
     from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
 
-__all__ = ["SlidingCache"]
+__all__ = ["slide"]
 
 
-@op("SlidingCache", opsets=range(1, 2), domain="pyruntime")
-class SlidingCache(Decomposed):
-    """The nodes for one text, or one token of each, without attention_bias and output_qk; `attention`: the operator."""
-
-    attention: Any
-
-    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        return _expand(self.attention, body, list(inputs))
-
-
-def _expand(attention: GroupQueryAttention, body: Expansion, given: list[Any]) -> tuple[TensorType | None, ...]:
+def slide(attention: GroupQueryAttention, body: Expansion, given: list[Any]) -> tuple[TensorType | None, ...]:
+    """The nodes for one text, or one token of each, without attention_bias and output_qk; `given`: all inputs."""
     s = attention.sizes(*given)
-    given += [None] * (16 - len(given))
     ends = body("Add", body("Reshape", given[5], body.ints(s.batch, 1)), _number(body, 1))
     before = body("Sub", ends, _number(body, s.new))
     resident = _resident(attention, s, body, before)

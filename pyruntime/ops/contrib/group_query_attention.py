@@ -13,8 +13,8 @@ from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Rewritten, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
-from pyruntime.ops.contrib._sliding_cache import SlidingCache
-from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
+from pyruntime.ops.contrib._sliding_cache import slide
+from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
 
 __all__ = ["GroupQueryAttention", "GroupQuerySizes"]
 
@@ -281,7 +281,7 @@ class GroupQueryAttention(SometimesDecomposed):
         if not s.new or (s.new > 1 and s.batch > 1):
             return None  # of entries that are shorter than a prompt there are no rows
         self.infer(*inputs)
-        return SlidingCache(attention=self, present=self.present)
+        return _Sliding(attention=self, present=self.present)
 
     def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
         given = all_inputs(inputs)
@@ -350,6 +350,16 @@ class _InRoom(GroupQueryAttention):
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         made = super().infer(*counted(all_inputs(inputs), (3, 4), self.past_rows))
         return (made[0], inputs[3], inputs[4], *made[3:])
+
+
+@op("GroupQueryAttentionSliding", opsets=range(1, 2), domain="pyruntime")
+class _Sliding(Decomposed):
+    """With a cache of the last rows alone, as other operators; `attention`: the operator itself."""
+
+    attention: Any
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        return slide(self.attention, body, all_inputs(inputs))
 
 
 def all_inputs(inputs: Any) -> list[Any]:
