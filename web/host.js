@@ -1,6 +1,7 @@
 // @ts-check
 /** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
 
+import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import { loadAhead, Runs } from './runs.js';
@@ -208,6 +209,7 @@ const methods = {
     sessions.clear();
     bridge = startPython(places, report, ended).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
+    if (isWorker) downloads.start();
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
     settleInPython = python.settle;

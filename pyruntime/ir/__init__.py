@@ -1,6 +1,6 @@
 """The intermediate representation: element types, value types, constants and the graph."""
 
-from pyruntime.ir.constant import Constant, RawSource
+from pyruntime.ir.constant import Constant, RawSource, has_dims
 from pyruntime.ir.dims import (
     Dim,
     divisor,
@@ -29,7 +29,6 @@ from pyruntime.ir.types import (
     TensorType,
     ValueNeeded,
     ValueType,
-    has_dims,
 )
 from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
 

@@ -6,13 +6,15 @@ from collections.abc import Hashable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
+from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.types import TensorType
+from pyruntime.ir.reals import is_real
+from pyruntime.ir.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from pyruntime.ir.types import Array
 
-__all__ = ["Constant", "RawSource"]
+__all__ = ["Constant", "RawSource", "has_dims"]
 
 
 class RawSource(Protocol):
@@ -100,3 +102,16 @@ class Constant:
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"
+
+
+def has_dims(kind: ValueType | None) -> bool:
+    """True for a tensor whose known value has Dims or Reals among its elements.
+
+    A constant's are numbers: it is not read, which may be long, and its bytes may still be on their way.
+    """
+    if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
+        return False
+    if isinstance(getattr(kind.source, "__self__", None), Constant):
+        return False
+    value = kind.value()
+    return bool(value.dtype == object and any(is_dim(v) or is_real(v) for v in value.reshape(-1)))

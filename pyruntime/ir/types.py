@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.reals import is_real
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +29,6 @@ __all__ = [
     "ValueNeeded",
     "ValueSource",
     "ValueType",
-    "has_dims",
 ]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -181,11 +179,3 @@ Element: TypeAlias = DType | SequenceType | OptionalType | MapType
 """What a container holds."""
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
-
-
-def has_dims(kind: ValueType | None) -> bool:
-    """True for a tensor whose known value has Dims or Reals among its elements."""
-    if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
-        return False
-    value = kind.value()
-    return bool(value.dtype == object and any(is_dim(v) or is_real(v) for v in value.reshape(-1)))

@@ -8,9 +8,6 @@
 import { BlobReader, Unreadable } from '../blobs.js';
 import { Parts, noRoom } from './parts.js';
 
-/** Bytes that go to the browser together. */
-const BLOCK = 8 << 20;
-
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
 
@@ -46,19 +43,15 @@ export class ModelFile {
   /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
   wasMisread = false;
   #parts = new Parts();
-  /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
-  #pending = [];
-  #pendingBytes = 0;
   #began = performance.now();
-  /** @type {Segment[]} */
+  /** What came last, and is here. @type {Segment[]} */
   #recent = [];
   #isExact;
-  /** @type {import('./scanner.js').Scanner | null} */
-  #scanner;
-  /** @type {import('../reading.js').Buffers | null} */
-  #buffers;
-  /** @type {import('./ahead.js').ReadingAhead | null} */
-  #ahead;
+  #download;
+  /** What a reader of the graph looks at, once it is known. @type {Segment[]} */
+  #kept = [];
+  /** Whether that was read ahead of the stream. */
+  #isAhead = false;
   /** Whether it was given out before all had come. */
   #isGiven = false;
   #tellReadable = () => {};
@@ -67,93 +60,63 @@ export class ModelFile {
   /** @type {Waiting[]} */
   #waiting = [];
   #reader = new BlobReader(new Blob());
-  /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
-  #handedOver = Promise.resolve();
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
    * @param {string} url where it comes from
    * @param {{size: number | undefined, isExact: boolean}} known its size as far as that is known before the end, and whether that
    * counts the bytes that arrive
-   * @param {import('../reading.js').Buffers | null} [buffers] which chunks are in; they are given back
-   * @param {import('./scanner.js').Scanner | null} [scanner] of a model
-   * @param {import('./ahead.js').ReadingAhead | null} [ahead] reads what is scanned before it comes
+   * @param {{isVouchedFor: () => Promise<boolean>, isElsewhere: boolean}} [download] what brings it, see download.js
    */
-  constructor(url, { size, isExact }, buffers = null, scanner = null, ahead = null) {
+  constructor(url, { size, isExact }, download = { isVouchedFor: async () => false, isElsewhere: false }) {
     this.url = url;
     this.size = size;
     this.#isExact = isExact;
-    this.#buffers = buffers;
-    this.#scanner = scanner;
-    this.#ahead = ahead;
-    ahead?.done.then(this.#tellReadable);
+    this.#download = download;
   }
 
-  /**
-   * Take what arrives, to the end.
-   * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
-   * @param {(loaded: number, total: number | undefined) => void} onProgress
-   */
-  async take(chunks, onProgress) {
-    try {
-      for await (const chunk of chunks) {
-        this.#add(chunk);
-        onProgress(this.arrived, this.size);
-        if (this.#pendingBytes >= BLOCK) await this.#flush();
-      }
-      await this.#flush();
-      await this.#handedOver;
-      this.#compare();
-      this.size = this.arrived;
-      this.isComplete = true;
-    } catch (error) {
-      this.failure = { error };
-    }
-    this.#wake();
-  }
-
-  /** All has come: what was read ahead is not needed any more, and may have been wrong. */
-  #compare() {
-    this.#scanner?.end();
-    const found = this.#ahead?.found;
-    const agrees = this.size === this.arrived && !(found && !this.#scanner?.agrees(found));
-    this.wasMisread = this.#isGiven && !agrees;
-    this.#ahead?.stop();
-  }
-
-  /** @param {Uint8Array<ArrayBuffer>} chunk */
-  #add(chunk) {
+  /** The next bytes are in this thread. @param {Uint8Array<ArrayBuffer>} chunk */
+  came(chunk) {
     this.#recent.push({ at: this.arrived, bytes: chunk });
-    this.#pending.push(chunk);
-    this.#pendingBytes += chunk.length;
-    this.#scanner?.push(chunk);
-    if (this.#scanner) this.#ahead?.follow(this.#scanner);
-    if (this.#scanner?.isSenseless) this.#tellReadable();
     this.arrived += chunk.length;
     this.#wake();
   }
 
-  /** Give the browser what has come, when it has taken what it was given before. */
-  async #flush() {
-    await this.#handedOver;
-    const chunks = this.#pending;
-    this.#pending = [];
-    this.#pendingBytes = 0;
-    this.#handedOver = this.#handOver(chunks);
-    this.#handedOver.catch(() => {}); // awaited before the next, and at the end
-  }
-
-  /** @param {Uint8Array<ArrayBuffer>[]} chunks */
-  async #handOver(chunks) {
-    try {
-      await this.#parts.add(chunks);
-    } catch (error) {
-      throw noRoom(this.url, this.arrived, error);
-    }
+  /** The browser has the next bytes; the chunks that came and are not looked at any more. @param {Blob} part */
+  handed(part) {
+    this.#parts.push(part);
+    this.arrived = Math.max(this.arrived, this.#parts.nbytes);
     const done = Math.min(this.#parts.nbytes, this.arrived - RECENT);
     const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
     const passed = this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
-    for (const { bytes } of passed) this.#buffers?.give(bytes.buffer);
+    this.#wake();
+    return passed.map(({ bytes }) => bytes);
+  }
+
+  /**
+   * All that a reader of the graph looks at, read ahead of the stream or as it came, or what shows that this is no model.
+   * @param {Segment[]} segments
+   * @param {boolean} isAhead
+   */
+  graph(segments, isAhead) {
+    this.#kept = segments;
+    this.#isAhead = isAhead;
+    this.#tellReadable();
+  }
+
+  /** All has come. @param {Segment[]} segments @param {boolean} agrees whether what was known of it before was right */
+  ended(segments, agrees) {
+    this.#kept = segments;
+    this.wasMisread = this.#isGiven && !agrees;
+    this.size = this.arrived;
+    this.isComplete = true;
+    this.#wake();
+  }
+
+  /** No more comes. @param {unknown} error */
+  failed(error) {
+    this.failure = { error };
+    this.#wake();
   }
 
   #wake() {
@@ -175,7 +138,7 @@ export class ModelFile {
 
   /** Whether somebody reads what has not come with the stream. */
   get isReadAhead() {
-    return !this.isComplete && Boolean(this.#ahead?.found);
+    return !this.isComplete && this.#isAhead;
   }
 
   /**
@@ -185,7 +148,7 @@ export class ModelFile {
   async readable() {
     const complete = this.complete();
     await Promise.race([complete, this.#hasGraph]);
-    while (!this.isComplete && this.#remainingMs() < SOON_MS) {
+    while (!this.#download.isElsewhere && !this.isComplete && this.#remainingMs() < SOON_MS) {
       await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, ASKED_MS); })]);
     }
     this.#isGiven = !this.isComplete;
@@ -197,9 +160,9 @@ export class ModelFile {
    */
   async certain() {
     if (!this.#isGiven || this.isComplete) return;
-    if (this.#isExact && !this.#ahead?.found) return;
+    if (this.#isExact && !this.#isAhead) return;
     const complete = this.complete();
-    const isVouchedFor = await Promise.race([complete.then(() => true), this.#ahead?.isVouchedFor() ?? false]);
+    const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
     if (!isVouchedFor) await complete;
   }
 
@@ -243,8 +206,7 @@ export class ModelFile {
 
   /** The kept bytes around `at`, as far as they go; null where it is not among them. @param {number} at @returns {Segment | null} */
   kept(at) {
-    const segments = (this.#ahead?.found ?? this.#scanner)?.segments ?? [];
-    return segments[indexOf(segments, at)] ?? null;
+    return this.#kept[indexOf(this.#kept, at)] ?? null;
   }
 
   /** Everything in one buffer, once it is there. */
@@ -256,7 +218,6 @@ export class ModelFile {
   /** Nobody follows the download any more: keep no more than what is always kept. */
   settle() {
     this.#recent = [];
-    this.#buffers = null;
     this.#readAnew();
   }
 

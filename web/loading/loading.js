@@ -4,12 +4,8 @@
  * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are ArrayBuffers.
  */
 
-import { ReadingAhead } from './ahead.js';
+import { downloads } from './downloads.js';
 import { ModelFile } from './file.js';
-import { Scanner } from './scanner.js';
-import { openStream } from './stream.js';
-import { Buffers } from '../reading.js';
-import { strongTag } from '../tags.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */
 const BIG = 32 << 20;
@@ -123,21 +119,19 @@ export class Loading {
    * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
    */
   async #open(url, isModel) {
-    const { size, isExact, response, chunks } = await openStream(url, this.#signal);
-    const tag = this.tags[url] = strongTag(response);
+    const download = await downloads.open(url, isModel, this.#signal);
+    const { size, isExact } = download;
+    this.tags[url] = download.tag;
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
     if (!readsBlobs || (size ?? BIG) < BIG) {
-      return joined(chunks(), (loaded) => onProgress(loaded, size)).catch((error) => {
+      return download.whole(onProgress).catch((error) => {
         this.#failure ??= { error };
         throw error;
       });
     }
-    const buffers = new Buffers();
-    const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
-    const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, { size, isExact, tag }, this.#signal) : null;
-    const file = new ModelFile(url, { size, isExact }, buffers, scanner, ahead);
+    const file = new ModelFile(url, { size, isExact }, download);
     this.#files.push(file);
-    file.take(chunks(buffers), onProgress);
+    download.into(file, onProgress);
     if (size === undefined) await file.complete();
     return file;
   }
@@ -151,28 +145,6 @@ export class Loading {
       all === undefined || one.total === undefined ? undefined : all + one.total), 0);
     this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole, part: { url, loaded, total } });
   }
-}
-
-/**
- * All bytes in one buffer.
- * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
- * @param {(loaded: number) => void} onProgress
- */
-async function joined(chunks, onProgress) {
-  const parts = [];
-  let loaded = 0;
-  for await (const chunk of chunks) {
-    parts.push(chunk);
-    loaded += chunk.length;
-    onProgress(loaded);
-  }
-  const bytes = new Uint8Array(loaded);
-  let to = 0;
-  for (const part of parts) {
-    bytes.set(part, to);
-    to += part.length;
-  }
-  return bytes.buffer;
 }
 
 /**

@@ -4,6 +4,24 @@
 /** Milliseconds before each further attempt to hand bytes over or to read them. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
+/**
+ * A Blob of these, which the browser has and can read: what it has no room for it drops silently, and Chromium loses Blobs that
+ * are made while it begins to move others to the disk.
+ * @param {Uint8Array<ArrayBuffer>[]} chunks
+ */
+export async function partOf(chunks) {
+  for (let attempt = 0; ; attempt++) {
+    const part = new Blob(chunks);
+    try {
+      await part.slice(-1).arrayBuffer();
+      return part;
+    } catch (error) {
+      if (attempt >= PAUSES.length) throw error;
+      await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+    }
+  }
+}
+
 export class Parts {
   /** Bytes that the browser has. */
   nbytes = 0;
@@ -11,23 +29,10 @@ export class Parts {
   #parts = [];
   #joined = new Blob();
 
-  /**
-   * Give it these, and see that they can be read: what a browser has no room for it drops silently, and Chromium loses Blobs
-   * that are made while it begins to move others to the disk.
-   * @param {Uint8Array<ArrayBuffer>[]} chunks
-   */
-  async add(chunks) {
-    for (let attempt = 0; ; attempt++) {
-      const part = new Blob(chunks);
-      try {
-        await part.slice(-1).arrayBuffer();
-        this.#parts.push(part);
-        this.nbytes += part.size;
-        return;
-      } catch (error) {
-        if (!(await this.again(attempt))) throw error;
-      }
-    }
+  /** The next one, which can be read. @param {Blob} part */
+  push(part) {
+    this.#parts.push(part);
+    this.nbytes += part.size;
   }
 
   /** After a failed attempt: whether to try once more, now, and for that a Blob that is new. @param {number} attempt */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Files from this site, kept for the next visit, with progress as they come. */
 
-import { Parts, noRoom } from '../../loading/parts.js';
+import { Parts, noRoom, partOf } from '../../loading/parts.js';
 import { openStream } from '../../loading/stream.js';
 import * as store from './store.js';
 
@@ -62,7 +62,9 @@ export async function download(url, { signal, onProgress, onChunk }) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const pending = [];
   let loaded = 0;
-  const handOver = () => parts.add(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); });
+  const handOver = async () => {
+    if (pending.length) parts.push(await partOf(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); }));
+  };
   for await (const chunk of chunks()) {
     pending.push(chunk);
     loaded += chunk.length;

@@ -1,0 +1,179 @@
+// @ts-check
+/**
+ * A file on its way from a server: its bytes go to the browser, which keeps them outside this process, and what a reader of its
+ * graph looks at goes to who has asked for it. In the thread of the reader, or in one of its own (downloader.js).
+ */
+
+import { ReadingAhead } from './ahead.js';
+import { noRoom, partOf } from './parts.js';
+import { Scanner } from './scanner.js';
+import { openStream } from './stream.js';
+import { Buffers } from '../reading.js';
+import { strongTag } from '../tags.js';
+
+/** Bytes that go to the browser together. */
+const BLOCK = 8 << 20;
+
+/** @typedef {import('./scanner.js').Segment} Segment */
+/** @typedef {(loaded: number, total: number | undefined) => void} OnProgress */
+
+/**
+ * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
+ * @typedef {object} Receiver
+ * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] bytes are here; they are `handed` later, too
+ * @property {(part: Blob) => Uint8Array<ArrayBuffer>[] | void} handed the browser has the next bytes; answers which chunks that
+ * came are not looked at any more
+ * @property {(segments: Segment[], isAhead: boolean) => void} graph all that a reader of the graph looks at, or that it is no
+ * model; read ahead of the stream, or as it came
+ * @property {(segments: Segment[], agrees: boolean) => void} ended all has come; what was told before of the file agrees with it
+ * @property {(error: unknown) => void} failed
+ */
+
+/**
+ * A file of which the server has answered.
+ * @typedef {object} Opened
+ * @property {number | undefined} size in bytes as far as the server tells
+ * @property {boolean} isExact whether that counts the bytes that arrive
+ * @property {string} tag its strong ETag; '' where it has none
+ * @property {(onProgress: OnProgress) => Promise<ArrayBuffer>} whole brings all of it into memory
+ * @property {(receiver: Receiver, onProgress: OnProgress) => void} into brings it to the browser
+ * @property {() => Promise<boolean>} isVouchedFor whether the server says of all that was read ahead that it is of this very file
+ * @property {boolean} isElsewhere whether another thread carries it
+ */
+
+/**
+ * Ask for the file at `url`.
+ * @param {string} url
+ * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+ * @param {AbortSignal} signal
+ * @returns {Promise<Opened>}
+ */
+export async function openFile(url, isModel, signal) {
+  const { size, isExact, response, chunks } = await openStream(url, signal);
+  const tag = strongTag(response);
+  /** @type {Download | undefined} */
+  let download;
+  return {
+    size,
+    isExact,
+    tag,
+    whole: (onProgress) => joined(chunks(), (loaded) => onProgress(loaded, size)),
+    into(receiver, onProgress) {
+      const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
+      const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, { size, isExact, tag }, signal) : null;
+      download = new Download(url, size, receiver, scanner, ahead);
+      download.take(chunks(download.buffers), onProgress);
+    },
+    isVouchedFor: async () => download?.ahead?.isVouchedFor() ?? false,
+    isElsewhere: false,
+  };
+}
+
+export class Download {
+  /** Which chunks may be in; they are given back. */
+  buffers = new Buffers();
+  /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
+  #pending = [];
+  #pendingBytes = 0;
+  #loaded = 0;
+  /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
+  #handedOver = Promise.resolve();
+
+  /**
+   * @param {string} url
+   * @param {number | undefined} size
+   * @param {Receiver} receiver
+   * @param {Scanner | null} [scanner] of a model
+   * @param {ReadingAhead | null} [ahead] reads what is scanned before it comes
+   */
+  constructor(url, size, receiver, scanner = null, ahead = null) {
+    this.url = url;
+    this.size = size;
+    this.receiver = receiver;
+    this.scanner = scanner;
+    this.ahead = ahead;
+    ahead?.done.then(() => ahead.found && receiver.graph(ahead.found.segments, true));
+  }
+
+  /**
+   * Take what arrives, to the end.
+   * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
+   * @param {OnProgress} onProgress
+   */
+  async take(chunks, onProgress) {
+    try {
+      for await (const chunk of chunks) {
+        this.#add(chunk);
+        onProgress(this.#loaded, this.size);
+        if (this.#pendingBytes >= BLOCK) await this.#flush();
+      }
+      await this.#flush();
+      await this.#handedOver;
+      this.#end();
+    } catch (error) {
+      this.receiver.failed(error);
+    }
+  }
+
+  /** All has come: what was read ahead is not needed any more, and may have been wrong. */
+  #end() {
+    const { scanner, ahead } = this;
+    scanner?.end();
+    const found = ahead?.found;
+    const agrees = this.size === this.#loaded && !(found && !scanner?.agrees(found));
+    ahead?.stop();
+    this.receiver.ended(scanner?.segments ?? [], agrees);
+  }
+
+  /** @param {Uint8Array<ArrayBuffer>} chunk */
+  #add(chunk) {
+    const { scanner, ahead } = this;
+    const made = scanner?.isSenseless ?? false;
+    this.#pending.push(chunk);
+    this.#pendingBytes += chunk.length;
+    this.#loaded += chunk.length;
+    scanner?.push(chunk);
+    if (scanner) ahead?.follow(scanner);
+    this.receiver.came?.(chunk);
+    if (!made && scanner?.isSenseless) this.receiver.graph(scanner.segments, false);
+  }
+
+  /** Give the browser what has come, when it has taken what it was given before. */
+  async #flush() {
+    await this.#handedOver;
+    const chunks = this.#pending;
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    this.#handedOver = this.#handOver(chunks);
+    this.#handedOver.catch(() => {}); // awaited before the next, and at the end
+  }
+
+  /** @param {Uint8Array<ArrayBuffer>[]} chunks */
+  async #handOver(chunks) {
+    if (!chunks.length) return;
+    const part = await partOf(chunks).catch((error) => { throw noRoom(this.url, this.#loaded, error); });
+    for (const { buffer } of this.receiver.handed(part) ?? chunks) this.buffers.give(buffer);
+  }
+}
+
+/**
+ * All bytes in one buffer.
+ * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
+ * @param {(loaded: number) => void} onProgress
+ */
+async function joined(chunks, onProgress) {
+  const parts = [];
+  let loaded = 0;
+  for await (const chunk of chunks) {
+    parts.push(chunk);
+    loaded += chunk.length;
+    onProgress(loaded);
+  }
+  const bytes = new Uint8Array(loaded);
+  let to = 0;
+  for (const part of parts) {
+    bytes.set(part, to);
+    to += part.length;
+  }
+  return bytes.buffer;
+}

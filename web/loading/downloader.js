@@ -1,0 +1,83 @@
+// @ts-check
+/** The worker that downloads files, so that the thread that wants them is free to plan meanwhile. Answers downloads.js. */
+
+import { openFile } from './download.js';
+
+/** @typedef {import('./download.js').Opened} Opened */
+
+/** Milliseconds between two reports of one file's progress. */
+const REPORTED_MS = 50;
+
+/** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
+const files = new Map();
+
+/** @param {import('./downloads.js').Answer} answer @param {Transferable[]} [transfer] */
+const post = (answer, transfer = []) => self.postMessage(answer, { transfer });
+
+/** @param {unknown} error */
+function described(error) {
+  const { name = 'Error', message = String(error) } = /** @type {any} */ (error ?? {});
+  return { name, message };
+}
+
+/** Sends on what is said of a file. @param {number} file @returns {import('./download.js').Receiver} */
+function receiver(file) {
+  return {
+    handed: (part) => post({ file, handed: part }),
+    graph: (segments, isAhead) => post({ file, graph: { segments, isAhead } }),
+    ended: (segments, agrees) => post({ file, ended: { segments, agrees } }),
+    failed: (error) => post({ file, failed: described(error) }),
+  };
+}
+
+/** @param {number} file @returns {import('./download.js').OnProgress} */
+function progress(file) {
+  let last = -Infinity;
+  return (loaded, total) => {
+    const now = performance.now();
+    if (now - last < REPORTED_MS && loaded !== total) return;
+    last = now;
+    post({ file, progress: { loaded, total } });
+  };
+}
+
+/** @type {Record<string, (file: number, asked: any) => Promise<void> | void>} */
+const methods = {
+  async open(file, { url, isModel }) {
+    const controller = new AbortController();
+    files.set(file, { controller });
+    try {
+      const opened = await openFile(url, isModel, controller.signal);
+      files.set(file, { controller, opened });
+      const { size, isExact, tag } = opened;
+      post({ file, opened: { size, isExact, tag } });
+    } catch (error) {
+      post({ file, failed: described(error) });
+    }
+  },
+
+  async whole(file) {
+    try {
+      const bytes = await /** @type {Opened} */ (files.get(file)?.opened).whole(progress(file));
+      post({ file, whole: bytes }, [bytes]);
+    } catch (error) {
+      post({ file, failed: described(error) });
+    }
+  },
+
+  into(file) {
+    files.get(file)?.opened?.into(receiver(file), progress(file));
+  },
+
+  async vouch(file) {
+    post({ file, isVouchedFor: await files.get(file)?.opened?.isVouchedFor() ?? false });
+  },
+
+  stop(file) {
+    files.get(file)?.controller.abort();
+    files.delete(file);
+  },
+};
+
+self.addEventListener('message', ({ data: { file, method, ...asked } }) => methods[method](file, asked));
+post({ ready: true });

@@ -1,0 +1,174 @@
+// @ts-check
+/**
+ * Downloads in a thread of their own: what streams in does not wait for Python there, and Python plans while it streams in. Where
+ * there is no such thread, or not yet, files are downloaded in this one.
+ */
+
+import { openFile } from './download.js';
+
+/**
+ * @typedef {import('./download.js').Opened} Opened
+ * @typedef {import('./download.js').OnProgress} OnProgress
+ * @typedef {import('./download.js').Receiver} Receiver
+ * @typedef {import('./scanner.js').Segment} Segment
+ */
+
+/**
+ * What downloader.js says, of a file by its number, or that it is there.
+ * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, whole: ArrayBuffer}
+ *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}}
+ *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
+ *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}} Answer
+ */
+
+/**
+ * A promise and what settles it.
+ * @template T
+ */
+class Awaited {
+  /** @type {(value: T) => void} */
+  resolve = () => {};
+  /** @type {(error: unknown) => void} */
+  reject = () => {};
+  /** @type {Promise<T>} */
+  promise = new Promise((resolve, reject) => { Object.assign(this, { resolve, reject }); });
+}
+
+/** One file, as the other thread tells of it. */
+class Elsewhere {
+  isElsewhere = true;
+  /** @type {number | undefined} */
+  size;
+  isExact = false;
+  tag = '';
+  #send;
+  #signal;
+  /** @type {Receiver | null} */
+  #receiver = null;
+  /** @type {OnProgress} */
+  #onProgress = () => {};
+  /** What the server said, then all of it. @type {Awaited<any>} */
+  #answer = new Awaited();
+  /** @type {Awaited<boolean>} */
+  #vouched = new Awaited();
+  #isOver = false;
+  #stopped;
+
+  /**
+   * @param {(method: string, asked?: object) => void} send
+   * @param {AbortSignal} signal
+   * @param {() => void} over hears that there is nothing more to tell
+   */
+  constructor(send, signal, over) {
+    this.#send = send;
+    this.#signal = signal;
+    this.#stopped = () => this.#fail(signal.reason);
+    this.over = over;
+    signal.addEventListener('abort', this.#stopped, { once: true });
+  }
+
+  /** @param {string} url @param {boolean} isModel @returns {Promise<Opened>} */
+  async open(url, isModel) {
+    this.#signal.throwIfAborted();
+    this.#send('open', { url, isModel });
+    Object.assign(this, await this.#answer.promise);
+    return this;
+  }
+
+  /** @param {OnProgress} onProgress @returns {Promise<ArrayBuffer>} */
+  whole(onProgress) {
+    this.#onProgress = onProgress;
+    this.#answer = new Awaited();
+    this.#send('whole');
+    return this.#answer.promise;
+  }
+
+  /** @param {Receiver} receiver @param {OnProgress} onProgress */
+  into(receiver, onProgress) {
+    this.#onProgress = onProgress;
+    this.#receiver = receiver;
+    this.#send('into');
+  }
+
+  isVouchedFor() {
+    this.#send('vouch');
+    return this.#vouched.promise;
+  }
+
+  /** @param {Record<string, any>} said */
+  hear({ opened, whole, handed, graph, ended, failed, progress, isVouchedFor }) {
+    if (this.#isOver) return;
+    const receiver = this.#receiver;
+    if (opened) this.#answer.resolve(opened);
+    if (progress) this.#onProgress(progress.loaded, progress.total);
+    if (handed) receiver?.handed(handed);
+    if (graph) receiver?.graph(graph.segments, graph.isAhead);
+    if (isVouchedFor !== undefined) this.#vouched.resolve(isVouchedFor);
+    if (whole) this.#answer.resolve(whole);
+    if (ended) receiver?.ended(ended.segments, ended.agrees);
+    if (failed) this.#fail(Object.assign(new Error(failed.message), { name: failed.name }));
+    if (whole || ended) this.#end();
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    if (this.#receiver) this.#receiver.failed(error);
+    else this.#answer.reject(error);
+    this.#end();
+  }
+
+  #end() {
+    this.#isOver = true;
+    this.#vouched.resolve(false);
+    this.#signal.removeEventListener('abort', this.#stopped);
+    this.#send('stop');
+    this.over();
+  }
+}
+
+class Downloads {
+  /** @type {Worker | null} */
+  #worker = null;
+  #isReady = false;
+  #last = 0;
+  /** @type {Map<number, Elsewhere>} */
+  #files = new Map();
+
+  /** Bring the thread up, where there can be one; nobody waits for it. */
+  start() {
+    if (this.#worker) return;
+    try {
+      this.#worker = new Worker(new URL('./downloader.js', import.meta.url), { type: 'module', name: 'pyruntime downloads' });
+    } catch {
+      return; // another origin's, or forbidden by a policy
+    }
+    this.#worker.addEventListener('message', ({ data }) => {
+      if (data.ready) this.#isReady = true;
+      else this.#files.get(data.file)?.hear(data);
+    });
+    this.#worker.addEventListener('error', ({ message }) => {
+      this.#isReady = false;
+      for (const file of this.#files.values()) file.hear({ failed: { name: 'Error', message: `downloads have ended: ${message}` } });
+    });
+  }
+
+  /**
+   * Ask for the file at `url`.
+   * @param {string} url
+   * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+   * @param {AbortSignal} signal
+   * @returns {Promise<Opened>}
+   */
+  open(url, isModel, signal) {
+    const worker = this.#worker;
+    if (!worker || !this.#isReady) return openFile(url, isModel, signal);
+    this.#last += 1;
+    const number = this.#last;
+    const send = (/** @type {string} */ method, asked = {}) => worker.postMessage({ file: number, method, ...asked });
+    const file = new Elsewhere(send, signal, () => this.#files.delete(number));
+    this.#files.set(number, file);
+    return file.open(new URL(url, globalThis.location.href).href, isModel);
+  }
+}
+
+export const downloads = new Downloads();
