@@ -1,0 +1,166 @@
+"""Downloads in a worker of their own: what it brings, how it fails, and what happens where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from e2e.harness.chain import expected, loaded, model
+from e2e.harness.delivery import Delivery, Served
+from e2e.harness.script import Script
+
+BYTES = bytes(range(251)) * 80_000
+"""20 MB, in three parts."""
+
+OPEN = """
+    const { downloads } = await import('/web/loading/downloads.js');
+    globalThis.started ??= downloads.start();
+    const controller = new AbortController();
+    const open = async (url, isModel = false) => {
+        for (let tries = 0; tries < 300; tries++) {
+            const opened = await downloads.open(url, isModel, controller.signal);
+            if (opened.isElsewhere) return opened;
+            await new Promise((resolve) => { setTimeout(resolve, 20); });
+        }
+        throw new Error('no worker has come');
+    };
+    const brought = (opened) => new Promise((resolve) => {
+        const parts = [];
+        opened.into({ handed: (part) => { parts.push(part); }, graph() {}, failed: (error) => resolve({ error }),
+            ended: (segments, agrees) => resolve({ parts, agrees }) }, () => {});
+    });
+    const sum = async (blob) => new Uint8Array(await crypto.subtle.digest('SHA-256', await blob.arrayBuffer())).join();
+"""
+
+
+@pytest.fixture(scope="module")
+def site_url(delivery: Delivery) -> str:
+    return delivery.url
+
+
+def evaluate(page: Page, site_url: str, source: str) -> Any:
+    page.goto(site_url + "e2e/blank.html")
+    return page.evaluate("async () => {" + OPEN + source + "}")
+
+
+def test_into__file_of_several_parts__right_bytes_and_what_is_known(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    served["/m/data"] = Served(BYTES)
+    got = evaluate(
+        page,
+        site_url,
+        """const opened = await open('/m/data');
+        const { parts, agrees } = await brought(opened);
+        const here = await (await fetch('/m/data')).blob();
+        return [opened.size, opened.isExact, opened.tag, agrees, parts.length, await sum(new Blob(parts)) === await sum(here)];""",
+    )
+    assert got == [len(BYTES), True, '"one"', True, 3, True]
+
+
+def test_whole__file__is_one_buffer_and_progress_ends_with_all(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    served["/m/data"] = Served(BYTES)
+    got = evaluate(
+        page,
+        site_url,
+        """const opened = await open('/m/data'), seen = [];
+        const bytes = await opened.whole((loaded, total) => seen.push([loaded, total]));
+        const ordered = seen.every(([n], i) => !i || n > seen[i - 1][0]);
+        return [bytes.byteLength, seen.at(-1).join(), ordered, new Uint8Array(bytes).subarray(251, 255).join()];""",
+    )
+    assert got == [len(BYTES), f"{len(BYTES)},{len(BYTES)}", True, "0,1,2,3"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "text"),
+    [
+        (None, "NoSuchFile", "HTTP status 404"),
+        (Served(BYTES, breaks=[9 << 20], etag=None), "Fail", "neither ETag nor Last-Modified"),
+    ],
+)
+def test_failure__of_the_server__keeps_its_name(
+    page: Page, site_url: str, served: dict[str, Served], file: Served | None, name: str, text: str
+) -> None:
+    served["/m/there"] = Served(b"x")
+    if file:
+        served["/m/data"] = file
+    got = evaluate(
+        page,
+        site_url,
+        """await open('/m/there');
+        const failed = (error) => [error.name, error.message];
+        const opened = await downloads.open('/m/data', false, controller.signal).catch((error) => ({ error }));
+        return failed(opened.error ?? (await brought(opened)).error);""",
+    )
+    assert got[0] == name and text in got[1]
+
+
+def test_abort__while_it_comes__ends_it_and_the_connection(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    file = served["/m/data"] = Served(BYTES, gate=9 << 20)
+    served["/m/there"] = Served(b"x")
+    got = evaluate(
+        page,
+        site_url,
+        """await open('/m/there');
+        const opened = await downloads.open('/m/data', false, controller.signal);
+        const done = brought(opened);
+        setTimeout(() => controller.abort(), 200);
+        const { error } = await done;
+        const later = await downloads.open('/m/data', false, controller.signal).catch((reason) => reason);
+        return [error.name, later.name];""",
+    )
+    assert got == ["AbortError", "AbortError"]
+    file.opened.set()
+    assert file.left.wait(10)
+    assert len(file.asked) == 1
+
+
+WITHOUT_WORKERS = {
+    "no workers": "globalThis.Worker = class { constructor() { throw new DOMException('no', 'SecurityError'); } };",
+    "no script": """globalThis.Worker = class extends Worker {
+        constructor(url, options) { super(String(url).replace('downloader', 'nothing'), options); } };""",
+}
+
+
+@pytest.mark.parametrize("why", WITHOUT_WORKERS)
+def test_open__no_worker__downloads_in_this_thread(
+    page: Page, site_url: str, served: dict[str, Served], why: str
+) -> None:
+    served["/m/data"] = Served(BYTES)
+    page.goto(site_url + "e2e/blank.html")
+    got = page.evaluate(
+        "async () => {"
+        + WITHOUT_WORKERS[why]
+        + """
+        const { downloads } = await import('/web/loading/downloads.js');
+        downloads.start();
+        await new Promise((resolve) => { setTimeout(resolve, 500); });
+        const opened = await downloads.open('/m/data', false, new AbortController().signal);
+        return [opened.isElsewhere, (await opened.whole(() => {})).byteLength];
+        }"""
+    )
+    assert got == [False, len(BYTES)]
+
+
+READY = """async () => {
+    const { downloads } = await import('/web/loading/downloads.js');
+    const { signal } = new AbortController();
+    while (!(await downloads.open('/m/there', false, signal)).isElsewhere) await new Promise((r) => { setTimeout(r, 20); });
+}"""
+FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"
+
+
+def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: dict[str, Served]) -> None:
+    served["/m/there"] = Served(b"x")
+    file = served["/m/model.onnx"] = Served(model(5))
+    script("await preload();")
+    script.worker.evaluate(READY)
+    np.testing.assert_array_equal(np.float32(loaded(script, "/m/model.onnx")), expected(5))
+    assert script.worker.evaluate(FETCHED) == 0 and file.asked == [""]
