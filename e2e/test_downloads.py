@@ -56,7 +56,8 @@ def test_into__file_of_several_parts__right_bytes_and_what_is_known(
         """const opened = await open('/m/data');
         const { parts, agrees } = await brought(opened);
         const here = await (await fetch('/m/data')).blob();
-        return [opened.size, opened.isExact, opened.tag, agrees, parts.length, await sum(new Blob(parts)) === await sum(here)];""",
+        const same = await sum(new Blob(parts)) === await sum(here);
+        return [opened.size, opened.isExact, opened.tag, agrees, parts.length, same];""",
     )
     assert got == [len(BYTES), True, '"one"', True, 3, True]
 
@@ -152,7 +153,9 @@ def test_open__no_worker__downloads_in_this_thread(
 READY = """async () => {
     const { downloads } = await import('/web/loading/downloads.js');
     const { signal } = new AbortController();
-    while (!(await downloads.open('/m/there', false, signal)).isElsewhere) await new Promise((r) => { setTimeout(r, 20); });
+    while (!(await downloads.open('/m/there', false, signal)).isElsewhere) {
+        await new Promise((resolve) => { setTimeout(resolve, 20); });
+    }
 }"""
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"
 

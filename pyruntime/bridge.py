@@ -220,16 +220,14 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
     return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
 
-async def sampler(handle: int, options: JsObject) -> JsObject | None:
-    """A model that chooses tokens by the logits of a session that is on the GPU; None where it is not.
+async def sampler(options: JsObject) -> JsObject:
+    """A model that chooses tokens by logits.
 
     Args:
         options: those of `SamplerOptions` that are not its defaults.
     """
     from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
 
-    if _session(handle)._program is None:
-        return None
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 

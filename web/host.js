@@ -4,7 +4,7 @@
 import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
-import { loadAhead, Runs } from './runs.js';
+import { beginAhead, loadAhead, Runs } from './runs.js';
 import { startPython, timed } from './runtime.js';
 import { Tensors } from './tensors.js';
 
@@ -84,6 +84,23 @@ function rehearsing(report) {
 }
 
 /**
+ * A report that hears, while a decoder is made, what logits its runs will bring, which is for nobody else.
+ * @param {Report} report
+ * @param {Promise<void> | null} loaded what begins runs ahead, where it is wanted
+ * @param {import('./runs.js').Session} known
+ * @returns {(event: any) => void}
+ */
+function expecting(report, loaded, known) {
+  return (event) => {
+    if (event.phase !== 'expected') report(event);
+    else loaded?.then(() => {
+      if (known.runsAhead) known.ahead ??= beginAhead(beside, known);
+      known.ahead?.expect(event.logits);
+    });
+  };
+}
+
+/**
  * Await `pyruntime.bridge.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
  * @param {string} function_
  * @param {...unknown} args
@@ -119,12 +136,15 @@ async function callCancellable(request, function_, ...args) {
 /**
  * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
  * @param {Loading} loading
+ * @param {import('./runs.js').Session} known
  * @param {() => Promise<any>} work
  */
-async function created(loading, work) {
+async function created(loading, known, work) {
   try {
     return await work();
   } catch (error) {
+    known.runsAhead = false;
+    await known.ahead?.end();
     await loading.failed();
     throw error;
   } finally {
@@ -173,10 +193,8 @@ const beside = {
     return tensors;
   },
   known: (session) => sessions.get(session),
-  async model(session, options) {
-    const made = await callPython('sampler', session, options);
-    return made ? /** @type {Uint8Array<ArrayBuffer>} */ (made).slice().buffer : null;
-  },
+  model: async (options) => /** @type {Uint8Array<ArrayBuffer>} */ (await callPython('sampler', options)).slice().buffer,
+  device: () => callPython('gpu_device'),
   async create(model) {
     const options = { extra: { 'pyruntime.host_work': 0 } };
     const { handle } = await methods.create({ model, externalData: [], options }, () => {}, { ...ownRequest(), spare: [] });
@@ -232,20 +250,20 @@ const methods = {
     const loading = new Loading(rehearsing(report), request.signal);
     const { extra } = /** @type {any} */ (options);
     const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
-    /** @type {any} */
-    let held;
-    const info = await created(loading, async () => {
+    /** @type {import('./runs.js').Session} */
+    const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
+    const told = expecting(report, aheadLoaded, known);
+    const info = await created(loading, known, async () => {
       const [buffer, ...files] = await timed(report, 'model', () => (
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
-      held = buffer;
+      known.model = buffer;
       const external = externalData.map(({ path }, index) => [path, files[index]]);
       const beside = loading.beside(model);
       return loading.rightly(
-        () => callCancellable(request, 'create', buffer, external, options, report, beside),
+        () => callCancellable(request, 'create', buffer, external, options, told, beside),
         (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
-    /** @type {import('./runs.js').Session} */
-    const known = { outputs: info.outputs.length, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: held, tags: loading.tags };
+    known.outputs = info.outputs.length;
     sessions.set(info.handle, known);
     await aheadLoaded;
     return info;

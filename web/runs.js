@@ -43,6 +43,15 @@ export async function loadAhead() {
   aheadModule ??= await import('./ahead/ahead.js').catch(() => null);
 }
 
+/**
+ * What begins runs ahead; null as long as that is not here.
+ * @param {import('./ahead/chooser.js').Maker} beside
+ * @param {ConstructorParameters<typeof import('./ahead/ahead.js').Ahead>[1]} known
+ */
+export function beginAhead(beside, known) {
+  return aheadModule && new aheadModule.Ahead(beside, known);
+}
+
 /** Memory of feeds that have been uploaded. @param {Record<string, import('./replay.js').Fed>} feeds */
 function read(feeds) {
   return Object.values(feeds).flatMap(({ data }) => (data instanceof ArrayBuffer && data.byteLength >= KEPT ? [data] : []));
@@ -98,7 +107,7 @@ export class Runs {
     const anew = Object.values(kept).every((target) => target === null);
     const given = known && anew && !Object.keys(options).length ? this.#replayable(feeds) : null;
     if (!known?.runsAhead || !Object.keys(kept).length) return this.#runNow(args, given, request);
-    known.ahead ??= aheadModule && new aheadModule.Ahead(this.#host.beside, session, known);
+    known.ahead ??= beginAhead(this.#host.beside, known);
     if (!known.ahead) {
       loadAhead();
       return this.#runNow(args, given, request); // what it is fed may be disposed of while a module loads

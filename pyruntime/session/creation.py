@@ -17,7 +17,7 @@ from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.session.base import Session
 from pyruntime.session.environment import CPU, WEBGPU, available_providers, device
-from pyruntime.session.expected_runs import expected_runs
+from pyruntime.session.expected_runs import expected_logits, expected_runs
 from pyruntime.session.first_use import ENTRY, at_work, given_rates
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
@@ -83,7 +83,7 @@ class Creation(Session):
                 if self._live is not None:
                     with Phase("shaders", progress, self._timings):
                         live = self._live
-                        await when_there(lambda: live.use(self._prepare))
+                        await when_there(lambda: live.use(lambda program: self._prepare(program, progress)))
                 await arrived([source, *files.values()])
                 cancelled()
             except BaseException:
@@ -114,15 +114,18 @@ class Creation(Session):
 
         self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
 
-    async def _prepare(self, program: Program) -> None:
+    async def _prepare(self, program: Program, progress: Progress) -> None:
         """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has
-        nothing to wait for."""
+        nothing to wait for. What logits are expected is told first, so that what chooses by them is made meanwhile."""
         types: dict[str, TensorType] = {}
         for value in self._model.graph.inputs:
             kind = self._resolved(value)
             if kind is None:
                 if expects := self._options.config("pyruntime.expects"):
-                    await program.expect(expected_runs(self._model.graph, expects))
+                    runs = expected_runs(self._model.graph, expects)
+                    if logits := expected_logits(self._model.graph, runs):
+                        progress({"phase": "expected", "logits": logits})
+                    await program.expect(runs)
                 return
             types[value.name] = kind
         await program.prepare(types, [v.name for v in self._model.graph.outputs])

@@ -6,14 +6,14 @@ They are planned while the model's bytes arrive. A guess that is wrong costs a p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session.cache_sizes import cache_sizes
 
-__all__ = ["ExpectedRun", "expected_runs"]
+__all__ = ["ExpectedRun", "expected_logits", "expected_runs"]
 
 PROMPT = 128
 """Tokens of the prompt: a plan for up to so many serves shorter ones."""
@@ -96,6 +96,30 @@ def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
         ExpectedRun(decoder.feeds(PROMPT, 0), wanted, stay & frozenset(wanted)),
         ExpectedRun(decoder.feeds(1, PROMPT), outputs, stay | inside),
     ]
+
+
+def expected_logits(graph: Graph, runs: Sequence[ExpectedRun]) -> dict[str, object] | None:
+    """The logits that a run of one token brings to the host; None where there are none, or several outputs may be them.
+
+    Returns:
+        `name`, `type` and `dims` of the output, `ids`: the type of the token ids. Types as JavaScript calls them.
+    """
+    if not runs:
+        return None
+    last = runs[-1]
+    brought = [v for v in graph.outputs if v.name in last.outputs and v.name not in last.on_device]
+    if len(brought) != 1 or not isinstance(kind := brought[0].type, DeclaredTensor):
+        return None
+    shape = kind.shape or ()
+    ids = [t.dtype for t in last.feeds.values() if t.dtype in _INTEGERS and t.rank == 2]
+    if len(shape) != 3 or not isinstance(shape[2], int) or kind.dtype not in (DType.FLOAT, DType.FLOAT16) or not ids:
+        return None
+    return {
+        "name": brought[0].name,
+        "type": kind.dtype.js_name,
+        "dims": [1, 1, shape[2]],
+        "ids": ids[0].js_name,
+    }
 
 
 def _decoder_of(graph: Graph) -> _Decoder | None:

@@ -60,7 +60,6 @@ const IDLE_MS = 1_000;
 /** Of one session. */
 export class Ahead {
   #maker;
-  #session;
   #known;
   /** @type {Seen | null} */
   #before = null;
@@ -85,12 +84,10 @@ export class Ahead {
 
   /**
    * @param {Maker} maker
-   * @param {number} session
    * @param {{outputs: number, replays: Replay[], spares: Memory[], replaying: Set<Promise<unknown>>}} known
    */
-  constructor(maker, session, known) {
+  constructor(maker, known) {
     this.#maker = maker;
-    this.#session = session;
     this.#known = known;
   }
 
@@ -339,16 +336,16 @@ export class Ahead {
    * @param {'int64' | 'int32' | undefined} ids
    */
   #prepareChooser(name, { type, dims }, ids) {
-    if (this.#making || !ids) return;
-    const logits = { name, type, dims: [1, 1, dims[2]], ids };
-    if (this.#chooser?.suits(logits)) return;
+    if (ids) this.expect({ name, type, dims: [1, 1, dims[2]], ids });
+  }
+
+  /** Logits that runs are going to bring: have ready what chooses by them. @param {Logits} logits */
+  expect(logits) {
+    if (this.#making || this.#ended || this.#chooser?.suits(logits)) return;
     const stale = this.#chooser;
     [this.#chooser, this.#logits] = [null, logits];
-    const device = this.#known.replays[0]?.device;
-    if (!device) return;
-    this.#making = Promise.resolve(stale?.release()).then(() => Chooser.create(this.#maker, this.#session, device, logits, DEPTH + 2)).then((made) => {
+    this.#making = Promise.resolve(stale?.release()).then(() => Chooser.create(this.#maker, logits, DEPTH + 2)).then((made) => {
       this.#chooser = made;
-      this.#ended ||= made === null;
     }, () => { this.#ended = true; }).finally(() => { this.#making = null; });
   }
 }

@@ -16,7 +16,8 @@ import { matches, prepare } from '../replay.js';
  * @property {'int64' | 'int32'} ids type of the decoder's input
  *
  * @typedef {object} Maker
- * @property {(session: number, options: object) => Promise<ArrayBuffer | null>} model of a sampler beside a session
+ * @property {(options: object) => Promise<ArrayBuffer>} model of a sampler
+ * @property {() => Promise<GPUDevice>} device
  * @property {(model: ArrayBuffer) => Promise<number>} create a session
  * @property {(args: import('../protocol.js').RunArguments) => Promise<Record<string, any>>} run
  * @property {(session: number) => {replays: Replay[], spares: Memory[]} | undefined} known
@@ -43,17 +44,14 @@ export class Chooser {
   }
 
   /**
-   * One for logits of these dimensions; null where there can be none.
+   * One for logits of these dimensions.
    * @param {Maker} maker
-   * @param {number} decoder a session
-   * @param {GPUDevice} device
    * @param {Logits} logits
    * @param {number} most tokens that are on the GPU at once
    */
-  static async create(maker, decoder, device, logits, most) {
+  static async create(maker, logits, most) {
     const options = { greedy: true, log_probability: false, dtype: logits.type, ids: logits.ids };
-    const model = await maker.model(decoder, options);
-    if (!model) return null;
+    const [model, device] = await Promise.all([maker.model(options), maker.device()]);
     const nbytes = logits.dims.reduce((product, dim) => product * dim, logits.type === 'float16' ? 2 : 4);
     const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
     const buffer = device.createBuffer({ label: 'logits', size: (nbytes + 15) & ~15, usage: STORAGE | COPY_SRC | COPY_DST });
