@@ -104,6 +104,35 @@ def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script
     assert more == {"buffers": 0, "groups": 0, "pipelines": 0}
 
 
+SPY = """async () => {
+    const { Chooser } = await import('/web/ahead/chooser.js');
+    const { create } = Chooser;
+    globalThis.choosers = [];
+    Chooser.create = (...given) => {
+        const made = { logits: given[1], there: false };
+        choosers.push(made);
+        return create.apply(Chooser, given).then((chooser) => { made.there = true; return chooser; });
+    };
+}"""
+
+
+def test_create__decoder__what_chooses_is_there_before_the_first_run(script: Script) -> None:
+    script.worker.evaluate(SPY)
+    script(f"{LOOP} return 0;", **given(True))
+    script.page.wait_for_timeout(100)
+    for _ in range(100):
+        before = script.worker.evaluate("() => choosers")
+        if before and before[0]["there"]:
+            break
+        script.page.wait_for_timeout(50)
+    logits = {"name": "logits", "type": "float32", "dims": [1, 1, LLAMA.words], "ids": "int64"}
+    assert before == [{"logits": logits, "there": True}]
+    wanted = script(f"{LOOP} const made = await write(12); await end(); return made;", **given(True))
+    assert script.worker.evaluate("() => choosers") == before
+    assert script(f"{LOOP} const made = await write(12); await end(); return made;", **given(False)) == wanted
+    assert script(KEPT) == 0
+
+
 def test_pace__runs_that_follow_or_do_not__begins_more_or_takes_longer(script: Script) -> None:
     """How many runs have to follow from one another before some are begun, and how many these are."""
     found = script(

@@ -17,7 +17,7 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
-from pyruntime.session.expected_runs import PROMPT, expected_runs
+from pyruntime.session.expected_runs import PROMPT, expected_logits, expected_runs
 from tests.plan.test_decode_counts import GROUPS, SIZE, WORDS, Decoder
 from tests.session.doubles import on_device
 
@@ -51,6 +51,30 @@ def test_decoder__ids_mask_and_caches__a_prompt_and_a_token() -> None:
     prompt, token = expected_runs(made, json.dumps({"staying": None, "text": True}))
     assert prompt.outputs == ("present.0",) and token.outputs == ("logits", "present.0")
     assert token.on_device == {"logits", "present.0", "ids", "past.0"}
+
+
+def test_logits__of_a_decoder__those_that_come_to_the_host() -> None:
+    logits = DeclaredTensor(DType.FLOAT16, ("batch", "tokens", 100))
+    made = graph({"ids": IDS, "mask": MASK, "past.0": CACHE}, {"logits": logits, "present.0": CACHE})
+    runs = expected_runs(made, json.dumps({"staying": ["present.0"]}))
+    wanted = {"name": "logits", "type": "float16", "dims": [1, 1, 100], "ids": "int64"}
+    assert expected_logits(made, runs) == wanted
+    assert expected_logits(made, []) is None
+    assert expected_logits(made, expected_runs(made, STAY)) is None
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"logits": DeclaredTensor(DType.FLOAT, ("batch", "tokens", "words"))},
+        {"logits": DeclaredTensor(DType.FLOAT, ("batch", 100))},
+        {"logits": DeclaredTensor(DType.INT64, ("batch", "tokens", 100))},
+        {n: DeclaredTensor(DType.FLOAT, ("batch", "tokens", 100)) for n in ("logits", "hidden")},
+    ],
+)
+def test_logits__of_another_form__none_are_expected(others: Mapping[str, DeclaredTensor]) -> None:
+    made = graph({"ids": IDS, "mask": MASK, "past.0": CACHE}, {**others, "present.0": CACHE})
+    assert expected_logits(made, expected_runs(made, json.dumps({"staying": ["present.0"]}))) is None
 
 
 @pytest.mark.parametrize(
