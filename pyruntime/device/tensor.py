@@ -6,13 +6,14 @@ import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyruntime.device.base import Device, Raw, Read, Slice
 from pyruntime.errors import BindingError
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.plan.memory import round_up
 
-__all__ = ["DeviceTensor"]
+__all__ = ["DeviceTensor", "Move"]
 
 _SPARE_BYTES = 256 << 20
 """Bytes of all free buffers that are kept for the next tensors; those kept longest go first."""
@@ -147,34 +148,47 @@ class DeviceTensor:
         made.counted = end
         return made
 
-    async def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor:
+    def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor | Move:
         """A tensor of type `kind` that begins with this one's rows, in memory with `rows` of them along `axis`.
 
         The rows behind are for the caller to write. It is this tensor's memory where that has the room and nobody has
-        written rows there yet; else a copy. Whoever keeps this tensor keeps its rows either way.
+        written rows there yet; else it has to be moved. Whoever keeps this tensor keeps its rows either way.
         """
         memory = self._memory
         longest = max(t.type.shape[axis] for t in memory.tensors)
         if self.room == (axis, rows) and longest == self.type.shape[axis]:
             return DeviceTensor(kind, self.device, memory, self.room)
-        made = await self._empty(kind, (axis, rows))
-        self._copy(made, axis)
+        return Move(self, kind, (axis, rows))
+
+    @staticmethod
+    async def moved(moves: Sequence[Move]) -> list[DeviceTensor]:
+        """Copies in memory of their own, which is made for all at once; all bytes are copied with one submit.
+
+        Raises:
+            OutOfMemory: the device refused.
+        """
+        if not moves:
+            return []
+        device = moves[0].tensor.device
+        sizes = [_capacity(m.nbytes) for m in moves]
+        buffers = await _pool(device).take(sizes)
+        made, pairs = list[DeviceTensor](), list[tuple[Slice, Slice]]()
+        for move, buffer, size in zip(moves, buffers, sizes, strict=True):
+            target = DeviceTensor(move.type, device, _Memory(device, buffer, size), move.room)
+            target.counted = move.tensor.counted if move.room is None else None
+            pairs += move.tensor._pairs(target)
+            made.append(target)
+        device.copy(pairs)
         return made
 
-    async def _empty(self, kind: TensorType, room: tuple[int, int] | None) -> DeviceTensor:
-        """A tensor in memory of its own, with arbitrary contents."""
-        shape = list(kind.shape)
-        if room is not None:
-            shape[room[0]] = room[1]
-        size = _capacity(kind.with_shape(*shape).nbytes)
-        (buffer,) = await _pool(self.device).take([size])
-        return DeviceTensor(kind, self.device, _Memory(self.device, buffer, size), room)
-
-    def _copy(self, target: DeviceTensor, axis: int) -> None:
-        """Copy this tensor's rows along `axis` to the first ones of `target`."""
-        rows = self.type.shape[axis]
-        pairs = zip(self._blocks(axis, rows), target._blocks(axis, rows), strict=True)
-        self.device.copy([(source, made) for source, made in pairs if source.nbytes])
+    def _pairs(self, target: DeviceTensor) -> list[tuple[Slice, Slice]]:
+        """What is copied for `target` to begin with this tensor's rows."""
+        room = target.room or self.room
+        if room is None:
+            return [(self.slice, target.slice)]
+        rows = self.type.shape[room[0]]
+        pairs = zip(self._blocks(room[0], rows), target._blocks(room[0], rows), strict=True)
+        return [(source, made) for source, made in pairs if source.nbytes]
 
     def _blocks(self, axis: int, rows: int) -> list[Slice]:
         """Where the first rows along `axis` are, for each index in front of it."""
@@ -255,9 +269,7 @@ class DeviceTensor:
 
     async def clone(self) -> DeviceTensor:
         """A copy on the same device, in memory that has no room for more."""
-        made = await self._empty(self.type, None)
-        self._copy_to(made)
-        made.counted = self.counted
+        (made,) = await DeviceTensor.moved([Move(self, self.type, None)])
         return made
 
     async def settle(self) -> None:
@@ -274,14 +286,8 @@ class DeviceTensor:
         """`settle`, in this buffer of `capacity` bytes."""
         made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
         made.counted = self.counted
-        self._copy_to(made)
+        self.device.copy(self._pairs(made))
         self.exchange(made)
-
-    def _copy_to(self, dense: DeviceTensor) -> None:
-        if self.room is not None:
-            self._copy(dense, self.room[0])
-        else:
-            self.device.copy([(self.slice, dense.slice)])
 
     def exchange(self, other: DeviceTensor) -> None:
         """Swap contents with a tensor of the same type without moving a byte."""
@@ -292,3 +298,24 @@ class DeviceTensor:
         self.counted, other.counted = other.counted, self.counted
         self._memory.tensors.add(self)
         other._memory.tensors.add(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A copy of `tensor` as a tensor of `type` that begins with its rows.
+
+    Attributes:
+        room: the axis along which there are rows, and how many its memory has; None: no more than the tensor's.
+    """
+
+    tensor: DeviceTensor
+    type: TensorType
+    room: tuple[int, int] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        shape = list(self.type.shape)
+        if self.room is not None:
+            shape[self.room[0]] = self.room[1]
+        return self.type.with_shape(*shape).nbytes

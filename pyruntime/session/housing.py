@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pyruntime.device.on_host import HostValue
+from pyruntime.device.tensor import DeviceTensor, Move
 from pyruntime.ir import HostTensor
 from pyruntime.plan.plan import RunRows
 from pyruntime.session.stages import Run, Stage
@@ -19,12 +20,18 @@ async def house(stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[
         sizes: the open sizes. numbers: the values of the plan's expressions for these.
     """
     kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
+    moves = dict[str, Move]()
     for name, tensor in list(run.tensors.items()):
         state = kept.get(name)
         if state is not None:
-            run.tensors[name] = await tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
+            grown = tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
+            if isinstance(grown, Move):
+                moves[name] = grown
+            else:
+                run.tensors[name] = grown
         elif tensor.room is not None:
-            run.tensors[name] = await tensor.clone()
+            moves[name] = Move(tensor, tensor.type, None)
+    run.tensors.update(zip(moves, await DeviceTensor.moved(list(moves.values())), strict=True))
     for state in stage.executable.plan.kept:
         source = run.tensors[state.input]
         if state.first is not None and state.end is not None:

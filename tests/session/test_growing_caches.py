@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pyruntime.device.base import Slice
 from pyruntime.device.null import NullDevice
-from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.tensor import DeviceTensor, Move
 from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.program import Program
@@ -157,8 +158,12 @@ def _grown(device: NullDevice) -> tuple[DeviceTensor, DeviceTensor]:
 
     async def make() -> tuple[DeviceTensor, DeviceTensor]:
         first = await DeviceTensor.upload(HostTensor.of(np.ones(KIND.shape, np.float32), DType.FLOAT), device)
-        three = await first.grown(KIND, 1, 8)
-        return three, await three.grown(TensorType(DType.FLOAT, (2, 4, 4)), 1, 8)
+        move = first.grown(KIND, 1, 8)
+        assert isinstance(move, Move)
+        (three,) = await DeviceTensor.moved([move])
+        four = three.grown(TensorType(DType.FLOAT, (2, 4, 4)), 1, 8)
+        assert isinstance(four, DeviceTensor)
+        return three, four
 
     return asyncio.run(make())
 
@@ -167,6 +172,39 @@ def test_tensor__grown__copies_rows_once_and_shares_memory_then() -> None:
     device = NullDevice()
     three, four = _grown(device)
     assert copies(device) == 2 and three.buffer == four.buffer and three.shared and four.room == (1, 8)
+
+
+class _Counting(NullDevice):
+    """Counts requests for memory and submits of copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[int] = []
+        self.submits: list[int] = []
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        self.requests.append(len(sizes))
+        return await super().allocate(sizes, label)
+
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
+        self.submits.append(len(pairs))
+        super().copy(pairs)
+
+
+def test_tensors__moved_together__one_request_for_memory_and_one_submit() -> None:
+    device = _Counting()
+
+    async def move() -> list[DeviceTensor]:
+        value = HostTensor.of(np.ones(KIND.shape, np.float32), DType.FLOAT)
+        tensors = [await DeviceTensor.upload(value, device) for _ in range(5)]
+        tensors[0].counted = 2
+        device.requests.clear()
+        return await DeviceTensor.moved([Move(t, KIND, (1, 8) if n % 2 else None) for n, t in enumerate(tensors)])
+
+    made = asyncio.run(move())
+    assert device.requests == [5] and device.submits == [3 + 2 * KIND.shape[0]]
+    assert [t.room for t in made] == [None, (1, 8), None, (1, 8), None] and len({t.buffer for t in made}) == 5
+    assert [t.counted for t in made] == [2, None, None, None, None]
 
 
 def test_tensor__settled__has_memory_of_its_own_without_room() -> None:
