@@ -4,12 +4,18 @@
 /** Milliseconds before each further attempt to hand bytes over or to read them. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
+/** After a failed attempt: whether to try once more, now. @param {number} attempt */
+export async function again(attempt) {
+  if (attempt >= PAUSES.length) return false;
+  await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+  return true;
+}
+
 export class Parts {
   /** Bytes that the browser has. */
   nbytes = 0;
-  /** @type {Blob[]} */
-  #parts = [];
-  #joined = new Blob();
+  /** What it has, in their order. @type {Blob[]} */
+  list = [];
 
   /**
    * Give it these, and see that they can be read: what a browser has no room for it drops silently, and Chromium loses Blobs
@@ -17,31 +23,23 @@ export class Parts {
    * @param {Uint8Array<ArrayBuffer>[]} chunks
    */
   async add(chunks) {
+    if (!chunks.length) return;
     for (let attempt = 0; ; attempt++) {
       const part = new Blob(chunks);
       try {
         await part.slice(-1).arrayBuffer();
-        this.#parts.push(part);
+        this.list.push(part);
         this.nbytes += part.size;
         return;
       } catch (error) {
-        if (!(await this.again(attempt))) throw error;
+        if (!(await again(attempt))) throw error;
       }
     }
   }
 
-  /** After a failed attempt: whether to try once more, now, and for that a Blob that is new. @param {number} attempt */
-  async again(attempt) {
-    if (attempt >= PAUSES.length) return false;
-    await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
-    this.#joined = new Blob();
-    return true;
-  }
-
-  /** Everything so far, as one. */
+  /** Everything so far, as one: for others, who get Blobs. It is not read here, see `blobs.js`. */
   get blob() {
-    if (this.#joined.size < this.nbytes) this.#joined = new Blob(this.#parts);
-    return this.#joined;
+    return new Blob(this.list);
   }
 }
 
