@@ -1,5 +1,11 @@
 // @ts-check
-/** Blobs, read from front to back. */
+/**
+ * Blobs, read from front to back.
+ *
+ * Chromium copies the rest of the item that a slice of a Blob in memory begins in, up to a whole part, and counts the copy until
+ * the garbage collector takes the slice. When Blobs and copies come to 500 MiB, slices cannot be read, while the Blobs can. So what
+ * was given to the browser in parts is read part by part, each from its beginning. Of a file a slice takes nothing.
+ */
 
 import { Buffers, filled, readerInto } from './reading.js';
 
@@ -13,15 +19,62 @@ const IDLE_MS = 1000;
 export class Unreadable extends Error {
   name = 'Unreadable';
 
-  /** @param {Blob} blob @param {number} at @param {string} why */
-  constructor(blob, at, why) {
-    super(`a Blob of ${blob.size} bytes cannot be read at ${at}: ${why}`);
+  /** @param {number} size @param {number} at @param {string} why */
+  constructor(size, at, why) {
+    super(`a Blob of ${size} bytes cannot be read at ${at}: ${why}`);
   }
+}
+
+/**
+ * The index of the part that has the byte `at`, and where that part begins; behind the last one where there is none.
+ * @param {readonly Blob[]} parts
+ * @param {number} at
+ */
+export function partWith(parts, at) {
+  let [index, start] = [0, 0];
+  for (; index < parts.length && at >= start + parts[index].size; index++) start += parts[index].size;
+  return { index, start };
+}
+
+/**
+ * Reads parts one behind the other, from one of them on; also those that are added meanwhile.
+ * @param {readonly Blob[]} parts
+ * @param {number} index
+ * @returns {ReturnType<typeof readerInto>}
+ */
+function readerThrough(parts, index) {
+  /** @type {ReturnType<typeof readerInto> | null} */
+  let open = null;
+  let left = 0;
+  let isOver = false;
+  return {
+    async read(block) {
+      if (isOver || index >= parts.length) return block.subarray(0, 0);
+      if (!open) {
+        left = parts[index].size;
+        open = readerInto(parts[index].stream());
+      }
+      const got = await open.read(block);
+      if (isOver) return got;
+      left -= got.length;
+      if (!got.length && left) throw new Error(`it ends ${left} bytes too soon`);
+      if (!left) {
+        open.cancel().catch(() => {}); // that it is at its end it would say only when it is asked, and late
+        open = null;
+        index += 1;
+      }
+      return got;
+    },
+    async cancel() {
+      isOver = true;
+      await open?.cancel();
+    },
+  };
 }
 
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Block */
 
-/** Copies out of a Blob, a block ahead, through buffers that are used again. */
+/** Copies out of Blobs, a block ahead, through buffers that are used again. */
 export class BlobReader {
   /** @type {ReturnType<typeof readerInto> | null} */
   #open = null;
@@ -34,10 +87,19 @@ export class BlobReader {
   #turn = Promise.resolve();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #idle;
+  #parts;
+  /** Whether it is a Blob that is begun in the middle by slicing: it may be a file of many GB. */
+  #isSliced;
 
-  /** @param {Blob} blob */
-  constructor(blob) {
-    this.blob = blob;
+  /** @param {Blob | readonly Blob[]} source a Blob of somebody's, or parts, to which more may be added, read as one */
+  constructor(source) {
+    this.#isSliced = source instanceof Blob;
+    this.#parts = source instanceof Blob ? [source] : source;
+  }
+
+  /** Bytes there are now. */
+  get size() {
+    return this.#parts.reduce((sum, { size }) => sum + size, 0);
   }
 
   /**
@@ -46,9 +108,17 @@ export class BlobReader {
    * @param {Uint8Array} target
    */
   copyInto(at, target) {
-    const turn = this.#turn.then(() => this.#copy(at, target));
+    const turn = this.#turn.then(() => this.#copy(at, target)).catch((error) => this.#copyUncut(at, target, error));
     this.#turn = turn.catch(() => this.#close());
     return turn;
+  }
+
+  /** Where a slice is what cannot be read, from the Blob's front, now and later. @param {number} at @param {Uint8Array} target @param {unknown} error */
+  async #copyUncut(at, target, error) {
+    if (!this.#isSliced || !(error instanceof Unreadable)) throw error;
+    this.#isSliced = false;
+    this.#close();
+    await this.#copy(at, target);
   }
 
   /** @param {number} at @param {Uint8Array} target */
@@ -71,40 +141,49 @@ export class BlobReader {
 
   /** The block that has this byte. @param {number} at @returns {Promise<Block>} */
   async #having(at) {
-    if (at >= this.blob.size) throw new RangeError(`byte ${at} of a Blob of ${this.blob.size} bytes`);
     const end = () => this.#block.at + this.#block.bytes.length;
-    if (!this.#open || at < this.#block.at || at >= end() + PASSED) this.#begin(at);
+    if (this.#open && at >= this.#block.at && at < end()) return this.#block;
+    const { size } = this;
+    if (at >= size) throw new RangeError(`byte ${at} of a Blob of ${size} bytes`);
+    const { index, start } = this.#place(at);
+    if (!this.#open || at < this.#block.at || start >= end() + PASSED) this.#begin(index, start);
     while (at >= end()) {
       const passed = this.#block.bytes;
-      this.#block = await /** @type {Promise<Block>} */ (this.#next);
-      if (!this.#block.bytes.length) throw new Unreadable(this.blob, end(), 'it ends there');
+      this.#block = await (this.#next ?? this.#read(end()));
       this.#buffers.give(passed.buffer);
-      this.#ahead(end());
+      this.#next = end() < size ? this.#read(end()) : null;
     }
     return this.#block;
   }
 
-  /** @param {number} at */
-  #begin(at) {
-    this.#close();
-    this.#open = readerInto(this.blob.slice(at).stream());
-    this.#block = { at, bytes: new Uint8Array() };
-    this.#ahead(at);
+  /** Where a stream begins that comes to the byte `at`, and in which part. @param {number} at */
+  #place(at) {
+    return this.#isSliced ? { index: 0, start: at < PASSED ? 0 : at } : partWith(this.#parts, at);
   }
 
-  /** @param {number} at */
-  #ahead(at) {
+  /** @param {number} index @param {number} start */
+  #begin(index, start) {
+    this.#close();
+    this.#open = this.#isSliced && start ? readerThrough([this.#parts[0].slice(start)], 0) : readerThrough(this.#parts, index);
+    this.#block = { at: start, bytes: new Uint8Array() };
+    this.#next = this.#read(start);
+  }
+
+  /** The block at `at`, which is next. @param {number} at @returns {Promise<Block>} */
+  #read(at) {
     const { read } = /** @type {ReturnType<typeof readerInto>} */ (this.#open);
-    this.#next = filled(read, this.#buffers.take()).then((bytes) => ({ at, bytes }), (error) => {
-      throw new Unreadable(this.blob, at, error.message);
+    const block = filled(read, this.#buffers.take()).then((bytes) => ({ at, bytes }), (error) => {
+      throw new Unreadable(this.size, at, error.message);
     });
-    this.#next.catch(() => {}); // heard by who waits for it
+    block.catch(() => {}); // heard by who waits for it
+    return block;
   }
 
   #close() {
     clearTimeout(this.#idle);
     this.#open?.cancel().catch(() => {});
     this.#open = null;
+    this.#next = null;
     this.#buffers = new Buffers();
   }
 }

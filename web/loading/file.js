@@ -5,8 +5,8 @@
  * who follow the download. Only where Blobs can be read synchronously, as Python does: in workers.
  */
 
-import { BlobReader, Unreadable } from '../blobs.js';
-import { Parts, noRoom } from './parts.js';
+import { BlobReader, Unreadable, partWith } from '../blobs.js';
+import { Parts, again, noRoom } from './parts.js';
 
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
@@ -59,7 +59,7 @@ export class ModelFile {
   #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
   /** @type {Waiting[]} */
   #waiting = [];
-  #reader = new BlobReader(new Blob());
+  #reader = new BlobReader(this.#parts.list);
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
@@ -185,7 +185,7 @@ export class ModelFile {
     if (this.#copyHere(at, target)) return;
     await this.there(at + target.length);
     if (this.#copyHere(at, target)) return;
-    await this.#fromBlob(at, this.#copyAfter(at, target));
+    await this.#fromParts(at, this.#copyAfter(at, target));
   }
 
   /**
@@ -199,8 +199,7 @@ export class ModelFile {
     if (kept || at + length > this.arrived) return kept;
     const bytes = new Uint8Array(length);
     if (this.#copyRecent(at, bytes)) return bytes;
-    const before = this.#copyAfter(at, bytes);
-    before.set(new Uint8Array(this.#syncReader.readAsArrayBuffer(this.#parts.blob.slice(at, at + before.length))));
+    this.#fromPartsNow(at, this.#copyAfter(at, bytes));
     return bytes;
   }
 
@@ -212,13 +211,14 @@ export class ModelFile {
   /** Everything in one buffer, once it is there. */
   async whole() {
     await this.complete();
-    return this.#parts.blob.arrayBuffer();
+    const bytes = new Uint8Array(this.arrived);
+    await this.copyInto(0, bytes);
+    return bytes.buffer;
   }
 
   /** Nobody follows the download any more: keep no more than what is always kept. */
   settle() {
     this.#recent = [];
-    this.#readAnew();
   }
 
   /** What is kept of these, without a copy. @param {number} at @param {number} length @returns {Uint8Array | null} */
@@ -259,23 +259,38 @@ export class ModelFile {
   }
 
   /** @param {number} at @param {Uint8Array} target */
-  async #fromBlob(at, target) {
+  async #fromParts(at, target) {
     for (let attempt = 0; ; attempt++) {
-      if (at + target.length > this.#reader.blob.size) this.#readAnew();
       try {
         await this.#reader.copyInto(at, target);
         return;
       } catch (error) {
         if (!(error instanceof Unreadable)) throw error;
-        if (!(await this.#parts.again(attempt))) throw noRoom(this.url, this.arrived, error);
-        this.#readAnew();
+        if (!(await again(attempt))) throw noRoom(this.url, this.arrived, error);
       }
     }
   }
 
-  /** From the Blob of all that the browser has now. */
-  #readAnew() {
-    this.#reader.close();
-    this.#reader = new BlobReader(this.#parts.blob);
+  /** Copy without waiting, of a part no more than is asked for. @param {number} at @param {Uint8Array} target */
+  #fromPartsNow(at, target) {
+    let { index, start } = partWith(this.#parts.list, at);
+    for (let to = 0; to < target.length; index++) {
+      const part = this.#parts.list[index];
+      const from = at + to - start;
+      const bytes = this.#syncRead(part, from, Math.min(part.size, from + target.length - to));
+      target.set(bytes, to);
+      to += bytes.length;
+      start += part.size;
+    }
+  }
+
+  /** @param {Blob} part @param {number} from @param {number} to */
+  #syncRead(part, from, to) {
+    if (to - from < part.size) {
+      try {
+        return new Uint8Array(this.#syncReader.readAsArrayBuffer(part.slice(from, to)));
+      } catch {} // no room for a slice any more, see `blobs.js`
+    }
+    return new Uint8Array(this.#syncReader.readAsArrayBuffer(part)).subarray(from, to);
   }
 }

@@ -4,6 +4,13 @@
 /** Milliseconds before each further attempt to hand bytes over or to read them. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
+/** After a failed attempt: whether to try once more, now. @param {number} attempt */
+export async function again(attempt) {
+  if (attempt >= PAUSES.length) return false;
+  await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+  return true;
+}
+
 /**
  * A Blob of these, which the browser has and can read: what it has no room for it drops silently, and Chromium loses Blobs that
  * are made while it begins to move others to the disk.
@@ -16,8 +23,7 @@ export async function partOf(chunks) {
       await part.slice(-1).arrayBuffer();
       return part;
     } catch (error) {
-      if (attempt >= PAUSES.length) throw error;
-      await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
+      if (!(await again(attempt))) throw error;
     }
   }
 }
@@ -25,28 +31,18 @@ export async function partOf(chunks) {
 export class Parts {
   /** Bytes that the browser has. */
   nbytes = 0;
-  /** @type {Blob[]} */
-  #parts = [];
-  #joined = new Blob();
+  /** What it has, in their order. @type {Blob[]} */
+  list = [];
 
   /** The next one, which can be read. @param {Blob} part */
   push(part) {
-    this.#parts.push(part);
+    this.list.push(part);
     this.nbytes += part.size;
   }
 
-  /** After a failed attempt: whether to try once more, now, and for that a Blob that is new. @param {number} attempt */
-  async again(attempt) {
-    if (attempt >= PAUSES.length) return false;
-    await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
-    this.#joined = new Blob();
-    return true;
-  }
-
-  /** Everything so far, as one. */
+  /** Everything so far, as one: for others, who get Blobs. It is not read here, see `blobs.js`. */
   get blob() {
-    if (this.#joined.size < this.nbytes) this.#joined = new Blob(this.#parts);
-    return this.#joined;
+    return new Blob(this.list);
   }
 }
 

@@ -1,6 +1,8 @@
 // @ts-check
 /** The hash by which a plan knows its model (`tree_hash` of `pyruntime/plan/saved.py`): that of the hashes of its blocks. */
 
+import { BlobReader } from '../blobs.js';
+
 /** Bytes that are hashed together. */
 export const BLOCK = 4 << 20;
 
@@ -20,10 +22,11 @@ export async function ofHashes(hashes) {
  */
 export async function treeHash(file) {
   const size = /** @type {number} */ ('byteLength' in file ? file.byteLength : file.size);
+  const from = file instanceof Blob ? new BlobReader(file) : file;
   const hashes = [];
   const copy = new Uint8Array(Math.min(BLOCK, size));
   for (let at = 0; at < size; at += BLOCK) {
-    const block = await part(file, at, copy.subarray(0, size - at));
+    const block = await part(from, at, copy.subarray(0, size - at));
     hashes.push(...new Uint8Array(await crypto.subtle.digest('SHA-256', block)));
   }
   return ofHashes(hashes);
@@ -31,13 +34,12 @@ export async function treeHash(file) {
 
 /**
  * The bytes at `at`, as many as `copy` has; in it, where they are not in memory.
- * @param {import('../loading/loading.js').Held} file
+ * @param {ArrayBuffer | BlobReader | import('../loading/file.js').ModelFile} file
  * @param {number} at
  * @param {Uint8Array<ArrayBuffer>} copy
  */
 async function part(file, at, copy) {
   if (file instanceof ArrayBuffer) return new Uint8Array(file, at, copy.length);
-  if (file instanceof Blob) return file.slice(at, at + copy.length).arrayBuffer();
   await file.copyInto(at, copy);
   return copy;
 }

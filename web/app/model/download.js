@@ -77,6 +77,7 @@ export async function download(url, { signal, onProgress, onChunk }) {
   }
   await handOver();
   const { blob } = parts;
-  await store.add(url.href, store.stampOf(response), blob);
-  return { blob, kept: false };
+  const stamp = store.stampOf(response);
+  const isOnDisk = await store.add(url.href, stamp, blob) === 'disk';
+  return { blob: (isOnDisk && await store.find(url.href, stamp)) || blob, kept: false };
 }

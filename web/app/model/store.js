@@ -4,6 +4,8 @@
  * room or no storage, they are kept in memory for this visit.
  */
 
+import { BlobReader } from '../../blobs.js';
+
 const CACHE = 'pyruntime-models';
 const SETTING = 'pyruntime-keep';
 const LARGEST = 1 << 30;
@@ -96,9 +98,13 @@ const BLOCK = 8 << 20;
 
 /** SHA-256 of a file of one block; of several, that of their hashes one behind the other. @param {Blob} blob */
 async function hashOf(blob) {
+  const reader = new BlobReader(blob);
+  const copy = new Uint8Array(Math.min(BLOCK, blob.size));
   const hashes = [];
   for (let at = 0; at === 0 || at < blob.size; at += BLOCK) {
-    hashes.push(await crypto.subtle.digest('SHA-256', await blob.slice(at, at + BLOCK).arrayBuffer()));
+    const block = copy.subarray(0, blob.size - at);
+    await reader.copyInto(at, block);
+    hashes.push(await crypto.subtle.digest('SHA-256', block));
   }
   const digest = hashes.length === 1 ? hashes[0] : await crypto.subtle.digest('SHA-256', await new Blob(hashes).arrayBuffer());
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
