@@ -84,26 +84,20 @@ function rehearsing(report) {
 }
 
 /**
- * A report that hears, while a decoder is made, that runs are expected of it and what logits they bring, which is for nobody else:
- * have ready by then what chooses tokens, and the GPU awake.
+ * A report that hears, while a decoder is made, what logits its runs will bring, which is for nobody else: what chooses tokens by
+ * them is made meanwhile.
  * @param {Report} report
- * @param {Loading} loading
  * @param {Promise<void> | null} loaded what begins runs ahead, where it is wanted
  * @param {import('./runs.js').Session} known
  * @returns {(event: any) => void}
  */
-function expecting(report, loading, loaded, known) {
+function expecting(report, loaded, known) {
   return (event) => {
-    if (event.phase !== 'expected') {
-      report(event);
-      return;
-    }
-    loaded?.then(() => {
+    if (event.phase !== 'expected') report(event);
+    else loaded?.then(() => {
       if (known.runsAhead) known.ahead ??= beginAhead(beside, known);
-      if (event.logits) known.ahead?.expect(event.logits);
+      known.ahead?.expect(event.logits);
     });
-    const awake = Promise.all([import('./ahead/awake.js'), beside.device(), loading.complete()]);
-    awake.then(([{ keepAwake }, device]) => keepAwake(device, () => known.isMade)).catch(() => {}); // it is for nobody
   };
 }
 
@@ -155,7 +149,6 @@ async function created(loading, known, work) {
     await loading.failed();
     throw error;
   } finally {
-    known.isMade = true;
     loading.stop();
     loading.settle();
   }
@@ -259,8 +252,8 @@ const methods = {
     const { extra } = /** @type {any} */ (options);
     const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
     /** @type {import('./runs.js').Session} */
-    const known = { isMade: false, outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
-    const told = expecting(report, loading, aheadLoaded, known);
+    const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
+    const told = expecting(report, aheadLoaded, known);
     const info = await created(loading, known, async () => {
       const [buffer, ...files] = await timed(report, 'model', () => (
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));

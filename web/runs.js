@@ -11,7 +11,6 @@ const REPLAYS = 8;
 /**
  * What is known of a session.
  * @typedef {object} Session
- * @property {boolean} isMade whether its creation has ended, well or not
  * @property {number} outputs how many its model has
  * @property {import('./replay.js').Replay[]} replays runs it can replay without Python
  * @property {Set<Promise<unknown>>} replaying those under way

@@ -123,8 +123,8 @@ class Creation(Session):
             if kind is None:
                 if expects := self._options.config("pyruntime.expects"):
                     runs = expected_runs(self._model.graph, expects)
-                    if runs:
-                        progress({"phase": "expected", "logits": expected_logits(self._model.graph, runs)})
+                    if logits := expected_logits(self._model.graph, runs):
+                        progress({"phase": "expected", "logits": logits})
                     await program.expect(runs)
                 return
             types[value.name] = kind

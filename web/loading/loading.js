@@ -103,11 +103,6 @@ export class Loading {
     for (const { failure } of [...this.#files, { failure: this.#failure }]) if (failure) throw failure.error;
   }
 
-  /** Fulfilled when all the files have come that were asked for so far. */
-  async complete() {
-    await Promise.all(this.#files.map((file) => file.complete()));
-  }
-
   /** Nobody wants what has not come yet. */
   stop() {
     this.#ended.abort();
