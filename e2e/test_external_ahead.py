@@ -62,7 +62,7 @@ def site_url(delivery: Delivery) -> str:
 
 
 def parted(between: int = 0) -> tuple[bytes, bytes]:
-    """y = x W₀ W₁ ..., reshaped behind each product; behind each weight of 9 MB is the shape, and tensors of `between` kB."""
+    """y = x W₀ W₁ ..., reshaped behind each product; behind a weight of 9 MB are its shape and tensors of `between` kB."""
     data = bytearray()
     tensors: list[TensorProto] = []
 
@@ -158,9 +158,7 @@ def test_create__weights_held_back__plans_once_more_and_compiles_meanwhile(loade
     ],
     ids=["no ranges", "compressed", "chunked", "another file"],
 )
-def test_create__parts_are_not_to_be_had__waits_for_the_stream(
-    loader: Loader, how: dict[str, Any], asked: int
-) -> None:
+def test_create__parts_are_not_to_be_had__waits_for_the_stream(loader: Loader, how: dict[str, Any], asked: int) -> None:
     data = parted()[1]
     held = "ranges" in how or "other" in how
     if "other" in how:
@@ -261,7 +259,12 @@ try {
   const answers = { ahead: (ranges) => download.readAhead(ranges), isVouchedFor: async () => false, isElsewhere: true };
   const file = new ModelFile('/m', { size, isExact: true }, answers);
   // As in a worker: bytes are told of when the browser has them.
-  const receiver = { handed: (part) => { file.handed(part); }, graph() {}, ended: (...said) => file.ended(...said), failed: (error) => file.failed(error) };
+  const receiver = {
+    handed: (part) => { file.handed(part); },
+    graph() {},
+    ended: (...said) => file.ended(...said),
+    failed: (error) => file.failed(error),
+  };
   const download = new Download('/m', size, receiver, null, null, requests);
   const taken = download.take(chunks(), () => {});
   await new Promise((resolve) => { setTimeout(resolve, 400); });
@@ -270,7 +273,7 @@ try {
   const right = parts.map((part, i) => part !== null && part.every((byte, k) => byte === bytes[wanted[i][0] + k]));
   open();
   await taken;
-  return { found, right, asked, most, misread: file.wasMisread, late: [file.kept(wanted[0][0]) === null, file.isReadAhead] };
+  return { found, right, asked, most, misread: file.wasMisread, isKept: file.kept(wanted[0][0]) !== null };
 } finally {
   globalThis.fetch = fetch;
 }
@@ -280,16 +283,18 @@ FAR = 1 << 19
 
 
 def read(script: Script, wanted: list[tuple[int, int]], **how: int) -> dict[str, Any]:
-    """What becomes of these ranges of a file whose stream stands at `stop`, what was asked for, and whether it was right."""
+    """What becomes of these ranges of a file whose stream stands at `stop`, and what was asked for."""
     given = {"size": 8 << 20, "stop": 1 << 20, "step": 100_000, "wrong": -1} | how
     script("await preload()")
     names = ", ".join(["wanted", *given])
-    found: dict[str, Any] = script.worker.evaluate(f"async ({{ {names} }}) => {{ {READ} }}", {"wanted": wanted, **given})
+    found: dict[str, Any] = script.worker.evaluate(
+        f"async ({{ {names} }}) => {{ {READ} }}", {"wanted": wanted, **given}
+    )
     return found
 
 
 def test_ahead__parts_between_what_is_large__are_asked_for_together_and_once(script: Script) -> None:
-    """Those which the stream has brought are not asked for, near ones are joined; eight requests go at a time, behind one."""
+    """Those which the stream has brought are not, near ones are joined; eight requests go at a time, behind one."""
     early = [(0, 10), (999_000, 1_000_000)]
     far = [(begin, begin + 1000) for begin in range(2 << 20, 8 << 20, FAR)]
     near = [(begin + 5000, end + 5000) for begin, end in far]
@@ -311,7 +316,7 @@ def test_ahead__other_bytes_than_the_stream_brings__are_noticed(script: Script, 
     wanted = [((i + 2) << 20, ((i + 2) << 20) + 5000) for i in range(3)]
     told = read(script, wanted, step=step, wrong=wanted[wrong][0] if wrong >= 0 else -1)
     assert told["found"] and told["misread"] == (wrong >= 0) and told["right"] == [i != wrong for i in range(3)]
-    assert told["late"] == [True, False], "nothing of it is kept"
+    assert not told["isKept"]
 
 
 @pytest.mark.parametrize(

@@ -181,8 +181,8 @@ LARGE = 1 << 16
 """Bytes up to which any tensor may be looked at while a model is planned."""
 
 FOLDED = 1 << 16
-"""Elements of a tensor that may be folded: a mask of one byte for each has no more bytes than planning folds. They are of
-four bytes, or of eight for the types `_WIDE`."""
+"""Elements of a tensor that may be folded: a mask of one byte for each has no more bytes than planning folds. They have
+four bytes, or eight where the type is one of `_WIDE`."""
 
 MOST_FOLDED = 8 << 20
 """Most bytes of tensors that are looked at for that reason alone, in each file."""

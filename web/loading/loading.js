@@ -69,10 +69,14 @@ export class Loading {
   beside(model) {
     if (typeof model !== 'string' || !/^https?:/.test(model)) return null;
     const folder = new URL('.', model).href;
+    /** What a session has asked for: it may be made again. @type {Map<string, Promise<Held>>} */
+    const asked = new Map();
     return async (/** @type {string} */ path) => {
       const { href } = new URL(path, folder);
       if (!href.startsWith(folder)) throw new TypeError(`${path} is not in ${folder}`);
-      return this.data(href);
+      const held = asked.get(href) ?? this.data(href);
+      asked.set(href, held);
+      return held;
     };
   }
 
