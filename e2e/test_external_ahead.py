@@ -1,4 +1,4 @@
-"""External data that a model is planned with before they have come: what planning looks at is read ahead of the weights."""
+"""External data that a model is planned with before they have come: what planning looks at is read ahead."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ PREPARE = """async ({ inWorker, nbytes }) => {
         return opened;
     };
 }"""
-"""Counts what Python asks for before it is there, each time it plans once more; buffers for weights, when it has planned; files of the worker's."""
+"""Counts what Python asks for before it is there, each time it plans once more; large buffers, as weights
+have, made behind planning; files that the downloads' worker brings."""
 
 BEGIN = """({ options, url }) => {
     globalThis.told = null;
@@ -61,32 +62,36 @@ def site_url(delivery: Delivery) -> str:
     return delivery.url
 
 
-def parted(between: int = 0) -> tuple[bytes, bytes]:
-    """y = x W₀ W₁ ..., reshaped behind each product; behind a weight of 9 MB are its shape and tensors of `between` kB."""
-    data = bytearray()
+def parted(between: int = 0, layers: int = LAYERS, first: int = LAYERS) -> tuple[bytes, bytes, bytes]:
+    """y = x W₀ W₁ ..., reshaped behind each product: the graph, and two files of external data.
+
+    Behind each weight of 9 MB are its shape and tensors of `between` kB; those of `first` layers are in the first file.
+    """
+    files = {"model.onnx.data": bytearray(), "b.bin": bytearray()}
     tensors: list[TensorProto] = []
 
-    def keep(name: str, kind: int, dims: list[int], raw: bytes) -> None:
+    def keep(location: str, name: str, kind: int, dims: list[int], raw: bytes) -> None:
         made = TensorProto(name=name, data_type=kind, dims=dims, data_location=TensorProto.EXTERNAL)
-        for key, value in (("location", "model.onnx.data"), ("offset", len(data)), ("length", len(raw))):
+        for key, value in (("location", location), ("offset", len(files[location])), ("length", len(raw))):
             made.external_data.add(key=key, value=str(value))
         tensors.append(made)
-        data.extend(raw)
+        files[location].extend(raw)
 
     nodes = []
-    for i in range(LAYERS):
-        keep(f"w{i}", TensorProto.FLOAT, [SIZE, SIZE], weight(i))
-        keep(f"s{i}", TensorProto.INT64, [2], np.array([1, SIZE]).tobytes())
+    for i in range(layers):
+        location = "model.onnx.data" if i < first else "b.bin"
+        keep(location, f"w{i}", TensorProto.FLOAT, [SIZE, SIZE], weight(i))
+        keep(location, f"s{i}", TensorProto.INT64, [2], np.array([1, SIZE]).tobytes())
         for k in range(between // 50):
-            keep(f"b{i}.{k}", TensorProto.FLOAT, [12_500], bytes(50_000))
+            keep(location, f"b{i}.{k}", TensorProto.FLOAT, [12_500], bytes(50_000))
         nodes.append(helper.make_node("MatMul", [f"h{i}" if i else "x", f"w{i}"], [f"m{i}"]))
-        nodes.append(helper.make_node("Reshape", [f"m{i}", f"s{i}"], ["y" if i == LAYERS - 1 else f"h{i + 1}"]))
+        nodes.append(helper.make_node("Reshape", [f"m{i}", f"s{i}"], ["y" if i == layers - 1 else f"h{i + 1}"]))
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, SIZE])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a", "b"])
     made = helper.make_model(
         helper.make_graph(nodes, "g", [x], [y], tensors), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
     )
-    return bytes(made.SerializeToString()), bytes(data)
+    return bytes(made.SerializeToString()), bytes(files["model.onnx.data"]), bytes(files["b.bin"])
 
 
 def shaped(data: bytes, *shape: int) -> bytes:
@@ -122,11 +127,11 @@ class Loader:
         found: str | None = self.script.page.evaluate("told")
         return found
 
-    def check(self) -> None:
+    def check(self, layers: int = LAYERS) -> None:
         """The rest comes: the session is that of the weights."""
         self.file.opened.set()
         values, dims = self.script(FINISH, x=ROW)
-        np.testing.assert_array_equal(np.float32(values), expected(LAYERS))
+        np.testing.assert_array_equal(np.float32(values), expected(layers))
         assert dims == [1, SIZE]
 
 
@@ -173,7 +178,7 @@ def test_create__parts_are_not_to_be_had__waits_for_the_stream(loader: Loader, h
 
 
 def test_create__more_than_a_part_of_the_file__waits_for_the_stream(loader: Loader) -> None:
-    graph, data = parted(2000)
+    graph, data, _ = parted(2000)
     loader.begin(Served(data, gate=GATE), graph)
     loader.wait("waits")
     assert loader.count("waits") == 1 and loader.count("buffers") == 0
@@ -193,6 +198,21 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
     assert loader.count("waits") == 1 and len(loader.file.parts) == LAYERS and loader.told() is None
     loader.check()
     assert loader.count("waits") == 1 and len(loader.file.parts) == LAYERS and loader.file.asked == [""]
+
+
+def test_create__another_file_is_read_ahead_when_the_session_is_made_again__is_compared_too(loader: Loader) -> None:
+    """The first one's bytes are wrong so that planning ends there, the other's so that the result is another."""
+    graph, first, second = parted(layers=8, first=4)
+    other = loader.served["/m/b.bin"] = Served(second, gate=GATE, etag=None, other=shaped(second, SIZE, 1))
+    loader.begin(Served(first, gate=GATE, etag=None, other=shaped(first, 7, 7)), graph)
+    loader.wait("waits")
+    assert loader.count("waits") == 1 and len(loader.file.parts) == 4 and other.parts == []
+    loader.file.opened.set()
+    loader.wait("waits", 2)
+    assert loader.count("waits") == 2 and len(other.parts) == 4 and loader.told() is None
+    other.opened.set()
+    loader.check(8)
+    assert loader.file.asked == other.asked == [""]
 
 
 def test_create__wrong_shape_and_one_strong_tag__is_told_before_the_weights_come(loader: Loader) -> None:
