@@ -9,8 +9,10 @@ from onnx import TensorProto, helper
 
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
+from pyruntime.onnx.external import FOLDED, LARGE, looked_at
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import Buffer, ByteSource
+from pyruntime.plan.constants import HEAVY
 from tests.onnx.compare import compare_model
 
 
@@ -123,6 +125,53 @@ def test_scanner__hundreds_of_tensors_that_may_be_folded__keeps_no_more_than_the
         return scanner.nbytes;"""
     )
     assert 64 * part.nbytes <= nbytes < 65 * part.nbytes
+
+
+def sizes() -> list[tuple[int, int]]:
+    """Element types with bytes around each limit, and then more than may be folded of one file."""
+    kinds = (TensorProto.FLOAT, TensorProto.UINT8, TensorProto.FLOAT16, TensorProto.INT32, TensorProto.COMPLEX128)
+    wide = (TensorProto.INT64, TensorProto.DOUBLE, TensorProto.UINT64, TensorProto.COMPLEX64)
+    limits = (LARGE, 4 * FOLDED, 8 * FOLDED)
+    around = [(kind, limit + more) for kind in (*kinds, *wide) for limit in limits for more in (0, 16)]
+    return [(TensorProto.FLOAT, 64), *around, *[(TensorProto.INT64, 8 * FOLDED - 16)] * 10, *around]
+
+
+def test_scanner__tensors_of_each_size_and_type__are_those_that_are_looked_at_in_other_files(
+    script: Script, served: dict[str, Served]
+) -> None:
+    inside, outside, at = [], [], 0
+    for i, (kind, nbytes) in enumerate(sizes()):
+        count = nbytes // helper.tensor_dtype_to_np_dtype(kind).itemsize
+        inside.append(TensorProto(name=f"t{i}", data_type=kind, dims=[count], raw_data=bytes(nbytes)))
+        at += 4096  # apart, so that each is a range of its own
+        made = TensorProto(name=f"t{i}", data_type=kind, dims=[count], data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", "w.bin"), ("offset", at), ("length", nbytes)):
+            made.external_data.add(key=key, value=str(value))
+        outside.append(made)
+        at += nbytes
+    data = helper.make_model(helper.make_graph([], "g", [], [], inside)).SerializeToString()
+    served["/m/file.onnx"] = Served(data)
+    kept = script(
+        """const { Scanner } = await import('/web/loading/scanner.js');
+        const scanner = new Scanner();
+        scanner.push(new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer()));
+        scanner.end();
+        return scanner.segments.map(({ at, bytes }) => [at, at + bytes.length]);"""
+    )
+    graph = read_model(data).graph
+    assert graph is not None
+    spans = [tensor.raw for tensor in graph.initializer if tensor.raw]
+    scanned = [any(a <= at and at + size <= b for a, b in kept) for at, size in spans]
+    (ranges,) = looked_at(
+        read_model(helper.make_model(helper.make_graph([], "g", [], [], outside)).SerializeToString())
+    ).values()
+    begins = dict(ranges)
+    places = [
+        {entry.key: int(entry.value) for entry in made.external_data if entry.key != "location"} for made in outside
+    ]
+    looked = [begins.get(place["offset"]) == place["offset"] + place["length"] for place in places]
+    assert looked == scanned and FOLDED == HEAVY
+    assert 0 < sum(scanned) < len(scanned) and not all(scanned[-54:]) and len(scanned) == len(sizes())
 
 
 def test_scanner__tensor_of_more_than_4_gib__counts_right(script: Script) -> None:

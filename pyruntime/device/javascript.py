@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -107,13 +107,18 @@ class JsFile(ArrivingSource):
         """See `ArrivingSource.complete`."""
         await self._wait(self.file.complete())
 
-    async def _wait(self, arrival: JsObject) -> None:
+    async def ahead(self, ranges: Sequence[tuple[int, int]]) -> bool:
+        """See `ArrivingSource.ahead`."""
+        return bool(await self._wait(self.file.ahead(to_js(ranges))))
+
+    async def _wait(self, arrival: JsObject) -> JsObject:
         try:
-            await arrival
+            found = await arrival
         except JsException as error:
             raise Fail(str(error.message)) from None
         if self.file.isComplete:
             self.size = int(self.file.size)
+        return found
 
 
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:

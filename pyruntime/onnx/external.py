@@ -3,7 +3,7 @@
 A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
 `ExternalDirectory`, where there is a file system, opens it beside the model and refuses every way out: absolute
 paths, `..`, URLs, symbolic links that leave the directory, hard links. Where a model came from a URL, `extents` says
-what it needs and `relative_address` where that is.
+what it needs and `relative_address` where that is; `looked_at` says what of it planning may take.
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile, OrtError
+from pyruntime.ir import DType
 from pyruntime.onnx.records import AttributeType, GraphRecord, ModelRecord, NodeRecord
 from pyruntime.onnx.source import ByteSource, MemorySource, Span, map_descriptor, open_descriptor
 from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
@@ -28,6 +29,7 @@ __all__ = [
     "ExternalFiles",
     "extents",
     "locate",
+    "looked_at",
     "plain_location",
     "relative_address",
 ]
@@ -170,15 +172,61 @@ def relative_address(location: str) -> str:
 def extents(model: ModelRecord) -> dict[str, int]:
     """The files that hold tensors of the model, each with the bytes that it must have at least."""
     found: dict[str, int] = {}
+    for _, location, _, end in _places(model):
+        found[location] = max(found.get(location, 0), end)
+    return found
+
+
+LARGE = 1 << 16
+"""Bytes up to which any tensor may be looked at while a model is planned."""
+
+FOLDED = 1 << 16
+"""Elements of a tensor that may be folded: a mask of one byte for each has no more bytes than planning folds. They have
+four bytes, or eight where the type is one of `_WIDE`."""
+
+MOST_FOLDED = 8 << 20
+"""Most bytes of tensors that are looked at for that reason alone, in each file."""
+
+_WIDE = frozenset({DType.INT64.code, DType.DOUBLE.code, DType.UINT64.code, DType.COMPLEX64.code})
+
+
+def looked_at(model: ModelRecord) -> dict[str, list[tuple[int, int]]]:
+    """Begin and end of what planning may look at in each file that holds tensors of the model: ascending, apart.
+
+    The rule is that of web/loading/scanner.js, for tensors that are in the model's own file.
+    """
+    places: dict[str, set[tuple[int, int, int]]] = {}
+    for tensor, location, begin, end in _places(model):
+        places.setdefault(location, set()).add((begin, end, tensor.data_type))
+    return {location: _small(sorted(found)) for location, found in places.items()}
+
+
+def _small(places: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Those of (begin, end, element type) that may be looked at; as one where they touch."""
+    found: list[tuple[int, int]] = []
+    folded = 0
+    for begin, end, code in places:
+        size = end - begin
+        if size > LARGE:
+            if size > min(FOLDED * (8 if code in _WIDE else 4), MOST_FOLDED - folded):
+                continue
+            folded += size
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        elif size:
+            found.append((begin, end))
+    return found
+
+
+def _places(model: ModelRecord) -> Iterator[tuple[TensorRecord, str, int, int]]:
+    """Each tensor of the model that is in another file: which, its first byte there, and the end of its bytes."""
     for tensor in _tensors(model):
         entries = dict(tensor.external)
         location = plain_location(entries.get("location", ""))
         if tensor.is_external and location:
             with suppress(OrtError):  # who reads the tensor says what is wrong with it
-                offset = _count(entries, "offset", 0, str(tensor))
-                end = offset + _count(entries, "length", tensor.nbytes, str(tensor))
-                found[location] = max(found.get(location, 0), end)
-    return found
+                begin = _count(entries, "offset", 0, str(tensor))
+                yield tensor, location, begin, begin + _count(entries, "length", tensor.nbytes, str(tensor))
 
 
 _HOLDERS = frozenset(

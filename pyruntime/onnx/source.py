@@ -12,6 +12,8 @@ import os
 import stat
 import sys
 from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -78,7 +80,14 @@ class ByteSource(ABC):
 
 
 class ArrivingSource(ByteSource):
-    """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over."""
+    """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over.
+
+    Attributes:
+        looked_at: begin and end, ascending and apart, of what may be read while a model is planned; empty where nobody
+            knows, and once it was asked for.
+    """
+
+    looked_at: Sequence[tuple[int, int]] = ()
 
     @abstractmethod
     async def there(self, end: int) -> None:
@@ -87,6 +96,13 @@ class ArrivingSource(ByteSource):
     @abstractmethod
     async def complete(self) -> None:
         """Wait for all bytes. Raises Fail: they do not come."""
+
+    async def ahead(self, ranges: Sequence[tuple[int, int]]) -> bool:
+        """Wait for bytes in these ranges alone; whether they are there. False: they come no sooner than by themselves.
+
+        Raises Fail: they do not come at all.
+        """
+        return False
 
 
 class Awaited(BaseException):
@@ -102,6 +118,18 @@ class Awaited(BaseException):
     async def over(self) -> None:
         """Wait for the bytes. Raises Fail: they do not come."""
         await self.source.there(self.end)
+
+    async def ahead(self) -> bool:
+        """Wait for these bytes and all others that planning may look at, not for those between; whether they are there.
+
+        That is tried once for a source. Raises Fail: they do not come.
+        """
+        ranges = self.source.looked_at
+        after = bisect_left(ranges, self.end, key=lambda one: one[1])
+        if after == len(ranges) or self.end <= ranges[after][0]:
+            return False
+        self.source.looked_at = ()
+        return await self.source.ahead(ranges)
 
 
 class MemorySource(ByteSource):

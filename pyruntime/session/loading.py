@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from pyruntime.errors import NoModel, NoSuchFile, OrtError, WrongType
-from pyruntime.onnx.external import extents, plain_location, relative_address
+from pyruntime.onnx.external import extents, looked_at, plain_location, relative_address
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.source import ArrivingSource, Awaited, ByteSource, MemorySource, open_file
 from pyruntime.session.environment import in_browser
@@ -62,7 +62,7 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
 async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: Beside | None) -> dict[str, ByteSource]:
     """The files in which the model keeps tensors, by name: those `given`, and from `beside` those that are not.
 
-    Each is as long as the model says, or complete.
+    Each is as long as the model says, or complete; those that still arrive know what planning may look at.
 
     Raises:
         NoSuchFile: one is not there. Fail: it is named by a path that leaves the model's folder, or did not arrive.
@@ -78,6 +78,11 @@ async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: B
         source = files.get(name)
         if isinstance(source, ArrivingSource) and source.size < end:
             await source.complete()
+    if any(isinstance(source, ArrivingSource) for source in files.values()):
+        for name, ranges in looked_at(model).items():
+            source = files.get(name)
+            if isinstance(source, ArrivingSource):
+                source.looked_at = ranges
     return files
 
 
@@ -94,12 +99,18 @@ async def _fetch_beside(beside: Beside, name: str, address: str) -> ByteSource:
 
 
 async def when_there(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`, done again where it looked at bytes that had not come; twice for a source, at most."""
+    """The result of `work`, done again where it looked at bytes that had not come.
+
+    First all that planning may look at is read ahead of the rest, where the source can do that. Else, or where that was
+    not all, it is done again twice for a source, at most.
+    """
     seen: set[int] = set()
     while True:
         try:
             return await work()
         except Awaited as early:
+            if await early.ahead():
+                continue
             await (early.source.complete() if id(early.source) in seen else early.over())
             seen.add(id(early.source))
 

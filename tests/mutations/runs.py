@@ -11,6 +11,7 @@ INTERRUPTION = "tests/session/test_interruption.py::"
 BROWSER = "e2e/test_reliability.py::"
 MEMORY = "e2e/test_reliability_memory.py::"
 AHEAD = "e2e/test_reading_ahead.py::"
+EXTERNAL = "e2e/test_external_ahead.py::"
 PAGE = "e2e/test_reliability_page.py::"
 
 DEVICE_MUTATIONS = (
@@ -92,6 +93,20 @@ DEVICE_MUTATIONS = (
         "    if (!isVouchedFor) await complete;\n",
         "",
         (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-5]",),
+    ),
+    Mutation(
+        "the comparison of the stream with parts of external data that were read ahead of it",
+        "web/loading/ranges.js",
+        "this.agrees = false;",
+        "this.agrees = true;",
+        (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
+    ),
+    Mutation(
+        "the files beside a model, where its session is made again",
+        "web/loading/loading.js",
+        "asked.get(href) ?? this.data(href)",
+        "this.data(href)",
+        (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
     ),
     Mutation(
         "Python's attempt after a replay that failed",

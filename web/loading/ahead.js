@@ -1,36 +1,21 @@
 // @ts-check
 /**
  * What a graph's reader looks at in a model file, read while the file still streams in: an ONNX file has the inputs of its
- * graph, and small tensors, behind large ones. Range requests jump over these. What they bring is a hint: whoever has the
- * whole file compares. It is more where the server says, by a strong ETag, that all is of one file.
- * Source: RFC 9110, sections 8.8.3 (ETag) and 14 (range requests); Fetch, "CORS-safelisted request-header".
+ * graph, and small tensors, behind large ones. Range requests jump over these. What they bring is a hint (requests.js).
  */
 
-import { strongTag } from '../tags.js';
+import { NEAR, Requests } from './requests.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
-
-/** Bytes that are read rather than jumped over, once it goes ahead. */
-const NEAR = 1 << 18;
 
 /** Bytes that are asked for behind a jump, and at most where what follows is read, too. */
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
-/** Requests for one file, and which part of it they may bring once more. */
-const MOST = 512;
-const SHARE = 1 / 8;
-
 export class ReadingAhead {
-  #url;
-  #known;
+  #requests;
   #size;
-  #signal;
-  #requests = 0;
-  /** How many of them were answered with parts of the stream's very file. */
-  #alike = 0;
-  #nbytes = 0;
   #isOver = false;
   #isUnderWay = false;
   #tell = () => {};
@@ -41,15 +26,12 @@ export class ReadingAhead {
 
   /**
    * @param {string} url that has answered, with no further redirection
-   * @param {{size: number, isExact: boolean, tag: string}} known what the answer said: the size of the file, whether that counts
-   * the bytes that arrive, and a strong ETag, '' where there was none
+   * @param {import('./requests.js').Known} known
    * @param {AbortSignal} signal
    */
   constructor(url, known, signal) {
-    this.#url = url;
-    this.#known = known;
+    this.#requests = new Requests(url, known, signal);
     this.#size = known.size;
-    this.#signal = signal;
   }
 
   /**
@@ -62,14 +44,9 @@ export class ReadingAhead {
     this.#read(scanner.fork(), scanner).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
   }
 
-  /**
-   * Whether the server says of all that was read ahead that it is of the file that the stream brings, and how long that is; it is
-   * asked for a byte where nothing was read.
-   */
-  async isVouchedFor() {
-    if (!this.#known.tag) return false;
-    if (!this.#requests) await this.#bytes(this.#size - 1, this.#size).catch(() => {});
-    return this.#alike === this.#requests;
+  /** See `Requests.isVouchedFor`. */
+  isVouchedFor() {
+    return this.#requests.isVouchedFor();
   }
 
   /** Nothing of it is wanted any more. */
@@ -90,7 +67,7 @@ export class ReadingAhead {
       }
       if (ahead.at >= this.#size || ahead.isBroken) break;
       if (this.#isOver || stream.at >= ahead.at) return; // the stream is further: perhaps later
-      ahead.push(await this.#bytes(ahead.at, Math.min(ahead.at + window, this.#size)));
+      ahead.push(await this.#requests.bytes(ahead.at, Math.min(ahead.at + window, this.#size)));
       window = Math.min(2 * window, WIDEST);
     }
     ahead.end();
@@ -100,25 +77,5 @@ export class ReadingAhead {
     if (this.#isOver) return;
     this.found = ahead;
     this.#tell();
-  }
-
-  /** Those from `begin` to `end`. @param {number} begin @param {number} end */
-  async #bytes(begin, end) {
-    this.#requests += 1;
-    this.#nbytes += end - begin;
-    if (this.#requests > MOST || this.#nbytes > SHARE * this.#size) throw new RangeError('too much of it is to be read');
-    // A cache would let it wait for the stream, which writes there.
-    const response = await fetch(this.#url, { headers: { Range: `bytes=${begin}-${end - 1}` }, cache: 'no-store', signal: this.#signal });
-    const range = response.headers.get('Content-Range'); // other origins need not show it
-    if (response.status !== 206 || (range !== null && range !== `bytes ${begin}-${end - 1}/${this.#size}`)) {
-      response.body?.cancel().catch(() => {});
-      throw new RangeError('this server gives no such ranges');
-    }
-    const tag = strongTag(response);
-    if (tag && this.#known.tag && tag !== this.#known.tag) throw new RangeError('this is another file');
-    const bytes = new Uint8Array(await response.arrayBuffer());
-    if (bytes.length !== end - begin) throw new RangeError('these are not the bytes that were asked for');
-    if (tag && (range !== null || this.#known.isExact)) this.#alike += 1;
-    return bytes;
   }
 }

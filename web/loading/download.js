@@ -6,6 +6,8 @@
 
 import { ReadingAhead } from './ahead.js';
 import { noRoom, partOf } from './parts.js';
+import { Ranges } from './ranges.js';
+import { Requests } from './requests.js';
 import { Scanner } from './scanner.js';
 import { openStream } from './stream.js';
 import { Buffers } from '../reading.js';
@@ -16,6 +18,11 @@ const BLOCK = 8 << 20;
 
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {(loaded: number, total: number | undefined) => void} OnProgress */
+
+/**
+ * What was read ahead of the stream: these parts, where it has come to `from`.
+ * @typedef {{from: number, segments: Segment[]}} Ahead
+ */
 
 /**
  * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
@@ -37,6 +44,8 @@ const BLOCK = 8 << 20;
  * @property {string} tag its strong ETag; '' where it has none
  * @property {(onProgress: OnProgress) => Promise<ArrayBuffer>} whole brings all of it into memory
  * @property {(receiver: Receiver, onProgress: OnProgress) => void} into brings it to the browser
+ * @property {(wanted: readonly import('./ranges.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
+ * once; null where that cannot be
  * @property {() => Promise<boolean>} isVouchedFor whether the server says of all that was read ahead that it is of this very file
  * @property {boolean} isElsewhere whether another thread carries it
  */
@@ -51,6 +60,7 @@ const BLOCK = 8 << 20;
 export async function openFile(url, isModel, signal) {
   const { size, isExact, response, chunks } = await openStream(url, signal);
   const tag = strongTag(response);
+  const address = response.url || url;
   /** @type {Download | undefined} */
   let download;
   return {
@@ -60,11 +70,13 @@ export async function openFile(url, isModel, signal) {
     whole: (onProgress) => joined(chunks(), (loaded) => onProgress(loaded, size)),
     into(receiver, onProgress) {
       const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
-      const ahead = isModel && size !== undefined ? new ReadingAhead(response.url || url, { size, isExact, tag }, signal) : null;
-      download = new Download(url, size, receiver, scanner, ahead);
+      const ahead = isModel && size !== undefined ? new ReadingAhead(address, { size, isExact, tag }, signal) : null;
+      const requests = isModel || size === undefined ? null : new Requests(address, { size, isExact, tag }, signal);
+      download = new Download(url, size, receiver, scanner, ahead, requests);
       download.take(chunks(download.buffers), onProgress);
     },
-    isVouchedFor: async () => download?.ahead?.isVouchedFor() ?? false,
+    ahead: async (wanted) => download?.readAhead(wanted) ?? null,
+    isVouchedFor: async () => download?.isVouchedFor() ?? false,
     isElsewhere: false,
   };
 }
@@ -78,6 +90,11 @@ export class Download {
   #loaded = 0;
   /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
   #handedOver = Promise.resolve();
+  /** Parts that are read ahead of the stream. @type {Ranges | null} */
+  #ranges = null;
+  /** Bytes that somebody waits for who has nothing before the browser has it. */
+  #due = Infinity;
+  #isOver = false;
 
   /**
    * @param {string} url
@@ -85,13 +102,15 @@ export class Download {
    * @param {Receiver} receiver
    * @param {Scanner | null} [scanner] of a model
    * @param {ReadingAhead | null} [ahead] reads what is scanned before it comes
+   * @param {Requests | null} [requests] for parts that somebody may want before they come
    */
-  constructor(url, size, receiver, scanner = null, ahead = null) {
+  constructor(url, size, receiver, scanner = null, ahead = null, requests = null) {
     this.url = url;
     this.size = size;
     this.receiver = receiver;
     this.scanner = scanner;
     this.ahead = ahead;
+    this.requests = requests;
     ahead?.done.then(() => ahead.found && receiver.graph(ahead.found.segments, true));
   }
 
@@ -105,14 +124,37 @@ export class Download {
       for await (const chunk of chunks) {
         this.#add(chunk);
         onProgress(this.#loaded, this.size);
-        if (this.#pendingBytes >= BLOCK) await this.#flush();
+        if (this.#pendingBytes >= BLOCK) await this.#handedOver;
+        if (this.#pendingBytes >= BLOCK || this.#loaded >= this.#due) this.#flush();
       }
-      await this.#flush();
+      this.#flush();
       await this.#handedOver;
       this.#end();
     } catch (error) {
+      this.#isOver = true;
+      this.#ranges?.stop();
       this.receiver.failed(error);
     }
+  }
+
+  /**
+   * Read these parts ahead of the stream: what was asked for first is what is read.
+   * @param {readonly import('./ranges.js').Range[]} wanted
+   * @returns {Promise<Ahead | null>}
+   */
+  async readAhead(wanted) {
+    if (!this.requests || this.#isOver) return null;
+    this.#ranges ??= new Ranges(this.requests, wanted, this.#loaded);
+    const { from, found } = this.#ranges;
+    if (!this.receiver.came && from <= this.#loaded) this.#flush();
+    else if (!this.receiver.came) this.#due = from;
+    const segments = await found;
+    return segments && { from, segments };
+  }
+
+  /** Whether the server says of all that was read ahead that it is of the file that the stream brings. */
+  async isVouchedFor() {
+    return (this.ahead ?? this.requests)?.isVouchedFor() ?? false;
   }
 
   /** All has come: what was read ahead is not needed any more, and may have been wrong. */
@@ -120,8 +162,10 @@ export class Download {
     const { scanner, ahead } = this;
     scanner?.end();
     const found = ahead?.found;
-    const agrees = this.size === this.#loaded && !(found && !scanner?.agrees(found));
+    const agrees = this.size === this.#loaded && !(found && !scanner?.agrees(found)) && (this.#ranges?.agrees ?? true);
+    this.#isOver = true;
     ahead?.stop();
+    this.#ranges?.stop();
     this.receiver.ended(scanner?.segments ?? [], agrees);
   }
 
@@ -131,6 +175,7 @@ export class Download {
     const made = scanner?.isSenseless ?? false;
     this.#pending.push(chunk);
     this.#pendingBytes += chunk.length;
+    this.#ranges?.push(chunk, this.#loaded);
     this.#loaded += chunk.length;
     scanner?.push(chunk);
     if (scanner) ahead?.follow(scanner);
@@ -139,12 +184,12 @@ export class Download {
   }
 
   /** Give the browser what has come, when it has taken what it was given before. */
-  async #flush() {
-    await this.#handedOver;
+  #flush() {
     const chunks = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
-    this.#handedOver = this.#handOver(chunks);
+    this.#due = this.#loaded >= this.#due ? Infinity : this.#due;
+    this.#handedOver = this.#handedOver.then(() => this.#handOver(chunks));
     this.#handedOver.catch(() => {}); // awaited before the next, and at the end
   }
 

@@ -69,6 +69,10 @@ const methods = {
     files.get(file)?.opened?.into(receiver(file), progress(file));
   },
 
+  async ahead(file, { wanted }) {
+    post({ file, ahead: await files.get(file)?.opened?.ahead(wanted) ?? null });
+  },
+
   async vouch(file) {
     post({ file, isVouchedFor: await files.get(file)?.opened?.isVouchedFor() ?? false });
   },

@@ -7,6 +7,7 @@
 import { openFile } from './download.js';
 
 /**
+ * @typedef {import('./download.js').Ahead} Ahead
  * @typedef {import('./download.js').Opened} Opened
  * @typedef {import('./download.js').OnProgress} OnProgress
  * @typedef {import('./download.js').Receiver} Receiver
@@ -18,7 +19,8 @@ import { openFile } from './download.js';
  * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, whole: ArrayBuffer}
  *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}}
  *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
- *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}} Answer
+ *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}
+ *   | {file: number, ahead: Ahead | null}} Answer
  */
 
 /**
@@ -51,6 +53,8 @@ class Elsewhere {
   #answer = new Awaited();
   /** @type {Awaited<boolean>} */
   #vouched = new Awaited();
+  /** @type {Awaited<Ahead | null>} */
+  #ahead = new Awaited();
   #isOver = false;
   #stopped;
 
@@ -90,13 +94,19 @@ class Elsewhere {
     this.#send('into');
   }
 
+  /** @param {readonly import('./ranges.js').Range[]} wanted */
+  ahead(wanted) {
+    if (!this.#isOver) this.#send('ahead', { wanted });
+    return this.#ahead.promise;
+  }
+
   isVouchedFor() {
     this.#send('vouch');
     return this.#vouched.promise;
   }
 
   /** @param {Record<string, any>} said */
-  hear({ opened, whole, handed, graph, ended, failed, progress, isVouchedFor }) {
+  hear({ opened, whole, handed, graph, ended, failed, progress, isVouchedFor, ahead }) {
     if (this.#isOver) return;
     const receiver = this.#receiver;
     if (opened) this.#answer.resolve(opened);
@@ -104,6 +114,7 @@ class Elsewhere {
     if (handed) receiver?.handed(handed);
     if (graph) receiver?.graph(graph.segments, graph.isAhead);
     if (isVouchedFor !== undefined) this.#vouched.resolve(isVouchedFor);
+    if (ahead !== undefined) this.#ahead.resolve(ahead);
     if (whole) this.#answer.resolve(whole);
     if (ended) receiver?.ended(ended.segments, ended.agrees);
     if (failed) this.#fail(Object.assign(new Error(failed.message), { name: failed.name }));
@@ -120,6 +131,7 @@ class Elsewhere {
   #end() {
     this.#isOver = true;
     this.#vouched.resolve(false);
+    this.#ahead.resolve(null);
     this.#signal.removeEventListener('abort', this.#stopped);
     this.#send('stop');
     this.over();

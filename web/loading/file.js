@@ -14,6 +14,9 @@ const RECENT = 16 << 20;
 /** Milliseconds that a download takes which is waited for: planning is in the way of one so fast, in the same thread. */
 const SOON_MS = 1000;
 
+/** Milliseconds within which requests for parts of a file are answered, or so. */
+const ANSWERED_MS = 300;
+
 /** Milliseconds between two looks at that. */
 const ASKED_MS = 50;
 
@@ -66,9 +69,9 @@ export class ModelFile {
    * @param {string} url where it comes from
    * @param {{size: number | undefined, isExact: boolean}} known its size as far as that is known before the end, and whether that
    * counts the bytes that arrive
-   * @param {{isVouchedFor: () => Promise<boolean>, isElsewhere: boolean}} [download] what brings it, see download.js
+   * @param {Pick<import('./download.js').Opened, 'ahead' | 'isVouchedFor' | 'isElsewhere'>} [download] what brings it
    */
-  constructor(url, { size, isExact }, download = { isVouchedFor: async () => false, isElsewhere: false }) {
+  constructor(url, { size, isExact }, download = { ahead: async () => null, isVouchedFor: async () => false, isElsewhere: false }) {
     this.url = url;
     this.size = size;
     this.#isExact = isExact;
@@ -148,9 +151,7 @@ export class ModelFile {
   async readable() {
     const complete = this.complete();
     await Promise.race([complete, this.#hasGraph]);
-    while (!this.#download.isElsewhere && !this.isComplete && this.#remainingMs() < SOON_MS) {
-      await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, ASKED_MS); })]);
-    }
+    if (!this.#download.isElsewhere) await this.#whileSoon(SOON_MS);
     this.#isGiven = !this.isComplete;
   }
 
@@ -164,6 +165,33 @@ export class ModelFile {
     const complete = this.complete();
     const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
     if (!isVouchedFor) await complete;
+  }
+
+  /**
+   * Have these parts of it read ahead of the stream, where that takes longer to bring them.
+   * @param {readonly import('./ranges.js').Range[]} wanted
+   * @returns {Promise<boolean>} whether they are there
+   */
+  async ahead(wanted) {
+    await this.#whileSoon(this.#download.isElsewhere ? ANSWERED_MS : SOON_MS);
+    if (this.isComplete) return true;
+    const found = await Promise.race([this.complete().then(() => null), this.#download.ahead(wanted)]);
+    if (found) await this.there(found.from);
+    if (found?.segments.length && !this.isComplete) {
+      this.#kept = found.segments;
+      this.#isAhead = true;
+      this.#isGiven = true;
+    }
+    return found !== null || this.isComplete;
+  }
+
+  /** Wait for all of it as long as that takes less than `ms`. @param {number} ms */
+  async #whileSoon(ms) {
+    const complete = this.complete();
+    complete.catch(() => {}); // where nobody waits for it
+    while (!this.isComplete && this.#remainingMs() < ms) {
+      await Promise.race([complete, new Promise((resolve) => { setTimeout(resolve, ASKED_MS); })]);
+    }
   }
 
   /** Milliseconds until all has come, at the rate so far. */

@@ -69,10 +69,14 @@ export class Loading {
   beside(model) {
     if (typeof model !== 'string' || !/^https?:/.test(model)) return null;
     const folder = new URL('.', model).href;
+    /** What a session has asked for: it may be made again. @type {Map<string, Promise<Held>>} */
+    const asked = new Map();
     return async (/** @type {string} */ path) => {
       const { href } = new URL(path, folder);
       if (!href.startsWith(folder)) throw new TypeError(`${path} is not in ${folder}`);
-      return this.data(href);
+      const held = asked.get(href) ?? this.data(href);
+      asked.set(href, held);
+      return held;
     };
   }
 
@@ -85,17 +89,22 @@ export class Loading {
    * @returns {Promise<T>}
    */
   async rightly(make, undo) {
-    const outcome = await make().then((made) => ({ made }), (/** @type {unknown} */ error) => ({ error }));
-    for (const file of this.#files) {
-      if ('error' in outcome) await file.certain();
-      else if (file.isReadAhead) await file.complete();
-    }
-    if (this.#files.some(({ wasMisread }) => wasMisread)) {
+    /** @type {Set<ModelFile>} */
+    const misread = new Set();
+    for (;;) {
+      const outcome = await make().then((made) => ({ made }), (/** @type {unknown} */ error) => ({ error }));
+      for (const file of this.#files) {
+        if ('error' in outcome) await file.certain();
+        else if (file.isReadAhead) await file.complete();
+      }
+      const found = this.#files.filter((file) => file.wasMisread && !misread.has(file));
+      if (!found.length) {
+        if ('error' in outcome) throw outcome.error;
+        return outcome.made;
+      }
+      for (const file of found) misread.add(file);
       if ('made' in outcome) await undo(outcome.made);
-      return make();
     }
-    if ('error' in outcome) throw outcome.error;
-    return outcome.made;
   }
 
   /** Rejected with what ended one of the files early; fulfilled where nothing has. */
