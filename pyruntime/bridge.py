@@ -220,14 +220,17 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
     return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
 
-async def sampler(options: JsObject) -> JsObject:
-    """A model that chooses tokens by logits.
+async def sampler(options: JsObject, handle: int | None = None) -> JsObject | None:
+    """A model that chooses tokens by the logits of a session; None where that is not on the GPU.
 
     Args:
         options: those of `SamplerOptions` that are not its defaults.
+        handle: the session; None: one that is on the GPU, or will be.
     """
     from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
 
+    if handle is not None and _session(handle)._program is None:
+        return None
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 
