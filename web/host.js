@@ -242,7 +242,8 @@ const methods = {
   /** The URLs of what Python was started from: scripts, archives, WebAssembly. */
   async resources() {
     await bridge;
-    return [globalThis.location.href, ...performance.getEntriesByType('resource').map(({ name }) => name)];
+    const fetched = performance.getEntriesByType('resource').map(({ name }) => name);
+    return [globalThis.location.href, ...new Set([...fetched, ...downloads.resources])];
   },
 
   /** @param {import('./protocol.js').CreateArguments} args */

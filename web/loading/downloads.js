@@ -146,6 +146,11 @@ class Downloads {
   /** @type {Map<number, Elsewhere>} */
   #files = new Map();
 
+  /** The URLs of what the thread was started from, without what this one imports as well. */
+  get resources() {
+    return this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : [];
+  }
+
   /** Bring the thread up, where there can be one; nobody waits for it. */
   start() {
     if (this.#worker) return;
