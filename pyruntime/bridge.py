@@ -220,12 +220,12 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
     return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
 
-async def sampler(options: JsObject, handle: int | None = None) -> JsObject | None:
+async def sampler(handle: int | None, options: JsObject) -> JsObject | None:
     """A model that chooses tokens by the logits of a session; None where that is not on the GPU.
 
     Args:
-        options: those of `SamplerOptions` that are not its defaults.
         handle: the session; None: one that is on the GPU, or will be.
+        options: those of `SamplerOptions` that are not its defaults.
     """
     from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
 

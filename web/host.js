@@ -194,7 +194,7 @@ const beside = {
     return tensors;
   },
   known: (session) => sessions.get(session),
-  model: async (options) => /** @type {Uint8Array<ArrayBuffer>} */ (await callPython('sampler', options)).slice().buffer,
+  model: async (options) => /** @type {Uint8Array<ArrayBuffer>} */ (await callPython('sampler', undefined, options)).slice().buffer,
   device: () => callPython('gpu_device'),
   async create(model) {
     const options = { extra: { 'pyruntime.host_work': 0 } };

@@ -123,7 +123,7 @@ async function create(decoder, options) {
   const behind = InferenceSession.behind(decoder);
   if (!behind) return null;
   const { owner, handle, keepPlan } = behind;
-  const write = () => owner.call('call', { function: 'sampler', arguments: [options, handle] });
+  const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
   const model = keepPlan ? await (await import('../plans/keeping.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
   return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, keepPlan });
 }
