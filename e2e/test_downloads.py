@@ -150,6 +150,29 @@ def test_open__no_worker__downloads_in_this_thread(
     assert got == [False, len(BYTES)]
 
 
+def test_worker__that_breaks__fails_what_it_brings_and_is_not_used_again(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    file = served["/m/data"] = Served(BYTES, gate=9 << 20)
+    got = evaluate(
+        page,
+        site_url,
+        """const errors = [];
+        addEventListener('error', ({ message }) => errors.push(message));
+        const { postMessage } = Worker.prototype;
+        let worker = null;
+        Worker.prototype.postMessage = function (...given) { worker = this; return postMessage.apply(this, given); };
+        const opened = await open('/m/data');
+        const done = brought(opened);
+        worker.dispatchEvent(new ErrorEvent('error', { message: 'broken', cancelable: true }));
+        const { error } = await done;
+        const other = await downloads.open('/m/data', false, controller.signal);
+        return [error.name, error.message, other.isElsewhere, errors];""",
+    )
+    assert got == ["Fail", "downloads have ended (broken): create the session again", False, []]
+    file.opened.set()
+
+
 READY = """async () => {
     const { downloads } = await import('/web/loading/downloads.js');
     const { signal } = new AbortController();

@@ -73,7 +73,6 @@ class Elsewhere {
 
   /** @param {string} url @param {boolean} isModel @returns {Promise<Opened>} */
   async open(url, isModel) {
-    this.#signal.throwIfAborted();
     this.#send('open', { url, isModel });
     Object.assign(this, await this.#answer.promise);
     return this;
@@ -163,9 +162,11 @@ class Downloads {
       if (data.ready) this.#isReady = true;
       else this.#files.get(data.file)?.hear(data);
     });
-    this.#worker.addEventListener('error', ({ message }) => {
+    this.#worker.addEventListener('error', (event) => {
+      event.preventDefault(); // else it is an error of this worker, too, and ends Python for the page
       this.#isReady = false;
-      for (const file of this.#files.values()) file.hear({ failed: { name: 'Error', message: `downloads have ended: ${message}` } });
+      const failed = { name: 'Fail', message: `downloads have ended (${event.message || 'their worker failed'}): create the session again` };
+      for (const file of [...this.#files.values()]) file.hear({ failed });
     });
   }
 
@@ -176,7 +177,8 @@ class Downloads {
    * @param {AbortSignal} signal
    * @returns {Promise<Opened>}
    */
-  open(url, isModel, signal) {
+  async open(url, isModel, signal) {
+    signal.throwIfAborted();
     const worker = this.#worker;
     if (!worker || !this.#isReady) return openFile(url, isModel, signal);
     this.#last += 1;
