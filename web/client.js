@@ -4,6 +4,7 @@
 import { answerDevice, chosenDevice, env, places } from './env.js';
 import { cut, takeBack } from './pieces.js';
 import { openPort } from './port.js';
+import { withResolvers } from './resolvers.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} ProgressListener */
@@ -184,16 +185,6 @@ class Client {
     for (const { reject } of this.#pending.values()) reject(error);
     this.#pending.clear();
   }
-}
-
-/** What `Promise.withResolvers` gives, which not every browser has. */
-function withResolvers() {
-  /** @type {(value: any) => void} */
-  let resolve = () => {};
-  /** @type {(error: unknown) => void} */
-  let reject = () => {};
-  const promise = new Promise((...both) => { [resolve, reject] = both; });
-  return { promise, resolve, reject };
 }
 
 /** @type {Client | undefined} */

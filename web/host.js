@@ -62,8 +62,8 @@ function rehearse() {
 const [LONG_MS, WATCHED_MS] = [1000, 100];
 
 /**
- * A report that lets Python rehearse while a model takes long to come: it would be in the way of one that comes fast, which passes
- * through the same thread.
+ * A report that lets Python rehearse while a model takes long to come: one that comes fast is planned soon, or passes through the same
+ * thread, where there is none for downloads.
  * @param {Report} report
  * @returns {Report}
  */

@@ -5,6 +5,7 @@
  */
 
 import { openFile } from './download.js';
+import { withResolvers } from '../resolvers.js';
 
 /**
  * @typedef {import('./download.js').Ahead} Ahead
@@ -23,19 +24,6 @@ import { openFile } from './download.js';
  *   | {file: number, ahead: Ahead | null}} Answer
  */
 
-/**
- * A promise and what settles it.
- * @template T
- */
-class Awaited {
-  /** @type {(value: T) => void} */
-  resolve = () => {};
-  /** @type {(error: unknown) => void} */
-  reject = () => {};
-  /** @type {Promise<T>} */
-  promise = new Promise((resolve, reject) => { Object.assign(this, { resolve, reject }); });
-}
-
 /** One file, as the other thread tells of it. */
 class Elsewhere {
   isElsewhere = true;
@@ -49,12 +37,10 @@ class Elsewhere {
   #receiver = null;
   /** @type {OnProgress} */
   #onProgress = () => {};
-  /** What the server said, then all of it. @type {Awaited<any>} */
-  #answer = new Awaited();
-  /** @type {Awaited<boolean>} */
-  #vouched = new Awaited();
-  /** @type {Awaited<Ahead | null>} */
-  #ahead = new Awaited();
+  /** What the server said, then all of it. @type {ReturnType<typeof withResolvers>} */
+  #answer = withResolvers();
+  #vouched = withResolvers();
+  #ahead = withResolvers();
   #isOver = false;
   #stopped;
 
@@ -81,7 +67,7 @@ class Elsewhere {
   /** @param {OnProgress} onProgress @returns {Promise<ArrayBuffer>} */
   whole(onProgress) {
     this.#onProgress = onProgress;
-    this.#answer = new Awaited();
+    this.#answer = withResolvers();
     this.#send('whole');
     return this.#answer.promise;
   }
