@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
@@ -29,6 +30,14 @@ LONG = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.parent == HERE and item.path.stem.removeprefix("test_") not in LONG)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """A test that ended its process has failed. By files, xdist would hand it to the next process, without end."""
+    for tests in sched.workqueue.values():
+        if crashitem in tests:
+            tests[crashitem] = True
 
 
 @pytest.fixture(scope="session")

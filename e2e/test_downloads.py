@@ -15,18 +15,19 @@ from e2e.harness.script import Script
 BYTES = bytes(range(251)) * 80_000
 """20 MB, in three parts."""
 
-OPEN = """
+READY = """
     const { downloads } = await import('/web/loading/downloads.js');
-    globalThis.started ??= downloads.start();
+    downloads.start();
+    for (let tries = 0; !downloads.resources.length; tries++) {
+        if (tries === 1500) throw new Error('no worker has come');
+        await new Promise((resolve) => { setTimeout(resolve, 20); });
+    }
+"""
+"""What is opened before the worker is there, and not read, may hold all connections that its script could come by."""
+
+OPEN = """
     const controller = new AbortController();
-    const open = async (url, isModel = false) => {
-        for (let tries = 0; tries < 300; tries++) {
-            const opened = await downloads.open(url, isModel, controller.signal);
-            if (opened.isElsewhere) return opened;
-            await new Promise((resolve) => { setTimeout(resolve, 20); });
-        }
-        throw new Error('no worker has come');
-    };
+    const open = (url, isModel = false) => downloads.open(url, isModel, controller.signal);
     const brought = (opened) => new Promise((resolve) => {
         const parts = [];
         opened.into({ handed: (part) => { parts.push(part); }, graph() {}, failed: (error) => resolve({ error }),
@@ -43,7 +44,7 @@ def site_url(delivery: Delivery) -> str:
 
 def evaluate(page: Page, site_url: str, source: str) -> Any:
     page.goto(site_url + "e2e/blank.html")
-    return page.evaluate("async () => {" + OPEN + source + "}")
+    return page.evaluate("async () => {" + READY + OPEN + source + "}")
 
 
 def test_into__file_of_several_parts__right_bytes_and_what_is_known(
@@ -87,15 +88,13 @@ def test_whole__file__is_one_buffer_and_progress_ends_with_all(
 def test_failure__of_the_server__keeps_its_name(
     page: Page, site_url: str, served: dict[str, Served], file: Served | None, name: str, text: str
 ) -> None:
-    served["/m/there"] = Served(b"x")
     if file:
         served["/m/data"] = file
     got = evaluate(
         page,
         site_url,
-        """await open('/m/there');
-        const failed = (error) => [error.name, error.message];
-        const opened = await downloads.open('/m/data', false, controller.signal).catch((error) => ({ error }));
+        """const failed = (error) => [error.name, error.message];
+        const opened = await open('/m/data').catch((error) => ({ error }));
         return failed(opened.error ?? (await brought(opened)).error);""",
     )
     assert got[0] == name and text in got[1]
@@ -105,16 +104,14 @@ def test_abort__while_it_comes__ends_it_and_the_connection(
     page: Page, site_url: str, served: dict[str, Served]
 ) -> None:
     file = served["/m/data"] = Served(BYTES, gate=9 << 20)
-    served["/m/there"] = Served(b"x")
     got = evaluate(
         page,
         site_url,
-        """await open('/m/there');
-        const opened = await downloads.open('/m/data', false, controller.signal);
+        """const opened = await open('/m/data');
         const done = brought(opened);
         setTimeout(() => controller.abort(), 200);
         const { error } = await done;
-        const later = await downloads.open('/m/data', false, controller.signal).catch((reason) => reason);
+        const later = await open('/m/data').catch((reason) => reason);
         return [error.name, later.name];""",
     )
     assert got == ["AbortError", "AbortError"]
@@ -166,27 +163,19 @@ def test_worker__that_breaks__fails_what_it_brings_and_is_not_used_again(
         const done = brought(opened);
         worker.dispatchEvent(new ErrorEvent('error', { message: 'broken', cancelable: true }));
         const { error } = await done;
-        const other = await downloads.open('/m/data', false, controller.signal);
+        const other = await open('/m/data');
         return [error.name, error.message, other.isElsewhere, errors];""",
     )
     assert got == ["Fail", "downloads have ended (broken): create the session again", False, []]
     file.opened.set()
 
 
-READY = """async () => {
-    const { downloads } = await import('/web/loading/downloads.js');
-    const { signal } = new AbortController();
-    while (!(await downloads.open('/m/there', false, signal)).isElsewhere) {
-        await new Promise((resolve) => { setTimeout(resolve, 20); });
-    }
-}"""
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"
 
 
 def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: dict[str, Served]) -> None:
-    served["/m/there"] = Served(b"x")
     file = served["/m/model.onnx"] = Served(model(5))
     script("await preload();")
-    script.worker.evaluate(READY)
+    script.worker.evaluate("async () => {" + READY + "}")
     np.testing.assert_array_equal(np.float32(loaded(script, "/m/model.onnx")), expected(5))
     assert script.worker.evaluate(FETCHED) == 0 and file.asked == [""]
