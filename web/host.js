@@ -3,6 +3,7 @@
 
 import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
+import { meanwhile } from './loading/meanwhile.js';
 import { Incoming } from './pieces.js';
 import { beginAhead, loadAhead, Runs } from './runs.js';
 import { startPython, timed } from './runtime.js';
@@ -56,31 +57,6 @@ function rehearse() {
   const before = asked;
   const waits = () => asked === before;
   bridge?.then((python) => waits() && python.rehearse(waits)).catch(() => {}); // Python has ended, which others hear of
-}
-
-/** Milliseconds that a download still takes, at least, for Python to plan beside it, and how long its rate is watched before. */
-const [LONG_MS, WATCHED_MS] = [1000, 100];
-
-/**
- * A report that lets Python rehearse while a model takes long to come: one that comes fast is planned soon, or passes through the same
- * thread, where there is none for downloads.
- * @param {Report} report
- * @returns {Report}
- */
-function rehearsing(report) {
-  /** @type {{time: number, loaded: number} | null} */
-  let first = null;
-  let isOver = false;
-  return (event) => {
-    report(event);
-    if (isOver || event.phase !== 'model' || !event.loaded || !event.total) return;
-    const now = { time: performance.now(), loaded: event.loaded };
-    first ??= now;
-    const passed = now.time - first.time;
-    if (passed < WATCHED_MS || passed * (event.total - now.loaded) < LONG_MS * (now.loaded - first.loaded)) return;
-    isOver = true;
-    rehearse();
-  };
 }
 
 /**
@@ -249,7 +225,7 @@ const methods = {
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options, ahead = false }, report, request) {
     asked += 1; // by what passes through this thread from now on
-    const loading = new Loading(rehearsing(report), request.signal);
+    const loading = new Loading(meanwhile(report, rehearse), request.signal);
     const { extra } = /** @type {any} */ (options);
     const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
     /** @type {import('./runs.js').Session} */
