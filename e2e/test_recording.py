@@ -79,9 +79,13 @@ for model in models:
     executable, gpu = stage.executable, session._program.device
     *_, recorded = executable._recorded.values()
     bound = [executable._bind(c, recorded.external) for c in executable.plan.steps[0].commands]
-    recording, replay, run = [], [], []
+    opened = [executable._bind(c, executable._external({})) for c in executable.plan.steps[0].commands]
+    recording, binding, replay, run = [], [], [], []
     with counted(recording):
         number = gpu.record(bound)
+    with counted(binding):
+        another = gpu.bind(executable._recordings()[0], recorded.external)
+    gpu.drop(another)
     with counted(run):
         await gpu.submit(number, [], [])
         await gpu.submit(number, [], [])
@@ -89,9 +93,9 @@ for model in models:
     seen = executable.replay({"x"} if where == "gpu" else ())
     with counted(replay):
         gpu.replay_object(seen, None, executable.plan.params)
-    open_ones = sum(isinstance(p, Slot) for c in seen.commands for p in c.storage)
+    open_ones = sum(isinstance(p, Slot) for c in opened for p in c.storage)
     run = [call for call in run if call in ("to_js", "play")]  # the others are the event loop's
-    found.append([len(bound), recording, run, replay, open_ones])
+    found.append([len(bound), recording, binding, run, replay, open_ones])
     session.release()
 found
 """,
@@ -102,7 +106,8 @@ found
     assert (short, long) == (10, 150)
     assert slots == (2 if where == "gpu" else 0)
     assert few == many
-    recording, run, replay = many
+    recording, binding, run, replay = many
+    assert len(binding) <= 2, binding
     assert "record" in recording and len(recording) <= 4, recording
     assert run.count("play") == 2 and len(run) <= 10, run
     assert "a method" in replay and len(replay) <= 6, replay

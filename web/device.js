@@ -3,6 +3,6 @@
 
 export { allocate, bufferOf } from './buffers.js';
 export { activity, play } from './player.js';
-export { commandsOf, compile, described, record } from './recording.js';
+export { bind, compile, described, record } from './recording.js';
 export { upload, uploadNow } from './staging.js';
 export { timed } from './timing.js';

@@ -134,11 +134,16 @@ export function commandsOf(device, text, pipelines, buffers) {
  * @param {GPUBuffer[]} buffers
  */
 export function record(device, text, pipelines, buffers) {
+  return checked(device, () => commandsOf(device, text, pipelines, buffers));
+}
+
+/** @template T @param {GPUDevice} device @param {() => T} make commands */
+function checked(device, make) {
   device.pushErrorScope('validation');
   let commands;
   let scope;
   try {
-    commands = commandsOf(device, text, pipelines, buffers);
+    commands = make();
   } finally {
     scope = device.popErrorScope();
     scope.catch(() => {});
@@ -146,6 +151,36 @@ export function record(device, text, pipelines, buffers) {
   const refused = scope.then(told);
   refused.catch(() => {}); // heard by who runs it
   return { commands, refused };
+}
+
+/**
+ * Commands with what a run brings in their slots.
+ * @param {GPUDevice} device
+ * @param {(Command | Open)[]} commands
+ * @param {(slot: number) => GPUBuffer} bufferOf
+ * @returns {Command[]}
+ */
+export function filled(device, commands, bufferOf) {
+  return commands.map((command) => {
+    if ('group' in command) return command;
+    const { pipeline, layout, entries, grid, scaled } = command;
+    const parts = entries.map((part) => {
+      if (part.slot < 0) return part;
+      const buffer = bufferOf(part.slot);
+      return { ...part, buffer, size: Math.min(part.size, buffer.size) };
+    });
+    return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
+  });
+}
+
+/**
+ * A recording with these buffers in its slots, and what the GPU says to their bind groups: '' where it takes them.
+ * @param {GPUDevice} device
+ * @param {(Command | Open)[]} commands
+ * @param {GPUBuffer[]} buffers by slot
+ */
+export function bind(device, commands, buffers) {
+  return checked(device, () => filled(device, commands, (slot) => buffers[slot]));
 }
 
 /**

@@ -2,7 +2,7 @@
 /** Runs in which Python has no part: which feeds they are for, and what they make of them. */
 
 import { activity, play } from './player.js';
-import { groupOf } from './recording.js';
+import { filled } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
 import { isFree, isLongest, visible } from './tensors.js';
 
@@ -224,27 +224,12 @@ function boundTo(replay, memory) {
   if (!memory.size) return /** @type {Command[]} */ (replay.commands);
   replay.bound ??= new Map();
   const key = [...memory.values()].map(({ id }) => id).join();
-  const made = replay.bound.get(key) ?? replay.commands.map((command) => (
-    'group' in command ? command : withGroup(replay.device, command, memory)));
+  const made = replay.bound.get(key)
+    ?? filled(replay.device, replay.commands, (slot) => /** @type {Memory} */ (memory.get(slot)).buffer);
   replay.bound.delete(key);
   replay.bound.set(key, made);
   if (replay.bound.size > BOUND) replay.bound.delete(/** @type {string} */ (replay.bound.keys().next().value));
   return made;
-}
-
-/**
- * @param {GPUDevice} device
- * @param {Open} command
- * @param {Map<number, Memory>} memory
- * @returns {Command}
- */
-function withGroup(device, { pipeline, layout, entries, grid, scaled }, memory) {
-  const parts = entries.map((part) => {
-    if (part.slot < 0) return part;
-    const { buffer } = /** @type {Memory} */ (memory.get(part.slot));
-    return { ...part, buffer, size: Math.min(part.size, buffer.size) };
-  });
-  return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
 }
 
 /**

@@ -48,7 +48,7 @@ class Slot(Slice):
 class Bound:
     """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups.
 
-    Those of a replay may have slots, whose buffers come with each run.
+    It may have slots, whose buffers come with each run.
 
     Attributes:
         scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
@@ -169,7 +169,11 @@ class Device(Protocol):
         ...
 
     def record(self, commands: Sequence[Bound]) -> int:
-        """A command list that `submit` replays."""
+        """A command list that `submit` replays; one with slots is for `bind`."""
+        ...
+
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        """A recording, with the buffers of these numbers in its slots."""
         ...
 
     async def submit(

@@ -62,17 +62,16 @@ class Replay:
     """A run as data: a recording, and the tensors (name, type, place) written before and read after it.
 
     Attributes:
-        recording: None where runs bring buffers: then `commands` have slots for them, numbered as `Plan.external`.
+        recording: where runs bring buffers, with slots for them, numbered as `Plan.external`.
         inputs, outputs: tensors on the device that a run brings and makes. kept: outputs in the memory of inputs.
         unread: inputs on the host of which only the type counts.
     """
 
-    recording: int | None
+    recording: int
     uploads: tuple[tuple[Transfer, Slice], ...]
     downloads: tuple[tuple[Transfer, Slice], ...]
     params: Slice | None
     numbers: tuple[tuple[Numbers, Slice], ...] = ()
-    commands: tuple[Bound, ...] = ()
     inputs: tuple[Transfer, ...] = ()
     outputs: tuple[Transfer, ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -110,6 +109,7 @@ class Executable:
         self._arenas = arenas if arenas is not None and shares_arenas(plan) else Arenas(device)
         self._params: list[int] = []
         self._own: list[int] = []
+        self._written: dict[int, int] = {}
         self._recorded: dict[tuple[int, ...], Recorded] = {}
         self._loaded = False
         self.runs = 0
@@ -118,7 +118,7 @@ class Executable:
         self.on_move: list[Callable[[], None]] = []
 
     async def prepare(self, compute: Compute | None = None) -> None:
-        """Compile, upload, allocate; record where no run brings buffers of its own.
+        """Compile, upload, allocate, record.
 
         Args:
             compute: makes further resident tensors.
@@ -148,8 +148,7 @@ class Executable:
             if plan.params:
                 self._params = await device.allocate([len(plan.params)], "params")
                 device.write(Slice(self._params[0], 0, len(plan.params)), plan.params)
-            if not any(t.name in self.bound for t in plan.external):
-                self._record({})
+            self._recordings()
         except BaseException:
             self.release()
             raise
@@ -162,19 +161,31 @@ class Executable:
         if compute is not None:
             self.resident.update(await compute())
 
+    def _recordings(self) -> dict[int, int]:
+        """The GPU segments recorded, by number of the step, with slots for what runs bring; made once."""
+        if not self._written:
+            external = self._external({})
+            for n, step in enumerate(self.plan.steps):
+                if isinstance(step, GpuSegment):
+                    self._written[n] = self._device.record([self._bind(c, external) for c in step.commands])
+        return self._written
+
+    def _external(self, bound: Mapping[str, int]) -> list[int]:
+        """The buffers of the plan's external tensors; 0 for those that runs bring and that are not `bound`."""
+        external = [0] * (1 + max((t.region.index for t in self.plan.external), default=-1))
+        for t in self.plan.external:
+            external[t.region.index] = bound.get(t.name, 0) if t.name in self.bound else self.resident[t.name]
+        return external
+
     def _record(self, bound: Mapping[str, int]) -> Recorded:
         """The recordings for these buffers: made once, the oldest forgotten."""
-        transfers = self.plan.external
-        key = tuple(bound[t.name] for t in transfers if t.name in self.bound)
+        key = tuple(bound[t.name] for t in self.plan.external if t.name in self.bound)
         made = self._recorded.pop(key, None)
         if made is None:
-            external = [0] * (1 + max((t.region.index for t in transfers), default=-1))
-            for t in transfers:
-                external[t.region.index] = bound[t.name] if t.name in self.bound else self.resident[t.name]
-            segments = {n: s for n, s in enumerate(self.plan.steps) if isinstance(s, GpuSegment)}
-            recordings = {
-                n: self._device.record([self._bind(c, external) for c in s.commands]) for n, s in segments.items()
-            }
+            external = self._external(bound)
+            recordings = self._recordings()
+            if key:
+                recordings = {n: self._device.bind(recording, external) for n, recording in recordings.items()}
             made = Recorded(external, recordings)
             if len(self._recorded) >= _RECORDED:
                 self._forget(self._recorded.pop(next(iter(self._recorded))))
@@ -188,7 +199,9 @@ class Executable:
     def _forget_all(self) -> None:
         for recorded in self._recorded.values():
             self._forget(recorded)
-        self._recorded = {}
+        for recording in self._written.values():
+            self._device.drop(recording)
+        self._recorded, self._written = {}, {}
 
     def _moved(self) -> None:
         self._forget_all()
@@ -230,18 +243,17 @@ class Executable:
         if not isinstance(step, GpuSegment):
             return None
         bound = [t for t in self.plan.external if t.name in self.bound]
-        external = [self.resident.get(t.name, 0) for t in self.plan.external]
+        external = self._external({})
         uploads, downloads = (
             tuple((t, self._slice(t.region, external)) for t in transfers)
             for transfers in (step.uploads, step.downloads)
         )
         return Replay(
-            None if bound else self._record({}).recordings[0],
+            self._recordings()[0],
             uploads,
             downloads,
             Slice(self._params[0], 0, len(self.plan.params)) if self.plan.patches else None,
             tuple((n, self._slice(n.transfer.region, external)) for n in step.numbers),
-            tuple(self._bind(c, external) for c in step.commands) if bound else (),
             tuple(t for t in bound if t.name in fed),
             tuple(t for t in bound if t.name not in fed),
             tuple(self.plan.kept),

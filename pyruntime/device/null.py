@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.kernels import Target
 
 __all__ = ["NullDevice"]
@@ -65,9 +66,22 @@ class NullDevice:
     def record(self, commands: Sequence[Bound]) -> int:
         for command in commands:
             for part in command.storage:
-                self._inside(part)
+                if not isinstance(part, Slot):
+                    self._inside(part)
         number = next(self._numbers)
         self.recordings[number] = list(commands)
+        return number
+
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        def filled(part: Slice) -> Slice:
+            if not isinstance(part, Slot):
+                return part
+            buffer = buffers[part.buffer]
+            return Slice(buffer, 0, min(part.nbytes, self.ledger.live[buffer]))
+
+        made = [replace(c, storage=tuple(map(filled, c.storage))) for c in self.recordings[recording]]
+        number = next(self._numbers)
+        self.recordings[number] = made
         return number
 
     async def submit(

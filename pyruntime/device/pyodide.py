@@ -111,7 +111,7 @@ class WebGpuDevice:
         self._buffers: dict[int, JsObject] = {}
         self._pipelines = Pipelines(device, web, self.ledger, self._failed)
         self._recordings: dict[int, JsObject] = {}
-        self._unchecked: dict[int, JsObject] = {}
+        self._unchecked: dict[int, list[JsObject]] = {}
         self._watch = create_proxy(self._on_lost)
         device.lost.then(self._watch)
         self._errors = create_proxy(self._on_uncaptured)
@@ -272,8 +272,20 @@ class WebGpuDevice:
             made = self._web.record(self.device, *self._written(commands))
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
+        return self._recorded(made, [made.refused])
+
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        """See `Device.bind`."""
+        self._check()
+        try:
+            made = self._web.bind(self.device, self._recordings[recording], self._js_buffers(buffers))
+        except JsException as error:
+            raise EngineError(f"the GPU could not bind what the run brings: {error.message}") from None
+        return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
+
+    def _recorded(self, made: JsObject, unchecked: list[JsObject]) -> int:
         number = next(self._numbers)
-        self._recordings[number], self._unchecked[number] = made.commands, made.refused
+        self._recordings[number], self._unchecked[number] = made.commands, unchecked
         return number
 
     def _written(self, commands: Sequence[Bound]) -> tuple[str, JsObject, JsObject]:
@@ -298,8 +310,9 @@ class WebGpuDevice:
         ]
         commands = self._recordings[recording]
         try:
-            if (scope := self._unchecked.pop(recording, None)) is not None and (refused := await scope):
-                raise EngineError(f"it could not bind the model's buffers: {refused}")
+            for scope in self._unchecked.pop(recording, ()):
+                if refused := await scope:
+                    raise EngineError(f"it could not bind the model's buffers: {refused}")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
             answers = await self._web.play(self.device, commands, *given)
         except (JsException, EngineError) as error:
@@ -337,11 +350,7 @@ class WebGpuDevice:
             params: of the plan.
         """
         made = described(replay, sizes)
-        commands = (
-            self._web.commandsOf(self.device, *self._written(replay.commands))
-            if replay.recording is None
-            else self._recordings[replay.recording]
-        )
+        commands = self._recordings[replay.recording]
         buffers = self._js_buffers(made.buffers)
         return self._web.described(self.device, commands, made.text, buffers, to_js(params) if sizes else jsnull)
 

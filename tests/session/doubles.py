@@ -66,6 +66,10 @@ class FaultyDevice(NullDevice):
         self._step("record")
         return super().record(commands)
 
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        self._step("bind")
+        return super().bind(recording, buffers)
+
     async def submit(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> list[Raw]:

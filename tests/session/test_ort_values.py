@@ -64,6 +64,23 @@ def test_run_with_ort_values__loop__meets_the_same_buffers_and_records_no_more()
     assert (len(device.recordings), device.ledger.total) == (recordings, total)
 
 
+def test_run_with_ort_values__memory_that_is_new_each_time__is_bound_to_what_was_recorded_before_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    for name in ("record", "bind"):
+        whole = getattr(NullDevice, name)
+        monkeypatch.setattr(NullDevice, name, lambda *a, name=name, whole=whole: made.append(name) or whole(*a))
+    device = NullDevice()
+    session, value = make(device)
+    kept = [value]
+    for _ in range(12):
+        kept += asyncio.run(session.run_with_ort_values_async(None, {"x": kept[-1]}))
+        assert {number(v) for v in kept[-2:]} <= bound_buffers(device)
+    assert made == ["record", *["bind"] * 12]
+    assert len(device.recordings) == 1 + 8  # of the sets that were used last
+
+
 def test_iobinding__same_value_in_and_out__never_binds_a_buffer_twice() -> None:
     device = NullDevice()
     session, value = make(device)
