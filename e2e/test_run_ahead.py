@@ -61,7 +61,7 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
 
 def given(ahead: bool, **others: Any) -> dict[str, Any]:
     shape = {"layers": LLAMA.layers, "groups": LLAMA.groups, "size": LLAMA.size, "words": LLAMA.words}
-    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, **others}
+    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead} | others
 
 
 def counts(script: Script) -> dict[str, int]:
@@ -209,3 +209,16 @@ def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) 
     before = script.gpu_bytes()
     script(f"{LOOP} await write(12); await end();", **given(True))
     assert script.gpu_bytes() == before
+
+
+@pytest.mark.parametrize("tokens", [12, 200])
+def test_writing__first_text_of_a_session__python_runs_the_prompt_and_a_token(tokens: int, script: Script) -> None:
+    """How tokens are run is described with the session. A prompt longer than was expected moves what it was described for."""
+    prompt = prompt_of(tokens, LLAMA.words)
+    script(f"{LOOP}", **given(False, prompt=prompt))
+    before = counts(script)
+    script(f"{LOOP} return (await write(20, {PICKS['likeliest']})).ids.length;", **given(False, prompt=prompt))
+    after = counts(script)
+    script(f"{LOOP} await end()", **given(False))
+    spent = {k: after[k] - before[k] for k in after}
+    assert spent["all"] - spent["withoutPython"] == 3, "the caches are moved in between"

@@ -27,7 +27,7 @@ from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.source import ByteSource
 from pyruntime.ops import registry
 from pyruntime.plan.saved import ExternalFile, ModelFile, tree_hash
-from pyruntime.replays import replay_of
+from pyruntime.replays import expected_replays, replay_of
 from pyruntime.session import InferenceSession, adapter
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.keeping import kept_plan
@@ -134,7 +134,7 @@ async def create(
 
     Returns:
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder`: see
-        `_decoder`.
+        `_decoder`, `replays`: see `replays.py`.
     """
     plain = options.to_py()
     source = source_of(model)
@@ -159,6 +159,7 @@ async def create(
         "inputs": [value_metadata(value) for value in session.get_inputs()],
         "outputs": [value_metadata(value) for value in session.get_outputs()],
         "decoder": decoder,
+        "replays": expected_replays(session),
     }
 
 

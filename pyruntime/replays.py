@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pyruntime.device.executable import Executable
+from pyruntime.device.executable import Executable, Replay
 from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import HostTensor
@@ -13,7 +13,7 @@ from pyruntime.session import InferenceSession
 from pyruntime.session.openings import sizes_data
 from pyruntime.session.stages import Stage
 
-__all__ = ["replay_of"]
+__all__ = ["expected_replays", "replay_of"]
 
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
@@ -32,12 +32,23 @@ def replay_of(
     found = program.replayable(feeds, outputs, stay) if program else None
     if found is None or program is None or not isinstance(program.device, WebGpuDevice):
         return None
-    stage, replay = found
+    return _described(session, program.device, *found)
+
+
+def expected_replays(session: InferenceSession) -> list[JsObject]:
+    """What the worker replays of runs that are expected and that nobody has asked for."""
+    program = session._program
+    if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):
+        return []
+    return [_described(session, device, *found) for found in program.expected_replays()]
+
+
+def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, replay: Replay) -> JsObject:
     executable = stage.executable
     known = executable in _replays
     if known and _replays[executable].live:
         return _replays[executable]
-    made = program.device.replay_object(replay, _sizes(stage), executable.plan.params)
+    made = device.replay_object(replay, _sizes(stage), executable.plan.params)
     made.seconds = session._limits.run_seconds
     _replays[executable] = made
     if not known:

@@ -231,7 +231,7 @@ const methods = {
     /** @type {import('./runs.js').Session} */
     const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
     const told = expecting(report, aheadLoaded, known);
-    const info = await created(loading, known, async () => {
+    const { replays, ...info } = await created(loading, known, async () => {
       const [buffer, ...files] = await timed(report, 'model', () => (
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
       known.model = buffer;
@@ -242,6 +242,7 @@ const methods = {
         (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
     });
     known.outputs = info.outputs.length;
+    known.replays = replays;
     sessions.set(info.handle, known);
     await aheadLoaded;
     return info;

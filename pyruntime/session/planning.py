@@ -132,7 +132,8 @@ class Planning:
                     if recall(self.roots, signature, {}) is None:
                         stay = run.on_device & set(run.outputs)
                         request = Request(run.feeds, run.outputs, run.on_device, stay, early=True)
-                        await self._plan(self.roots, request)
+                        stage = await self._plan(self.roots, request)
+                        stage.expected = True
             except (DeviceLost, PlanError, Awaited):
                 raise
             except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from pyruntime.device.executable import Replay
@@ -74,7 +74,8 @@ class Program(Planning):
     ) -> tuple[Stage, Replay] | None:
         """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
 
-        None also behind a plan's first run: to describe it takes about as long as a run, and many plans have just one.
+        None also behind a plan's first run, if it was not expected: to describe it takes about as long as a run, and many
+        plans have just one.
 
         Args:
             stay: outputs that stay on the device, in memory of its choice.
@@ -83,13 +84,24 @@ class Program(Planning):
         signature = tuple((n, type_of(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
         sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
         found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
-        if found is None or found[0].boundary is not None or found[0].executable.runs < REPEATED:
+        if found is None or found[0].boundary is not None:
+            return None
+        if found[0].executable.runs < REPEATED and not found[0].expected:
             return None
         replay = found[0].executable.replay(feeds)
         if replay is None:
             return None
         stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
         return (found[0], replay) if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
+
+    def expected_replays(self) -> Iterator[tuple[Stage, Replay]]:
+        """The stages planned for expected runs, and how these go, where one segment does all whatever the values are."""
+        for stage in self.roots:
+            if stage.expected and stage.boundary is None and not stage.compiled.guards.read:
+                arrived, _, on_device = stage.signature
+                replay = stage.executable.replay({name for name, _ in arrived} & on_device)
+                if replay is not None:
+                    yield stage, replay
 
     async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""

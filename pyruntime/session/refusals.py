@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pyruntime.errors import EPFail
-from pyruntime.ir import TensorType, ValueType
+from pyruntime.ir import TensorType, ValueType, lower
 from pyruntime.ops.base import Op
 from pyruntime.plan.plan import Assignment, HostStep
 from pyruntime.plan.typing import Boundary
@@ -22,7 +22,7 @@ class TooEarly(Exception):
 
 def refuse_guesses(steps: Sequence[HostStep], boundary: Boundary | None, fed: Mapping[str, ValueType]) -> None:
     """Raises TooEarly where a plan made before the first run hangs on a value that the run will bring."""
-    small = {n for n, t in fed.items() if isinstance(t, TensorType) and t.size <= KNOWN_LIMIT}
+    small = {n for n, t in fed.items() if isinstance(t, TensorType) and lower(t.size) <= KNOWN_LIMIT}
     if boundary is not None and boundary.node is None and small & set(boundary.needed):
         raise TooEarly(f"the shapes of what follows depend on the values of {sorted(small & set(boundary.needed))}")
     hosted = [

@@ -73,6 +73,7 @@ class Stage:
         nbytes: what it holds on the GPU besides weights.
         next: stages planned so far for what followed, the one used last at the end.
         users: runs that are in it or in a stage after it.
+        expected: whether it was planned for runs that were expected, of which there are many then.
         on_release: called once when it is released.
     """
 
@@ -82,6 +83,7 @@ class Stage:
     nbytes: int = 0
     next: list[Stage] = field(default_factory=list)
     users: int = 0
+    expected: bool = False
     on_release: list[Callable[[], None]] = field(default_factory=list)
 
     @property

@@ -137,21 +137,25 @@ def with_open_heads(model: bytes) -> bytes:
     return bytes(made.SerializeToString())
 
 
-def run_decoder(expects: str, open_heads: bool = False) -> tuple[list[int], NullDevice]:
-    """Pipelines after the session is made and after each of a prompt of 40 tokens and four more."""
+def run_decoder(expects: str, open_heads: bool = False, prompt: int = 40) -> tuple[list[tuple[int, int]], NullDevice]:
+    """Plans and pipelines after the session is made and after each of a prompt and four tokens more."""
     device, layers = NullDevice(), 2
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
 
-    async def main() -> list[int]:
+    async def main() -> list[tuple[int, int]]:
+        def counts() -> tuple[int, int]:
+            assert session._program is not None
+            return len(session._program.roots), device.ledger.pipelines
+
         options = SessionOptions()
         if expects:
             options.add_session_config_entry("pyruntime.expects", expects)
         model = decoder_with_mask(layers)
         session = await InferenceSession.create(with_open_heads(model) if open_heads else model, options)
-        found = [device.ledger.pipelines]
+        found = [counts()]
         state: dict[str, Any] = {f"past.{p}": np.zeros((1, GROUPS, 0, SIZE), np.float32) for p in parts}
         total = 0
-        for count in (40, 1, 1, 1, 1):
+        for count in (prompt, 1, 1, 1, 1):
             total += count
             feeds = {
                 "ids": np.arange(count)[None] % WORDS,
@@ -162,7 +166,7 @@ def run_decoder(expects: str, open_heads: bool = False) -> tuple[list[int], Null
             names = ["logits", *keep] if count > 1 else [*keep, "logits"]
             made = await session._run_values(feeds, names, None, keep)
             state = {f"past.{p}": made[f"present.{p}"] for p in parts}
-            found.append(device.ledger.pipelines)
+            found.append(counts())
         session.release()
         state.clear()
         feeds.clear()
@@ -175,13 +179,14 @@ def run_decoder(expects: str, open_heads: bool = False) -> tuple[list[int], Null
         return asyncio.run(main()), device
 
 
-@pytest.mark.parametrize("open_heads", [False, True])
-def test_session__that_expects_text__plans_and_uploads_before_the_first_run(open_heads: bool) -> None:
+@pytest.mark.parametrize(("open_heads", "prompt"), [(False, 40), (True, 40), (False, 9), (False, PROMPT)])
+def test_session__that_expects_text__plans_and_uploads_before_the_first_run(open_heads: bool, prompt: int) -> None:
+    """From the shortest prompt on that the plan for long ones serves: with so few rows its caches have few elements."""
     parts = [f"present.{i}.{part}" for i in range(2) for part in ("key", "value")]
-    expected, device = run_decoder(json.dumps({"staying": parts}), open_heads)
-    assert expected[0] > 0 and expected == expected[:1] * 6
-    later, other = run_decoder("")
-    assert later[0] == 0 and later[-1] > 0
+    expected, device = run_decoder(json.dumps({"staying": parts}), open_heads, prompt)
+    assert expected[0][0] == 2 and expected == expected[:1] * 6
+    later, other = run_decoder("", prompt=prompt)
+    assert later[0] == (0, 0) and later[-1] > (0, 0)
     assert device.ledger.total == other.ledger.total == 0
 
 

@@ -68,9 +68,18 @@ def test_run_with_ort_values__memory_that_is_new_each_time__is_bound_to_what_was
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    for name in ("record", "bind"):
+
+    def counted(name: str) -> Any:
         whole = getattr(NullDevice, name)
-        monkeypatch.setattr(NullDevice, name, lambda *a, name=name, whole=whole: made.append(name) or whole(*a))
+
+        def call(*given: Any) -> Any:
+            made.append(name)
+            return whole(*given)
+
+        return call
+
+    for name in ("record", "bind"):
+        monkeypatch.setattr(NullDevice, name, counted(name))
     device = NullDevice()
     session, value = make(device)
     kept = [value]
