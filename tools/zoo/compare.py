@@ -51,10 +51,9 @@ def apart(
     told, far = "", 0.0
     for i, name in enumerate(names):
         mine = np.asarray(got[i])
-        for w in wanted[:1]:
-            theirs = np.asarray(w[i])
-            if mine.shape != theirs.shape or (mine.dtype != theirs.dtype and len(wanted) > 1):
-                return f"{name} is {mine.dtype}{list(mine.shape)}, not {theirs.dtype}{list(theirs.shape)}", 1e9
+        theirs = np.asarray(wanted[0][i])
+        if mine.shape != theirs.shape or (mine.dtype != theirs.dtype and wanted[0] is not plain):
+            return f"{name} is {mine.dtype}{list(mine.shape)}, not {theirs.dtype}{list(theirs.shape)}", 1e9
         x, exact = mine.astype(np.float64), np.asarray(plain[i]).astype(np.float64)
         others = [np.asarray(w[i]).astype(np.float64) for w in wanted]
         if not x.size:
@@ -68,9 +67,8 @@ def apart(
         noise = max(max(_rms(y - exact, finite) for y in others), RELATIVE * scale / 4)
         if half and near <= 2e-2 * scale:
             continue
-        ratio = max(near, _rms(x - exact, finite) / 1.5) / noise
-        far = max(far, ratio)
-        if ratio > 1:
+        far = max(far, near / noise)
+        if near > noise or _rms(x - exact, finite) > 1.5 * noise:
             told = told or f"{name}: {near:.3g} from onnxruntime, which is {noise:.3g} from float32, of {scale:.3g}"
     return told, far
 
