@@ -1,4 +1,4 @@
-"""What the sweep of treated models is made of: treatments that onnx alone makes, when rounded results agree, the list."""
+"""What the sweep of treated models is made of: treatments, when rounded results agree, the list."""
 
 from __future__ import annotations
 

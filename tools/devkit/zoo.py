@@ -30,7 +30,7 @@ def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
 
 
 def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], share: int, again: bool) -> int:
-    """Export what is not in the cache, treat it, and compare with onnxruntime; what was compared before only `again`."""
+    """Export what is not in the cache, treat it, and compare with onnxruntime; `again`: what was compared, too."""
     chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
     check([exporter(), "-m", "tools.zoo.export", *chosen])
     more = [word for name in treatments for word in ("--treatment", name)]
