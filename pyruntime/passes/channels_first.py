@@ -191,7 +191,9 @@ class _Rewriter:
             return name
         result = self._value(f"{name}.first", kind.dtype, shape)
         if name in self.graph.static:
-            self.graph.types[result] = replace(kind, shape=shape, source=lambda: kind.value().reshape(shape), name=result)
+            self.graph.types[result] = replace(
+                kind, shape=shape, source=lambda: kind.value().reshape(shape), name=result
+            )
             self.graph.static.add(result)
         self.made.append(self._view(name, result))
         return result

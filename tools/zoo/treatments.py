@@ -80,6 +80,7 @@ _FUSED: Mapping[str, str] = {
 
 def _fusions() -> list[Treatment]:
     made = []
+    typed = {"DefaultTensorType": 1}  # what the shape inference of the quantiser does not know is float
     for kind, models in _FUSED.items():
         for level in (0, 1, 2, 99):
             made.append(Treatment(f"fused_{kind}_{level}", p(fused, kind=kind, level=level), models=models))
@@ -92,10 +93,8 @@ def _fusions() -> list[Treatment]:
                 f"fused_{kind}_then_all", then(p(fused, kind=kind, level=0), p(optimized, level="ALL")), models=models
             )
         )
-        made.append(
-            Treatment(f"fused_{kind}_then_dynamic", then(p(fused, kind=kind, level=0), p(dynamic, weight="QInt8")),
-                      "steps", models)
-        )  # fmt: skip
+        quantised = then(p(fused, kind=kind, level=0), p(dynamic, weight="QInt8", extra_options=typed))
+        made.append(Treatment(f"fused_{kind}_then_dynamic", quantised, "steps", models))
     return made
 
 
