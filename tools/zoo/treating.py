@@ -200,7 +200,6 @@ def external(model: Exported, target: Path, one_file: bool) -> None:
         all_tensors_to_one_file=one_file,
         location=f"{target.stem}.data" if one_file else None,
         size_threshold=0,
-        convert_attribute=True,
     )
 
 
