@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """x W [+ b]: the product, the addition where there is one, and the name of the result. `turned`: W is transposed."""
+    """x W [+ b]: product, addition where there is one, the result's name; `turned`: W is transposed."""
 
     product: Node
     addition: Node | None

@@ -199,7 +199,7 @@ def external(model: Exported, target: Path, one_file: bool) -> None:
         save_as_external_data=True,
         all_tensors_to_one_file=one_file,
         location=f"{target.stem}.data" if one_file else None,
-        size_threshold=0,
+        size_threshold=100,  # onnxruntime reads shapes from the file itself
     )
 
 
