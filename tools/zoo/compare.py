@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RELATIVE", "apart", "complaint"]
+__all__ = ["HALF", "RELATIVE", "apart", "complaint"]
 
 RELATIVE = 2e-3
 """The largest difference allowed, as a part of the largest value of the tensor: float32 through some dozen layers whose
 sums are split in another order."""
+
+HALF = 2e-2
+"""The same of float16, which has 11 bits and is rounded behind every operator or some, as the runtime likes."""
 
 
 def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -> str:
@@ -40,13 +43,13 @@ def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -
 
 
 def apart(
-    got: Sequence[Any], wanted: Sequence[Sequence[Any]], plain: Sequence[Any], names: Sequence[str], half: bool = False
+    got: Sequence[Any], wanted: Sequence[Sequence[Any]], plain: Sequence[Any], names: Sequence[str], part: float = 0.0
 ) -> tuple[str, float]:
     """How outputs of rounded values differ from the nearest of `wanted`, and by what part of what the rounding did.
 
     Rounding to steps is discontinuous: sums in another order take other steps here and there, and layers behind amplify
     that. So the distance (root mean square) to onnxruntime may be as large as onnxruntime's to the float32 model
-    `plain`, and the own distance to that at most half as much again. `half`: or 2 % of the largest value.
+    `plain`, and the own distance to that at most half as much again; or `part` of the largest value.
     """
     told, far = "", 0.0
     for i, name in enumerate(names):
@@ -65,7 +68,7 @@ def apart(
         scale = max(float(np.abs(exact[finite]).max(initial=0)), 1e-6)
         near = min(_rms(x - y, finite) for y in others)
         noise = max(max(_rms(y - exact, finite) for y in others), RELATIVE * scale / 4)
-        if half and near <= 2e-2 * scale:
+        if near <= part * scale:
             continue
         far = max(far, near / noise)
         if near > noise or _rms(x - exact, finite) > 1.5 * noise:
