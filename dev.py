@@ -59,6 +59,11 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     zoo_.add_argument("names", nargs="*", default=(), help="only these models")
     zoo_.add_argument("--source", default="", choices=zoo.SOURCES, help="only models of this library")
     zoo_.add_argument("--again", action="store_true", help="export also what is in the cache")
+    zoo_.add_argument(
+        "--treated", action="store_true", help="what optimisers, quantisers and such make of them, instead"
+    )
+    zoo_.add_argument("--treatment", action="append", default=[], help="only these treatments, by pattern")
+    zoo_.add_argument("--share", type=int, default=100, help="per cent of the pairs of model and treatment")
 
     soak = subparsers.add_parser("soak", help="the long forms of the reliability tests; prints a table")
     soak.add_argument("--minutes", type=int, default=30, help="about how long (default 30)")
@@ -87,6 +92,10 @@ def main(argv: Sequence[str]) -> int:
                 return commands.bench(rest, "tune.py")
             case "fuzz" if args.minutes:
                 return endurance.differential(minutes=args.minutes, seed=args.seed)
+            case "zoo" if args.treated:
+                return zoo.treated(
+                    source=args.source, names=args.names, treatments=args.treatment, share=args.share, again=args.again
+                )
             case "zoo":
                 return zoo.zoo(source=args.source, names=args.names, again=args.again)
             case "notebook":

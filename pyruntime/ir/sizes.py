@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -125,7 +125,7 @@ class Sizes:
 
     def pinned_by(self, call: Callable[[], object]) -> bool:
         """True where `call` fails or asks for a number; what it asks is not remembered."""
-        before = dict(self.guards)
+        before, atoms = dict(self.guards), dict(self._atoms)
         try:
             call()
             return any(g.number and not (k in before and before[k].number) for k, g in self.guards.items())
@@ -133,6 +133,7 @@ class Sizes:
             return True
         finally:
             self.guards, self._check = before, None
+            self._atoms |= atoms
 
     def text(self, terms: Terms) -> str:
         """Python source of a polynomial."""
@@ -154,7 +155,18 @@ class Sizes:
         if known is None or (number and not known.number):
             self.guards[terms, comparison] = Guard(terms, comparison, answer, self.by, number)
             self._check = None
+            if answer and comparison == "==":
+                self._equal(terms)
         return answer
+
+    def _equal(self, terms: Terms) -> None:
+        """Give two atoms that a guard says are equal the range that both have: a value of theirs then has one bound."""
+        if len(terms) != 2 or terms[0][1] != -terms[1][1] or not all(len(atoms) == 1 for atoms, _ in terms):
+            return
+        names = [atoms[0] for atoms, _ in terms]
+        low, high = max(self._atoms[n].low for n in names), min(self._atoms[n].high for n in names)
+        for name in names:
+            self._atoms[name] = replace(self._atoms[name], low=low, high=high)
 
     def _tight(self, terms: Terms) -> tuple[float, float]:
         """`range`, with a // n taken as a / n less something below 1: what depends on one size then cancels out."""

@@ -20,7 +20,7 @@ from pyruntime.ops.elementwise import Elementwise, Expression
 
 __all__ = ["STORED", "Dequantize", "Quantize"]
 
-STORED = (DType.INT8, DType.UINT8)
+STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 """What Quantize makes: a value of its range needs no rounding by a store, so that chains may go on with it."""
 
 
@@ -30,7 +30,7 @@ def _names(dtypes: tuple[DType | None, ...]) -> tuple[str, ...]:
 
 @op("Quantize", opsets=range(1, 2), domain="pyruntime")
 class Quantize(Elementwise):
-    """x, scale: float32; zero: of any type, in steps of scale. y: int8 or uint8, as `to` says."""
+    """x, scale: float32; zero: of any type, in steps of scale. y: integers of 8 or 16 bits, as `to` says."""
 
     to: int
 

@@ -1,8 +1,8 @@
 """Query, key and value projections: matrix products of one input by several constants become one product.
 
 [x A, x B, x C] = split(x [A B C]); biases are joined too. The split costs nothing where attention reads it as views, so
-only products that lead to reshapes into attention heads are merged, also where these are normalised. The weights are
-joined on the GPU, once.
+only products that lead to reshapes into attention heads are merged, also where these are normalised: MatMul, and Gemm
+without factors, as optimisers write it between two reshapes. The weights are joined on the GPU, once.
 requires: types, no dead nodes. ensures: no two such products of one input.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,22 +24,24 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """x W [+ b]: the product, the addition where there is one, and the name of the result."""
+    """x W [+ b]: product, addition where there is one, the result's name; `turned`: W is transposed."""
 
     product: Node
     addition: Node | None
     bias: str
     result: str
+    turned: bool = False
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every group; True where there was one."""
     match = Matcher(graph)
-    groups: dict[str, list[_Projection]] = {}
+    groups: dict[tuple[str, str, bool], list[_Projection]] = {}
     for node in graph.nodes:
         projection = _projection(graph, match, node)
         if projection:
-            groups.setdefault(node.inputs[0], []).append(projection)
+            key = node.inputs[0], node.op.op_type, projection.turned
+            groups.setdefault(key, []).append(projection)
     gone: set[int] = set()
     instead: dict[int, list[Node]] = {}
     for projections in groups.values():
@@ -53,32 +56,39 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | None:
-    if node.op.domain or node.op.op_type != "MatMul" or node.inputs[1] not in graph.static:
+    op: Any = node.op
+    gemm = op.op_type == "Gemm"
+    if op.domain or op.op_type not in ("MatMul", "Gemm") or node.inputs[1] not in graph.static:
+        return None
+    if gemm and (op.alpha != 1.0 or op.beta != 1.0 or op.transA):
         return None
     weight, y = graph.tensor(node.inputs[1]), graph.tensor(node.outputs[0])
     if weight.rank != 2 or y.rank < 2 or node.inputs[0] in graph.static or not y.dtype.is_float or y.dtype.is_wide:
         return None
-    addition = match.only_reader(node.outputs[0], "Add")
-    bias, result = "", node.outputs[0]
+    turned = bool(gemm and op.transB)
+    bias, result = node.inputs[2] if len(node.inputs) > 2 else "", node.outputs[0]
+    addition = match.only_reader(result, "Add") if not bias else None
     if addition is not None:
         bias, result = match.other(addition, result), addition.outputs[0]
-        if bias not in graph.static or graph.tensor(bias).shape != weight.shape[1:]:
-            return None
+    if bias and (bias not in graph.static or graph.tensor(bias).shape != (weight.shape[0 if turned else 1],)):
+        return None
     behind = match.only_reader(result, "Mul", "Reshape")
     if behind is not None and behind.op.op_type == "Mul":
         behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
     heads = match.only_reader(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
     if heads is not None and heads.op.op_type == "RMSNormalization":
         heads = match.only_reader(heads.outputs[0], "Transpose")
-    return _Projection(node, addition, bias, result) if heads is not None else None
+    return _Projection(node, addition, bias, result, turned) if heads is not None else None
 
 
 def _merged(graph: TypedGraph, projections: Sequence[_Projection]) -> list[Node]:
     first = projections[0].product
     y = graph.tensor(first.outputs[0])
-    widths = [graph.tensor(p.product.inputs[1]).shape[1] for p in projections]
-    depth = graph.tensor(first.inputs[1]).shape[0]
-    weights = _join(graph, [p.product.inputs[1] for p in projections], 1, (depth, sum(widths)))
+    columns = 0 if projections[0].turned else 1
+    widths = [graph.tensor(p.product.inputs[1]).shape[columns] for p in projections]
+    depth = graph.tensor(first.inputs[1]).shape[1 - columns]
+    shape = (sum(widths), depth) if projections[0].turned else (depth, sum(widths))
+    weights = _join(graph, [p.product.inputs[1] for p in projections], columns, shape)
     wide = _value(graph, f"{first.outputs[0]}.merged", (*y.shape[:-1], sum(widths)), y)
     nodes = [weights, Node(first.op, (first.inputs[0], weights.outputs[0]), (wide,), first.name)]
     if any(p.bias for p in projections):

@@ -9,6 +9,7 @@ from pyruntime.kernels import Target
 from pyruntime.passes import (
     batchnorm_to_affine,
     canonical,
+    channels_first,
     channels_last,
     common_subexpressions,
     dead_code,
@@ -62,6 +63,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms.run),
     ("fuse_group_norm", fuse_group_norm.run),
     ("channels_last", channels_last.run),
+    ("channels_first", channels_first.run),
     ("dead_code", dead_code.run),
     ("merge_products", merge_products.run),
     ("merge_packed_products", merge_packed_products.run),

@@ -5,8 +5,8 @@
 
 What remains becomes Quantize and Dequantize (`ops.quantization_steps`); every elementwise reader has a Dequantize of
 its own, so that bytes are what is stored between kernels.
-requires: `quantized_products` has run. ensures: no QuantizeLinear or DequantizeLinear between float32 and bytes, with
-known parameters or one scale for the tensor.
+requires: `quantized_products` has run. ensures: no QuantizeLinear or DequantizeLinear between float32 and integers of 8
+or 16 bits, with known parameters or one scale for the tensor.
 """
 
 from __future__ import annotations

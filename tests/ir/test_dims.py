@@ -257,3 +257,24 @@ def test_quotients__of_what_has_common_factors__are_those_of_the_rest() -> None:
     assert (8 * padded * b) // (32 * b) == padded // 4 and (6 * a + 3) // 9 == (2 * a + 1) // 3
     assert upper((8 * padded * b) // (32 * b) * 4) <= upper(padded)
     assert hint((-6 * a + 3) // -9) == (-6 * 6 + 3) // -9 and not sizes.guards
+
+
+def test_bounds__of_sizes_that_are_equal_by_a_guard__are_those_of_both() -> None:
+    sizes = Sizes()
+    a, b, n = sizes.add("a", 2, 2, 4), sizes.add("b", 2, 1, 8), sizes.add("n", 6, 2, 16)
+    rows = (b * n) // a  # a Reshape to [a, -1] of what has b rows
+    assert (lower(rows), upper(rows)) == (0, 64)
+    assert rows == n
+    assert b == a
+    assert (lower(rows), upper(rows)) == (lower(n), upper(n)) == (2, 16)
+    assert (lower(b), upper(b)) == (lower(a), upper(a)) == (2, 4)
+    assert sizes.hold((3, 3, 5))
+    assert not sizes.hold((3, 6, 5))
+    assert not sizes.hold((8, 8, 5))
+
+
+def test_bounds__of_sizes_compared_for_a_trial__stay_as_they_were() -> None:
+    sizes = Sizes()
+    a, b = sizes.add("a", 2, 2, 4), sizes.add("b", 2, 1, 8)
+    assert not sizes.pinned_by(lambda: a == b)
+    assert (lower(b), upper(b)) == (1, 8)

@@ -21,7 +21,7 @@ from pyruntime.passes import (
     fuse_tail,
     merge_products,
 )
-from tests.passes.support import apply, graph_of, node, op_types
+from tests.passes.support import apply, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(7)
 
@@ -234,6 +234,40 @@ def test_merge_products__projections_of_attention__become_one_product_read_as_vi
     assert apply(fuse_attention.run, graph)
     assert apply(dead_code.run, graph)
     assert [t for t in op_types(graph) if t not in ("Concat",)] == ["MatMul", "Add", "FusedAttention"]
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("biases", [(True, True), (True, False)])
+def test_merge_products__projections_as_gemm__become_one(turned: int, biases: tuple[bool, bool]) -> None:
+    nodes: list[Node] = []
+    constants: dict[str, Any] = {}
+    for i, biased in enumerate(biases):  # of 8 and 16 columns: the second has four heads
+        width = 8 * (i + 1)
+        constants |= {f"w{i}": weights(*((width, 6) if turned else (6, width))), f"c{i}": weights(width)}
+        constants[f"heads{i}"] = ints(2, 3, 2 * (i + 1), 4)
+        inputs = ["x", f"w{i}", *([f"c{i}"] if biased else [])]
+        nodes += [
+            node("Gemm", inputs, [f"p{i}"], transB=turned),
+            node("Reshape", [f"p{i}", f"heads{i}"], [f"h{i}"]),
+            node("Transpose", [f"h{i}"], [f"y{i}"], perm=(0, 2, 1, 3)),
+        ]
+    graph = graph_of(nodes, {"x": (6, 6)}, ["y0", "y1"], constants)
+    assert apply(merge_products.run, graph)
+    assert op_types(graph).count("Gemm") == 1
+
+
+@pytest.mark.parametrize("other", [{"alpha": 0.5}, {"beta": 2.0}, {"transA": 1}, {"transB": 1}])
+def test_merge_products__gemm_unlike_the_other__stays(other: dict[str, Any]) -> None:
+    nodes: list[Node] = []
+    for i, given in enumerate(({}, other)):
+        nodes += [
+            node("Gemm", ["x", "w", "c"], [f"p{i}"], **given),
+            node("Reshape", [f"p{i}", "heads"], [f"h{i}"]),
+            node("Transpose", [f"h{i}"], [f"y{i}"], perm=(0, 2, 1, 3)),
+        ]
+    constants = {"w": weights(8, 8), "c": weights(8), "heads": ints(2, 4, 2, 4)}
+    graph = graph_of(nodes, {"x": (8, 8)}, ["y0", "y1"], constants)
+    assert not apply(merge_products.run, graph)
 
 
 def test_merge_products__products_that_lead_elsewhere__stay() -> None:

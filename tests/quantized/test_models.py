@@ -71,6 +71,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "signed": {"activation_type": QuantType.QInt8},
     "unsigned": {"weight_type": QuantType.QUInt8, "per_channel": False},
     "operators": {"quant_format": QuantFormat.QOperator},
+    "16 bits": {"activation_type": QuantType.QUInt16},
+    "16 bits, signed": {"activation_type": QuantType.QInt16, "extra_options": {"ActivationSymmetric": True}},
 }
 
 
@@ -104,3 +106,11 @@ def test_residual_net__in_qdq__bytes_from_end_to_end(kind: str) -> None:
     *bytes_, mean = [t.dtype for t in between]
     assert all(t in (DType.UINT8, DType.INT8) for t in bytes_)
     assert mean is DType.FLOAT  # the last convolution dequantises for the mean over it
+
+
+@pytest.mark.parametrize("kind", ["16 bits", "16 bits, signed"])
+def test_residual_net__of_16_bits__quantises_where_it_computes(kind: str) -> None:
+    _, plan = net(kind)
+    # As of bytes, but for two of floats that are made for who reads them, and a convolution that is split.
+    assert len(plan.kernels) <= 14, plan.kernels
+    assert sum(k.startswith("quantize") for k in plan.kernels) == 1  # behind the mean

@@ -29,6 +29,15 @@ def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
     return max(status, run([python(), "-m", "tools.zoo.table", *chosen]))
 
 
+def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], share: int, again: bool) -> int:
+    """Export what is not in the cache, treat it, and compare with onnxruntime; `again`: what was compared, too."""
+    chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
+    check([exporter(), "-m", "tools.zoo.export", *chosen])
+    more = [word for name in treatments for word in ("--treatment", name)]
+    more += ["--share", str(share), *(["--again"] if again else [])]
+    return run([exporter(), "-m", "tools.zoo.treated", *chosen, *more])
+
+
 def exporter() -> Path:
     """The interpreter of an environment with torch and the packages that the models come from."""
     interpreter = VENV / "bin" / "python"

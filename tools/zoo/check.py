@@ -22,7 +22,7 @@ import numpy as np
 import onnxruntime
 
 from pyruntime.device.null import NullDevice
-from pyruntime.ir import DType, HostTensor, TensorType, ValueType
+from pyruntime.ir import DType, Graph, HostTensor, TensorType, ValueType
 from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -32,7 +32,7 @@ from pyruntime.session.stages import Stage
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import SOURCES, Definition, definitions
 
-__all__ = ["GPU", "check", "inputs_of", "planned", "reference", "result_path"]
+__all__ = ["GPU", "Feeds", "check", "graph_of", "host", "inputs_of", "planned", "reference", "result_path"]
 
 Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
 
@@ -108,9 +108,15 @@ def host(array: np.ndarray[Any, Any]) -> HostTensor:
     return HostTensor.of(array, DType.from_numpy(array.dtype))
 
 
+def graph_of(model: bytes | Path) -> Graph:
+    """The graph of a model; external data is beside its file."""
+    folder = model if isinstance(model, Path) else None
+    return import_model(read_model(model), folder=folder).graph
+
+
 def native(model: bytes, runs: Sequence[Feeds], wanted: Sequence[list[Any]], names: Sequence[str]) -> str:
     """What is wrong with the interpreter's outputs, or nothing."""
-    graph = import_model(read_model(model)).graph
+    graph = graph_of(model)
     for feeds, theirs in zip(runs, wanted, strict=True):
         made = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
         if wrong := complaint([made[n].value() for n in names], theirs, names):
@@ -131,9 +137,9 @@ class Guided(Program):
                 run.values[name] = HostTensor.of(kind.value(), kind.dtype)
 
 
-def planned(model: bytes, runs: Sequence[Feeds], target: Target = GPU) -> dict[str, Any]:
+def planned(model: bytes | Path, runs: Sequence[Feeds], target: Target = GPU) -> dict[str, Any]:
     """What plans for `target` are like: dispatches and host steps of the first, whether later ones are open."""
-    graph = import_model(read_model(model)).graph
+    graph = graph_of(model)
     program = Guided(graph, NullDevice(target))
     every = [n for node in graph.nodes for n in node.outputs if n]
     names = [v.name for v in program.graph.outputs]

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RELATIVE", "complaint"]
+__all__ = ["HALF", "RELATIVE", "apart", "complaint"]
 
 RELATIVE = 2e-3
 """The largest difference allowed, as a part of the largest value of the tensor: float32 through some dozen layers whose
 sums are split in another order."""
+
+HALF = 2e-2
+"""The same of float16, which has 11 bits and is rounded behind every operator or some, as the runtime likes."""
 
 
 def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -> str:
@@ -37,3 +40,41 @@ def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -
         if not error <= RELATIVE * max(scale, 1e-6):
             return f"{name}: differs by {error:.3g} of {scale:.3g}"
     return ""
+
+
+def apart(
+    got: Sequence[Any], wanted: Sequence[Sequence[Any]], plain: Sequence[Any], names: Sequence[str], part: float = 0.0
+) -> tuple[str, float]:
+    """How outputs of rounded values differ from the nearest of `wanted`, and by what part of what the rounding did.
+
+    Rounding to steps is discontinuous: sums in another order take other steps here and there, and layers behind amplify
+    that. So the distance (root mean square) to onnxruntime may be as large as onnxruntime's to the float32 model
+    `plain`, and the own distance to that at most half as much again; or `part` of the largest value.
+    """
+    told, far = "", 0.0
+    for i, name in enumerate(names):
+        mine = np.asarray(got[i])
+        theirs = np.asarray(wanted[0][i])
+        if mine.shape != theirs.shape or (mine.dtype != theirs.dtype and wanted[0] is not plain):
+            return f"{name} is {mine.dtype}{list(mine.shape)}, not {theirs.dtype}{list(theirs.shape)}", 1e9
+        x, exact = mine.astype(np.float64), np.asarray(plain[i]).astype(np.float64)
+        others = [np.asarray(w[i]).astype(np.float64) for w in wanted]
+        if not x.size:
+            continue
+        if any(not np.array_equal(np.isfinite(x), np.isfinite(y)) for y in others[:1]):
+            told = told or f"{name}: what is not finite differs"
+            continue
+        finite = np.isfinite(x) & np.isfinite(exact)
+        scale = max(float(np.abs(exact[finite]).max(initial=0)), 1e-6)
+        near = min(_rms(x - y, finite) for y in others)
+        noise = max(max(_rms(y - exact, finite) for y in others), RELATIVE * scale / 4)
+        if near <= part * scale:
+            continue
+        far = max(far, near / noise)
+        if near > noise or _rms(x - exact, finite) > 1.5 * noise:
+            told = told or f"{name}: {near:.3g} from onnxruntime, which is {noise:.3g} from float32, of {scale:.3g}"
+    return told, far
+
+
+def _rms(x: Any, where: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(x[where])))) if where.any() else 0.0

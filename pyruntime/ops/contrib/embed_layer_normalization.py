@@ -1,6 +1,6 @@
 """EmbedLayerNormalization: y = LayerNormalization(word[ids] + position[ids] + segment[ids]).
 
-Source: com.microsoft.EmbedLayerNormalization.
+QEmbedLayerNormalization has tables, gamma and beta in 8 bits. Source: com.microsoft operators of these names.
 """
 
 from __future__ import annotations
@@ -60,3 +60,46 @@ class EmbedLayerNormalization(Decomposed):
             return body.constant(np.zeros(batch, np.int32), DType.INT32)
         ones = body("Equal", mask, body.number(1, mask.dtype))
         return body("ReduceSum", body("Cast", ones, to=DType.INT32.code), body.ints(1), keepdims=0)
+
+
+@op("QEmbedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
+class QEmbedLayerNormalization(Decomposed):
+    """EmbedLayerNormalization of (t - zero) · scale for each t of the tables, gamma and beta; no position_ids.
+
+    t: int8 or uint8, with one float scale and one zero point each. Outputs: y [B, S, H] and mask_index int32 [B].
+    """
+
+    epsilon: float = 1e-12
+
+    def expand(
+        self,
+        body: Expansion,
+        input_ids: TensorType,
+        segment_ids: TensorType | None,
+        word: TensorType,
+        position: TensorType,
+        segment: TensorType | None,
+        gamma: TensorType,
+        beta: TensorType,
+        mask: TensorType | None,
+        word_scale: TensorType,
+        position_scale: TensorType,
+        segment_scale: TensorType | None,
+        gamma_scale: TensorType,
+        beta_scale: TensorType,
+        word_zero: TensorType,
+        position_zero: TensorType,
+        segment_zero: TensorType | None,
+        gamma_zero: TensorType,
+        beta_zero: TensorType,
+    ) -> tuple[TensorType | None, ...]:
+        def plain(table: TensorType, scale: TensorType | None, zero: TensorType | None) -> TensorType:
+            if scale is None or scale.size != 1:
+                self.fail("one scale for each table", scale)
+            return body("DequantizeLinear", table, scale, zero)
+
+        made = plain(word, word_scale, word_zero), plain(position, position_scale, position_zero)
+        kinds = None if segment is None else plain(segment, segment_scale, segment_zero)
+        norm = plain(gamma, gamma_scale, gamma_zero), plain(beta, beta_scale, beta_zero)
+        inner = EmbedLayerNormalization(epsilon=self.epsilon, present=(self.wants(0), self.wants(1)))
+        return inner.expand(body, input_ids, segment_ids, *made, kinds, *norm, mask)[:2]

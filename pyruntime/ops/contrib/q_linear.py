@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.contrib._layout import channels_first, channels_last
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.registry import newest, op_class
 
@@ -42,6 +43,38 @@ class _QLinear(Decomposed):
     def _check_scale(self, scale: TensorType) -> None:
         if scale.size != 1:
             self.fail("one scale for a tensor", scale)
+
+
+@op("QLinearConv", opsets=range(1, 2), domain="com.microsoft")
+class QLinearConv(Decomposed):
+    """ONNX's QLinearConv; where channels_last, x and y are [N, D1 .. Dn, C], w stays [M, C / group, K1 .. Kn]."""
+
+    auto_pad: str = "NOTSET"
+    channels_last: int = 0
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType,
+        w: TensorType,
+        w_scale: TensorType,
+        w_zero: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType,
+        b: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+        conv = newest("QLinearConv", **{n: value for n in names if (value := getattr(self, n)) is not None})
+        given = channels_first(body, x) if self.channels_last else x
+        y: TensorType = body.apply(conv, given, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)[0]
+        return (channels_last(body, y) if self.channels_last else y,)
 
 
 class _Binary(_QLinear):
@@ -211,12 +244,10 @@ class QLinearAveragePool(_UnaryOfFour):
         return self.rounded_with_zero(body, y, scale, zero, like)
 
 
-def pooled(body: Expansion, pool: Op, x: TensorType, channels_last: int) -> TensorType:
-    """`pool`, of [N, C, ...], on x, [N, ..., C] where `channels_last`."""
-    if channels_last:
-        x = body("Transpose", x, perm=(0, x.rank - 1, *range(1, x.rank - 1)))
-    y: TensorType = body.apply(pool, x)[0]
-    return body("Transpose", y, perm=(0, *range(2, x.rank), 1)) if channels_last else y
+def pooled(body: Expansion, pool: Op, x: TensorType, last: int) -> TensorType:
+    """`pool`, of [N, C, ...], on x, [N, ..., C] where `last`."""
+    y: TensorType = body.apply(pool, channels_first(body, x) if last else x)[0]
+    return channels_last(body, y) if last else y
 
 
 @op("QLinearConcat", opsets=range(1, 2), domain="com.microsoft")

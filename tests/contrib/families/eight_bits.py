@@ -270,6 +270,87 @@ def draw_dequantize(rng: np.random.Generator) -> Case:
     return Case("DequantizeLinear", trimmed([x, scale, given]), attributes={"axis": axis}, reference=own)
 
 
+def draw_conv(rng: np.random.Generator) -> Case:
+    last, dtype = int(rng.random() < 0.6), one(rng, np.uint8, np.int8)
+    kind = np.int8 if dtype == np.int8 else one(rng, np.uint8, np.int8)
+    group = one(rng, 1, 1, 2, 4)
+    rank = int(rng.integers(1, 4))
+    channels, maps = 4, 4 * int(rng.integers(1, 4))
+    spatial = [int(d) for d in rng.integers(5, 9, rank)]
+    kernel = [int(d) for d in rng.integers(1, 4, rank)]
+    x = whole(rng, dtype, 2, *((*spatial, channels) if last else (channels, *spatial)))
+    w = whole(rng, kind, maps, channels // group, *kernel)
+    dims: tuple[int, ...] = (maps,) if rng.random() < 0.5 else ()
+    w_zero = np.zeros(dims, kind) if kind == np.int8 else np.broadcast_to(whole(rng, kind), dims).copy()
+    w_scale = np.asarray(2.0 ** rng.integers(-7, 1, dims), np.float32)
+    bias = rng.integers(-9999, 9999, maps).astype(np.int32) if rng.random() < 0.6 else None
+    inputs = [x, power(rng), whole(rng, dtype), w, w_scale, w_zero, np.array(64.0, np.float32), whole(rng, dtype), bias]
+    attributes: dict[str, Any] = {"channels_last": last, "group": group, "strides": [int(rng.integers(1, 3))] * rank}
+    attributes |= {"kernel_shape": kernel} if rng.random() < 0.5 else {}
+    if rng.random() < 0.3:
+        attributes["auto_pad"] = one(rng, "SAME_UPPER", "SAME_LOWER", "VALID")
+    else:
+        attributes["pads"] = [int(n) for n in rng.integers(0, 2, 2 * rank)]
+        attributes["dilations"] = [int(rng.integers(1, 3))] * rank
+    return Case("QLinearConv", trimmed(inputs), attributes=attributes)
+
+
+def draw_lstm(rng: np.random.Generator) -> Case:
+    """onnxruntime rounds x and h to 8 bits: what is computed here is its LSTM of the same weights in float32."""
+    time, batch, width, units = (int(d) for d in rng.integers(1, 9, 4))
+    direction = one(rng, "forward", "reverse", "bidirectional")
+    d, dtype = 1 + (direction == "bidirectional"), one(rng, np.uint8, np.int8)
+    dims = (d, 4 * units) if rng.random() < 0.5 else (d,)
+    sides: list[Any] = []
+    for rows in (width, units):
+        zero = np.zeros(dims, dtype) if rng.random() < 0.3 else whole(rng, dtype, *dims)
+        sides.append((whole(rng, dtype, d, rows, 4 * units), rng.uniform(0.001, 0.01, dims).astype(np.float32), zero))
+
+    def normal(*dims: int) -> Array | None:
+        return rng.standard_normal(dims).astype(np.float32) if rng.random() < 0.6 else None
+
+    b, h, c = normal(d, 8 * units), normal(d, batch, units), normal(d, batch, units)
+    p = normal(d, 3 * units)
+    lens = rng.integers(1, time + 1, batch).astype(np.int32) if rng.random() < 0.4 else None
+    attributes: dict[str, Any] = {"direction": direction, "hidden_size": units}
+    attributes |= {"clip": 2.0} if rng.random() < 0.3 else {}
+    attributes |= {"input_forget": 1} if rng.random() < 0.2 else {}
+    if rng.random() < 0.4:
+        attributes["activations"] = ["HardSigmoid", "Tanh", "LeakyRelu"] * d
+        attributes |= {"activation_alpha": [0.3, 0.1] * d, "activation_beta": [0.4] * d}
+    x = rng.standard_normal((time, batch, width)).astype(np.float32)
+
+    def reference(*_: Array) -> tuple[Array, ...]:
+        def plain(w: Array, scale: Array, zero: Array) -> Array:
+            along = (d, 1, -1)
+            made: Array = (w.astype(np.float32) - zero.astype(np.float32).reshape(along)) * scale.reshape(along)
+            return np.ascontiguousarray(made.transpose(0, 2, 1))
+
+        given = [x, *(plain(*side) for side in sides), b, lens, h, c, p]
+        return tuple(ort_run("LSTM", given, 14, 3, **attributes))
+
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = sides
+    inputs = [x, w, r, b, lens, h, c, p, w_scale, w_zero, r_scale, r_zero]
+    return Case("DynamicQuantizeLSTM", inputs, 3, attributes, reference=reference)
+
+
+def draw_embedding(rng: np.random.Generator) -> Case:
+    batch, length, width = (int(d) for d in rng.integers(1, 7, 3))
+    width, dtype = 8 * width, one(rng, np.uint8, np.int8)
+    ids = rng.integers(0, 11, (batch, length)).astype(np.int32)
+    kinds = rng.integers(0, 2, (batch, length)).astype(np.int32) if rng.random() < 0.6 else None
+    dims = ((11, width), (length + 2, width), (2, width), (width,), (width,))
+    present = [True, True, kinds is not None, True, True]
+    tables = [whole(rng, dtype, *d) if there else None for d, there in zip(dims, present, strict=True)]
+    scales = [np.array(rng.uniform(0.01, 0.1), np.float32) if there else None for there in present]
+    zeros = [whole(rng, dtype) if there else None for there in present]
+    mask = None
+    if rng.random() < 0.5:  # ones in front, zeros behind
+        mask = (np.arange(length) < rng.integers(1, length + 1, (batch, 1))).astype(np.int32)
+    inputs = [ids, kinds, *tables, mask, *scales, *zeros]
+    return Case("QEmbedLayerNormalization", inputs, 2, {"epsilon": one(rng, 1e-12, 1e-5, 0.1)}, tolerance=(1e-4, 1e-4))
+
+
 DRAWS: dict[str, Draw] = {
     "QLinearAdd": draw_binary("QLinearAdd"),
     "QLinearMul": draw_binary("QLinearMul"),
@@ -281,7 +362,10 @@ DRAWS: dict[str, Draw] = {
     "QLinearWhere": draw_where,
     "QLinearAveragePool": draw_average_pool,
     "QLinearGlobalAveragePool": draw_global_pool,
+    "QLinearConv": draw_conv,
     "DynamicQuantizeMatMul": draw_dynamic,
+    "DynamicQuantizeLSTM": draw_lstm,
+    "QEmbedLayerNormalization": draw_embedding,
     "MatMulIntegerToFloat": draw_to_float,
     "QGemm": draw_gemm,
     "MulInteger": draw_mul_integer,

@@ -1,0 +1,251 @@
+"""Check treated models natively: python -m tools.zoo.treated [--source S] [--treatment T] [--share PERCENT] [NAME ...].
+
+Runs where torch is, on what `tools.zoo.export` wrote. Each treatment of treatments.py that is for a model is made and
+compared in a process of its own, the reference being onnxruntime's CPU provider on the treated file, with its
+optimisations or without (it fuses quantised chains into operators that round elsewhere), and the float32 file where it
+has no kernels for it. treated.toml is the strict list of what differs. Results are kept in .cache/zoo/treated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import tomllib
+import traceback
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from pyruntime.ops.interpreter import interpret
+from tools.zoo.check import Feeds, graph_of, host, inputs_of, planned
+from tools.zoo.compare import HALF, apart, complaint
+from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
+from tools.zoo.treatments import Exported, Treatment, chosen
+
+__all__ = ["check", "main", "outputs_of"]
+
+SECONDS = 240
+"""For one treatment and what is compared of it."""
+
+LISTED = Path(__file__).parent / "treated.toml"
+
+
+def session_of(path: Path, optimise: bool) -> Any:
+    """onnxruntime's session over the file."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def fed(declared: Mapping[str, np.dtype[Any]], feeds: Feeds) -> Feeds:
+    """The feeds as the treated model takes them: other types of the same numbers, and a branch that is taken."""
+    made = {n: feeds[n].astype(kind) for n, kind in declared.items() if n in feeds}
+    if "use_cache_branch" in declared:
+        made["use_cache_branch"] = np.array([feeds[min(feeds)].shape[0] % 2 == 0])
+    return made
+
+
+def outputs_of(path: Path, runs: Sequence[Feeds], optimise: bool) -> tuple[list[list[Any]] | None, str]:
+    """What onnxruntime gives for each run, or why it gives nothing."""
+    try:
+        session = session_of(path, optimise)
+        return [session.run(None, feeds) for feeds in runs], ""
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"[:300]
+
+
+def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool = False) -> dict[str, Any]:
+    """All that is found of a model under a treatment. `keep`: write inputs and outputs for `treated_browser`."""
+    runs = inputs_of(definition.path.with_suffix(".npz"))
+    target = folder / f"{treatment.name}.onnx"
+    try:
+        treatment.run(Exported(definition.path, runs), target)
+    except Exception as error:
+        return {"tool": f"{type(error).__name__}: {error}"[:300]}
+    kinds = {v.name: np.dtype(onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type))
+             for v in onnx.load(target, load_external_data=False).graph.input}  # fmt: skip
+    plain, why = outputs_of(definition.path, runs[:1], True)
+    if plain is None:
+        return {"tool": f"onnxruntime does not run the plain file: {why}"}
+    if (second := outputs_of(definition.path, runs, True)[0]) is not None:
+        plain = second
+    runs = [fed(kinds, feeds) for feeds in runs[: len(plain)]]
+    witnesses: list[list[list[Any]]] = []
+    for optimise in (True, False):
+        made, why = outputs_of(target, runs, optimise)
+        if made is None and len(runs) > 1:
+            made, why = outputs_of(target, runs[:1], optimise)
+        if made is not None:
+            witnesses.append(made)
+    result: dict[str, Any] = {"onnxruntime": "" if witnesses else why, "native": "", "plan": ""}
+    if witnesses:
+        runs = runs[: max(len(w) for w in witnesses)]
+    try:
+        graph = graph_of(target)
+    except Exception as error:
+        return {**result, "import" if witnesses else "refused": f"{type(error).__name__}: {error}"[:800]}
+    names = [v.name for v in graph.outputs]
+    began = time.monotonic()
+    try:
+        mine = [_interpreted(graph, feeds, names) for feeds in runs]
+        result |= _compared(treatment.kind, mine, witnesses, plain, names)
+        if keep and not result["native"]:
+            _write(target.with_suffix(".npz"), runs, mine, plain)
+    except Exception as error:
+        result["native"] = f"{type(error).__name__}: {error}"[:800]
+    result["native_seconds"] = round(time.monotonic() - began, 1)
+    try:
+        result |= planned(target, runs)
+    except Exception as error:
+        result["plan"] = f"{type(error).__name__}: {error}"[:800]
+    if result["native"] and not witnesses and "far" not in result:  # the file is wrong, not this project
+        return {"onnxruntime": why, "refused": result["native"]}
+    return result
+
+
+def _write(path: Path, runs: Sequence[Feeds], mine: Sequence[list[Any]], plain: Sequence[list[Any]]) -> None:
+    arrays: dict[str, Any] = {}
+    for i, (feeds, outputs, exact) in enumerate(zip(runs, mine, plain, strict=False)):
+        arrays |= {f"{i}/in/{n}": x for n, x in feeds.items()}
+        for kind, values in (("out", outputs), ("plain", exact)):
+            arrays |= {f"{i}/{kind}/{number:02}": np.asarray(y) for number, y in enumerate(values)}
+    np.savez(path, **arrays)
+
+
+def _interpreted(graph: Any, feeds: Feeds, names: Sequence[str]) -> list[Any]:
+    made = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
+    return [made[n].value() for n in names]
+
+
+def _compared(
+    kind: str,
+    mine: Sequence[list[Any]],
+    witnesses: Sequence[Sequence[list[Any]]],
+    plain: Sequence[list[Any]],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """What is wrong of `mine` by the nearest witness, and how far it is as a part of what the treatment changes."""
+    told, far = "", 0.0
+    for number, outputs in enumerate(mine):
+        complaints = [complaint(outputs, w[number], names) for w in witnesses if number < len(w)]
+        if not all(complaints) or (not complaints and not complaint(outputs, plain[number], names)):
+            continue
+        if kind == "same" and complaints:
+            return {"native": complaints[0], "far": 1e9}
+        others = [w[number] for w in witnesses if number < len(w)]
+        # Where onnxruntime has no kernels, all that is known of steps is that they are near to the float32 model.
+        part = HALF if kind == "half" else 0.0 if others else 0.2
+        wrong, distance = apart(outputs, others or [plain[number]], plain[number], names, part)
+        told, far = told or wrong, max(far, distance)
+    return {"native": told, "far": round(far, 3)}
+
+
+def in_process(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """`run` in a process of its own: {'tool'} where it ends or takes too long."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        signal.alarm(SECONDS)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        try:
+            told = run()
+        except BaseException as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            told = {"import": f"{type(error).__name__}: {error} ({os.path.basename(last.filename)})"[:800]}
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(json.dumps(told).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        data = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(data) if data else {"ended": f"with status {status} (more than {SECONDS} s?)"}
+
+
+def wrong_of(found: Mapping[str, Any]) -> str:
+    """What differs here."""
+    return "; ".join(f"{key}: {found[key]}" for key in ("import", "native", "plan", "ended") if found.get(key))
+
+
+def listed() -> dict[str, str]:
+    """'source/model treatment' to the reason why it differs."""
+    entries = tomllib.loads(LISTED.read_text()).get("failures", [])
+    return {f"{model} {t}": e["reason"] for e in entries for model in e["models"] for t in e["treatments"]}
+
+
+def shared(definition: Definition, treatment: Treatment, percent: int) -> bool:
+    """Whether the pair is in the part that is run; the same on every run."""
+    return zlib.crc32(f"{definition.name} {treatment.name}".encode()) % 100 < percent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=())
+    parser.add_argument("--source", choices=SOURCES, default="")
+    parser.add_argument("--treatment", action="append", default=[], help="names or patterns; default: all")
+    parser.add_argument("--share", type=int, default=100, help="per cent of the pairs of model and treatment")
+    parser.add_argument("--again", action="store_true", help="also what was checked before")
+    parser.add_argument("--part", default="0/1", help="of the models, as 0/2 and 1/2 side by side")
+    parser.add_argument("--keep", action="store_true", help="keep the files, for treated_browser")
+    args = parser.parse_args()
+    os.environ["PYRUNTIME_VERIFY"] = "1"
+    warnings.simplefilter("ignore")
+    import onnxruntime.quantization
+    import onnxruntime.transformers.optimizer  # noqa: F401  before the processes
+
+    part, parts = map(int, args.part.split("/"))
+    expected, wrong = listed(), 0
+    for number, definition in enumerate(d for d in definitions(args.source, args.names) if d.path.is_file()):
+        if number % parts != part:
+            continue
+        folder = CACHE / "treated" / definition.source / definition.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for treatment in chosen(definition.name, args.treatment):
+            done = folder / f"{treatment.name}.json"
+            if not shared(definition, treatment, args.share) or (done.is_file() and not args.again):
+                continue
+            found = in_process(lambda: check(definition, treatment, folder, args.keep))  # noqa: B023
+            done.write_text(json.dumps(found))
+            for path in folder.glob(f"{treatment.name}.*"):
+                if path.suffix != ".json" and not args.keep:
+                    path.unlink()
+            key = f"{definition.source}/{definition.name} {treatment.name}"
+            if bool(wrong_of(found)) != (key in expected):
+                wrong += 1
+            print(f"{key}: {line(found)}", flush=True)
+    return 1 if wrong else 0
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """One line about a result."""
+    if found.get("tool"):
+        return f"not made: {found['tool']}"[:200].replace("\n", " ")
+    if found.get("refused"):
+        return f"neither runs it: {found['onnxruntime'][:100]!r}, {found['refused'][:200]}"
+    if told := wrong_of(found):
+        return "WRONG " + told
+    state = f"{found.get('dispatches')} dispatches" + (f", far {found['far']}" if found.get("far") else "")
+    state += f", onnxruntime: {found['onnxruntime'][:80]!r}" if found.get("onnxruntime") else ""
+    for key in ("host", "waits"):
+        state += f", {key} {found[key]}" if found.get(key) else ""
+    return state
+
+
+if __name__ == "__main__":
+    sys.exit(main())
