@@ -147,13 +147,14 @@ def test_operators__of_a_domain_not_imported__are_an_invalid_graph() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op_type", "domain", "opset"), [("Relu", "", LATEST), ("Normalizer", "ai.onnx.ml", 1), ("Gelu", "com.microsoft", 1)]
+    ("op_type", "domain", "opset"),
+    [("Relu", "", LATEST), ("Normalizer", "ai.onnx.ml", 1), ("Gelu", "com.microsoft", 1)],
 )
 def test_operators__of_a_set_that_onnxruntime_assumes__need_no_import(op_type: str, domain: str, opset: int) -> None:
     proto = model([node(op_type, ["x"], ["y"], domain=domain)])
     proto.opset_import[0].CopyFrom(helper.make_opsetid("other", 1))
     op = imported(proto).graph.nodes[0].op
-    assert op.domain == domain and opset in op.opsets
+    assert isinstance(op, Op) and op.domain == domain and opset in op.opsets
 
 
 def test_domain__ai_onnx__is_the_default_one() -> None:

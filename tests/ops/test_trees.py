@@ -267,8 +267,8 @@ def twice(lists: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("targets", [1, 2])
 def test_tree_regressor__two_votes_of_a_leaf_for_a_target__as_onnxruntime(targets: int, aggregate: str) -> None:
     trees = forest(3, 2, ["BRANCH_LEQ"]) | twice(votes(3, 2, targets, "target"))
-    more = {"n_targets": targets, "aggregate_function": aggregate}
-    check_against_ort("TreeEnsembleRegressor", [noise(9, 4)], opset=3, domain=ML, **trees, **more)
+    trees |= {"n_targets": targets, "aggregate_function": aggregate}
+    check_against_ort("TreeEnsembleRegressor", [noise(9, 4)], opset=3, domain=ML, **trees)
 
 
 def test_tree_classifier__two_votes_of_a_leaf_for_the_only_label__as_onnxruntime() -> None:

@@ -1,4 +1,4 @@
-"""MurmurHash3: 32 bits of every element, as scikit-learn's FeatureHasher takes them. Source: com.microsoft.MurmurHash3."""
+"""MurmurHash3: 32 bits of every element, as FeatureHasher takes them. Source: com.microsoft.MurmurHash3."""
 
 from __future__ import annotations
 
