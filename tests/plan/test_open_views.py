@@ -59,7 +59,10 @@ def test_reshape__of_an_input_to_the_size_of_another__has_the_bytes_of_the_input
     graph = helper.make_graph(
         nodes,
         "views",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("b", ["m", 4]), ("s", ["n"]))],
+        [
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, ["m", 4]),
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, ["n"]),
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in ints.items()],
     )
