@@ -18,6 +18,8 @@ from pyruntime.ops.base import LATEST, LATEST_ML
 __all__ = ["ImportedModel", "Metadata", "import_model"]
 
 _NEWEST_IR = 14
+_ASSUMED = {"": LATEST, "ai.onnx.ml": LATEST_ML, "com.microsoft": 1}
+"""Operator sets that a model has without importing them, as onnxruntime does: some exporters forget all but one."""
 _FIRST_IR_WITH_OPSETS = 3
 _FIRST_IR_WITH_DEFAULTS = 4  # before it, every initializer is an input too, and a constant all the same
 
@@ -75,7 +77,11 @@ def import_model(
     directory = None if folder is None else ExternalDirectory.beside(folder)
     external = ExternalFiles(files or {}, directory) if files or directory else None
     builder = GraphBuilder(
-        model.functions, opsets, external, limits or Limits(), overridable=ir_version >= _FIRST_IR_WITH_DEFAULTS
+        model.functions,
+        {**_ASSUMED, **opsets},
+        external,
+        limits or Limits(),
+        overridable=ir_version >= _FIRST_IR_WITH_DEFAULTS,
     )
     return ImportedModel(builder.main(model.graph), _metadata(model), ir_version, opsets, _denotations(model))
 

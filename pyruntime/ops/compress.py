@@ -10,24 +10,27 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Compress", opsets=range(9, LATEST + 1))
 class Compress(Op):
-    """x: rank 1 or more, flattened where there is no axis; condition: bool [n]; slices from n on are dropped."""
+    """x: rank 1 or more, flattened where there is no axis; condition: n bools; slices from n on are dropped.
+
+    ONNX has conditions of rank 1; onnxruntime flattens others, and paddle2onnx writes masked_select with them.
+    """
 
     data_dependent = True
 
     axis: int | None = None
 
     def infer(self, x: TensorType, condition: TensorType) -> tuple[TensorType, ...]:
-        if condition.dtype is not DType.BOOL or condition.rank != 1:
-            self.fail("a condition of bool [n]", condition)
+        if condition.dtype is not DType.BOOL:
+            self.fail("a condition of bool", condition)
         if x.rank == 0:
             self.fail("an input of rank 1 or more", x)
         axis = None if self.axis is None else self.axis_of(self.axis, x.rank)
         length = x.size if axis is None else x.shape[axis]
-        count = int(np.count_nonzero(condition.value()[:length]))
+        count = int(np.count_nonzero(condition.value().reshape(-1)[:length]))
         return (x.with_shape(count) if axis is None else x.with_shape(*x.shape[:axis], count, *x.shape[axis + 1 :]),)
 
     def evaluate(self, x: Array, condition: Array) -> tuple[Array, ...]:
         axis = None if self.axis is None else self.axis_of(self.axis, x.ndim)
         flat = x.reshape(-1) if axis is None else x
-        kept = np.flatnonzero(condition[: flat.shape[axis or 0]])
+        kept = np.flatnonzero(condition.reshape(-1)[: flat.shape[axis or 0]])
         return (np.take(flat, kept, axis=axis or 0),)

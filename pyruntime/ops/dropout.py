@@ -14,9 +14,10 @@ from pyruntime.ops.elementwise import FLOATS, FLOATS_8
 
 
 class _Dropout(Op):
-    """y = x, mask = true everywhere."""
+    """y = x; the mask is `kept` everywhere."""
 
     mask_is_bool = True
+    kept = True
 
     def infer(self, x: TensorType, *_: Any) -> tuple[TensorType, ...]:
         if x.dtype not in FLOATS | FLOATS_8:
@@ -25,7 +26,7 @@ class _Dropout(Op):
         return (TensorType(x.dtype, x.shape), mask)
 
     def evaluate(self, x: Array, *_: Any) -> tuple[Array, ...]:
-        return (x, np.ones(x.shape, np.bool_ if self.mask_is_bool else x.dtype))
+        return (x, np.full(x.shape, self.kept, np.bool_ if self.mask_is_bool else x.dtype))
 
     def alias(self, x: TensorType, *_: Any) -> int | None:
         return None if self.wants(1) else 0
@@ -38,23 +39,25 @@ class _Dropout(Op):
         if self.wants(1):
             if mask.dtype is DType.DOUBLE:
                 raise Unsupported("a float64 mask is made on the host")
-            one = "true" if self.mask_is_bool else "1.0"
-            made.append(elementwise(target, "dropout_mask", {}, out(1, mask), one))
+            value = str(self.kept).lower() if self.mask_is_bool else str(float(self.kept))
+            made.append(elementwise(target, "dropout_mask", {}, out(1, mask), value))
         return tuple(made)
 
 
 @op("Dropout", opsets=range(10, 12))
 class Dropout10(_Dropout):
-    """Inference only; a mask of bool."""
+    """Inference only; a mask of bool, false as in onnxruntime: ONNX does not say what is in it."""
 
+    kept = False
     ratio: float = 0.5
 
 
 @op("Dropout", opsets=range(7, 10))
 class Dropout7(_Dropout):
-    """Inference only; a mask of the type of x."""
+    """Inference only; a mask of the type of x, 0 as in onnxruntime: ONNX does not say what is in it."""
 
     mask_is_bool = False
+    kept = False
     ratio: float = 0.5
 
 

@@ -1,4 +1,4 @@
-"""Full matching of regular expressions in RE2's syntax, in time linear in the text for every pattern.
+"""Matching and searching of regular expressions in RE2's syntax, in time linear in the text for every pattern.
 
 The pattern becomes a nondeterministic automaton (Thompson, 1968) whose state sets are computed as they are met and
 kept. Python's `re` backtracks, so a model could make it run for ever.
@@ -6,7 +6,7 @@ kept. Python's `re` backtracks, so a model could make it run for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyruntime import errors
@@ -116,3 +116,41 @@ class Pattern:
                 self._steps[key] = frozenset(n for s in states if s.test and s.test(c) for n in s.next)
             here = self._steps[key]
         return 0 in self._closure(here, (text[-1:], ""))
+
+    def search(self, text: str, start: int = 0) -> tuple[int, int] | None:
+        """Where the leftmost match at or behind `start` begins and ends; of those that begin there, the longest."""
+        threads: list[tuple[int, int]] = []
+        found: tuple[int, int] | None = None
+        for at in range(start, len(text) + 1):
+            c = text[at : at + 1]
+            here = [*threads, (self._start, at)] if found is None else threads
+            threads, followed = [], set[int]()
+            for state, began in self._ready(here, (text[at - 1 : at] if at else "", c)):
+                if found is not None and began > found[0]:
+                    break
+                if state == 0:
+                    found = began, at
+                    continue
+                test = self._states[state].test
+                if c and test is not None and test(c):
+                    threads += [(n, began) for n in self._states[state].next if n not in followed]
+                    followed.update(self._states[state].next)
+            if found is not None and not threads:
+                break
+        return found
+
+    def _ready(self, threads: Iterable[tuple[int, int]], context: _Context) -> Iterator[tuple[int, int]]:
+        """The reading (and final) states that `threads` reach without reading, with where they began, in that order."""
+        seen = set[int]()
+        for first, began in threads:
+            pending = [first]
+            while pending:
+                number = pending.pop()
+                if number in seen:
+                    continue
+                seen.add(number)
+                state = self._states[number]
+                if number == 0 or state.test:
+                    yield number, began
+                elif not state.assertion or _ASSERTIONS[state.assertion](*context):
+                    pending += state.next

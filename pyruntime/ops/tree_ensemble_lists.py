@@ -27,7 +27,11 @@ from pyruntime.ops.base import Op, Unsupported, op
 
 
 class _Trees(Op):
-    """Shared by both. The node with the first place among those of a tree id is the tree's root."""
+    """Shared by both. The node with the first place among those of a tree id is the tree's root.
+
+    Where a row has a single score, the first vote of a leaf counts alone, as in onnxruntime: sklearn-onnx writes paths
+    through a tree as the leaf's number, once for every class.
+    """
 
     nodes_falsenodeids: tuple[int, ...] | None
     nodes_featureids: tuple[int, ...] | None
@@ -93,7 +97,15 @@ class _Trees(Op):
         strangers = [key for key in keys if key not in place]
         if strangers:
             self.fail("votes of nodes that exist", f"node {strangers[0][1]} of tree {strangers[0][0]}")
-        return votes_of(nodes, _ints([place[key] for key in keys]), targets, weights)
+        owners = _ints([place[key] for key in keys])
+        if self._scores(targets) == 1:
+            first = np.sort(np.unique(owners, return_index=True)[1])
+            owners, targets, weights = owners[first], targets[first], weights[first]
+        return votes_of(nodes, owners, targets, weights)
+
+    def _scores(self, voted: Array) -> int:
+        """How many scores a row has; `voted`: for which of them there are votes."""
+        raise NotImplementedError
 
     def _check(self, forest: Forest, features: int, targets: int) -> None:
         check_transform(self, self.post_transform)
@@ -121,6 +133,9 @@ class _Classifier(_Trees):
     @cached_property
     def _forest(self) -> Forest:
         return self._built("class")
+
+    def _scores(self, voted: Array) -> int:
+        return len(self._labels())
 
     def _labels(self) -> Labels:
         classes = max(len(self.classlabels_int64s or self.classlabels_strings or ()), 1)
@@ -214,9 +229,12 @@ class _Regressor(_Trees):
     def _forest(self) -> Forest:
         return self._built("target")
 
+    def _scores(self, voted: Array) -> int:
+        return self.n_targets if self.n_targets is not None else int(voted.max(initial=0)) + 1
+
     @property
     def _targets(self) -> int:
-        return self.n_targets if self.n_targets is not None else int(self._forest.vote_target.max(initial=0)) + 1
+        return self._scores(self._forest.vote_target)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         rows, features = matrix(self, x)

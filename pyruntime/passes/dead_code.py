@@ -1,14 +1,24 @@
-"""Dead code: nodes none of whose outputs anybody reads.
+"""Dead code: nodes none of whose outputs anybody reads, and outputs that nobody reads of nodes that stay.
 
-requires: topological order. ensures: every node's output is read or wanted.
+Exporters name outputs that an operator may leave out (statistics, masks, indices, caches); unnamed, they cost nothing.
+Operators in `WHOLE` keep theirs: BatchNormalization means something else with one output than with several, and passes
+that know what is a part of what follow Split by its outputs. So do operators that are not pyruntime's.
+
+requires: topological order. ensures: a node that stays has an output that is read or wanted.
 """
 
 from __future__ import annotations
 
-from pyruntime.ir import TypedGraph
-from pyruntime.kernels import Target
+from dataclasses import replace
 
-__all__ = ["run"]
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op
+
+__all__ = ["WHOLE", "run"]
+
+WHOLE = frozenset({"BatchNormalization", "Split"})
+"""Operators whose outputs stay named."""
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
@@ -19,7 +29,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
         if not needed.isdisjoint(node.outputs):
             needed.update(node.inputs)
             needed.discard("")
-            kept.append(node)
-    changed = len(kept) < len(graph.nodes)
-    graph.nodes = kept[::-1]
+            kept.append(_without(node, {n for n in node.outputs if n and n not in needed}))
+    kept.reverse()
+    changed = len(kept) < len(graph.nodes) or any(a is not b for a, b in zip(kept, graph.nodes, strict=True))
+    graph.nodes = kept
     return changed
+
+
+def _without(node: Node, dead: set[str]) -> Node:
+    """`node` without the names of `dead` outputs; itself where there are none, or its operator keeps all."""
+    op = node.op
+    if not dead or not isinstance(op, Op) or op.op_type in WHOLE or len(op.present) != len(node.outputs):
+        return node
+    if not type(op).__module__.startswith("pyruntime.ops."):
+        return node
+    outputs = tuple("" if name in dead else name for name in node.outputs)
+    return replace(node, op=replace(op, present=tuple(map(bool, outputs))), outputs=outputs)

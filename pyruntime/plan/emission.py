@@ -132,7 +132,7 @@ class Emitter:
         nbytes = upper(kind.nbytes)
         while name in self._views:
             name = self._views[name]
-            nbytes = min(nbytes, round_up(upper(self._graph.tensor(name).nbytes)))
+            nbytes = min(nbytes, upper(self._graph.tensor(name).nbytes))
         return nbytes
 
     def _region(self, name: str, nbytes: int) -> Region:

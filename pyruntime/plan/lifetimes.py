@@ -46,10 +46,11 @@ class Lifetimes:
         self._root[name] = of
 
     def define(self, name: str, nbytes: int, time: int) -> None:
-        """`name` gets storage at `time`, unless it already has some."""
+        """`name` gets storage at `time`, unless it already has some; an alias has that of what it is the bytes of."""
         root = self.root(name)
         if root not in self.fixed:
-            self._nbytes[root] = max(round_up(nbytes), self._nbytes.get(root, 0))
+            if root == name:
+                self._nbytes[root] = max(round_up(nbytes), self._nbytes.get(root, 0))
             self._first[root] = min(time, self._first.get(root, time))
             self._last[root] = max(time, self._last.get(root, time))
 

@@ -11,7 +11,7 @@ from onnx import NodeProto, helper
 
 from pyruntime.errors import InvalidGraph, NotImplemented
 from pyruntime.ir import Constant, Graph, Node, TensorType
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import LATEST, Op, op
 from tests.onnx.models import (
     X,
     imported,
@@ -144,6 +144,17 @@ def test_operators__unknown__are_all_named_with_node_domain_and_opset() -> None:
 def test_operators__of_a_domain_not_imported__are_an_invalid_graph() -> None:
     with pytest.raises(InvalidGraph, match=r"does not import the operator set 'my\.ops'"):
         imported(model([node("Bar", ["x"], ["y"], domain="my.ops")]))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "opset"),
+    [("Relu", "", LATEST), ("Normalizer", "ai.onnx.ml", 1), ("Gelu", "com.microsoft", 1)],
+)
+def test_operators__of_a_set_that_onnxruntime_assumes__need_no_import(op_type: str, domain: str, opset: int) -> None:
+    proto = model([node(op_type, ["x"], ["y"], domain=domain)])
+    proto.opset_import[0].CopyFrom(helper.make_opsetid("other", 1))
+    op = imported(proto).graph.nodes[0].op
+    assert isinstance(op, Op) and op.domain == domain and opset in op.opsets
 
 
 def test_domain__ai_onnx__is_the_default_one() -> None:

@@ -138,6 +138,11 @@ def test_operator__other_opsets__as_onnxruntime(
     check_against_ort(name, inputs, opset=opset, **attributes)
 
 
+@pytest.mark.parametrize("opset", [7, 9, 10, 11, 12, 22])
+def test_dropout__mask_of_inference__as_onnxruntime(opset: int) -> None:
+    check_against_ort("Dropout", [X], opset=opset, outputs=2)
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 0, 3), (7,)])
 @pytest.mark.parametrize("name", ["Abs", "Relu", "Elu", "Add", "Equal", "Sum", "Where", "Clip", "Mod"])
 def test_operator__scalars_and_empty_tensors__keep_their_shape(name: str, shape: tuple[int, ...]) -> None:

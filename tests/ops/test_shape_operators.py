@@ -245,6 +245,18 @@ INVALID: list[tuple[str, int, dict[str, Any], list[Array]]] = [
 ]
 
 
+@pytest.mark.parametrize("attributes", [{}, {"axis": 1}])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2), (3, 1, 1)])
+def test_compress__condition_of_another_rank__is_flattened_as_onnxruntime(
+    shape: tuple[int, ...], attributes: dict[str, Any]
+) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    condition = np.arange(np.prod(shape)).reshape(shape) % 2 == 1
+    if attributes and condition.size > x.shape[1]:
+        condition = condition[:1]
+    check_against_ort("Compress", [x, condition], opset=11, **attributes)
+
+
 @pytest.mark.parametrize(("op_type", "opset", "attributes", "inputs"), INVALID)
 def test_infer__inputs_that_do_not_fit__invalid_graph(
     op_type: str, opset: int, attributes: dict[str, Any], inputs: list[Array]

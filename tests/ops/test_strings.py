@@ -151,3 +151,26 @@ def test_tfidf__gram_lengths_and_skips_without_end__only_those_that_fit() -> Non
     attributes |= {"mode": "TF", "min_gram_length": 1, "max_gram_length": endless, "max_skip_count": endless}
     op = make_op(node_of("TfIdfVectorizer", [x], **attributes), {"": 9})
     np.testing.assert_array_equal(run_op(op, [x])[0], [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "start", "wanted"),
+    [
+        ("a+", "baac", 0, (1, 3)),
+        ("a+", "baac", 2, (2, 3)),
+        ("a|ab|abc", "xabcd", 0, (1, 4)),
+        ("a+?", "aaa", 0, (0, 3)),
+        ("b|aab", "aab", 0, (0, 3)),
+        ("x*", "yx", 0, (0, 0)),
+        (r"\bcat\b", "concat cat", 0, (7, 10)),
+        ("^a", "ba", 1, None),
+        ("a$", "aba", 0, (2, 3)),
+        ("z", "", 0, None),
+    ],
+)
+def test_search__leftmost_then_longest(pattern: str, text: str, start: int, wanted: tuple[int, int] | None) -> None:
+    assert Pattern(pattern).search(text, start) == wanted
+
+
+def test_search__pattern_that_backtracks_for_ever__takes_linear_time() -> None:
+    assert Pattern("(a*)*b").search("a" * 500) is None

@@ -258,6 +258,25 @@ def test_tree_regressor__no_rows__empty() -> None:
     assert run("TreeEnsembleRegressor", X[:0], n_targets=2, **trees)[0].shape == (0, 2)
 
 
+def twice(lists: dict[str, Any]) -> dict[str, Any]:
+    """Every vote once more, with another weight."""
+    return {k: v + ([2 * w + 0.25 for w in v] if k.endswith("_weights") else v) for k, v in lists.items()}
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_tree_regressor__two_votes_of_a_leaf_for_a_target__as_onnxruntime(targets: int, aggregate: str) -> None:
+    trees = forest(3, 2, ["BRANCH_LEQ"]) | twice(votes(3, 2, targets, "target"))
+    trees |= {"n_targets": targets, "aggregate_function": aggregate}
+    check_against_ort("TreeEnsembleRegressor", [noise(9, 4)], opset=3, domain=ML, **trees)
+
+
+def test_tree_classifier__two_votes_of_a_leaf_for_the_only_label__as_onnxruntime() -> None:
+    trees = forest(3, 2, ["BRANCH_LEQ"]) | twice(votes(3, 2, 1, "class"))
+    attributes = {**trees, "classlabels_int64s": [0]}
+    check_against_ort("TreeEnsembleClassifier", [noise(9, 4)], opset=3, outputs=2, domain=ML, **attributes)
+
+
 def test_tree_regressor__votes_of_a_node_that_is_not_there__invalid_graph() -> None:
     trees = forest(1, 1, ["BRANCH_LEQ"]) | votes(1, 1, 1, "target")
     trees["target_nodeids"] = [1, 8]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyruntime.kernels import Target
+from pyruntime.ops.base import Op
 from pyruntime.passes import batchnorm_to_affine, common_subexpressions, dead_code, sink_reshape
+from pyruntime.plan.build import build_plan
 from tests.passes.support import apply, graph_of, node, op_types
 
 
@@ -18,6 +21,34 @@ def test_dead_code__unread_chain__is_removed() -> None:
 def test_dead_code__everything_read__changes_nothing() -> None:
     graph = graph_of([node("Exp", ["x"], ["a"]), node("Neg", ["a"], ["y"])], {"x": (3,)}, ["y"])
     assert not apply(dead_code.run, graph)
+
+
+def test_dead_code__named_outputs_nobody_reads__lose_their_names() -> None:
+    nodes = [
+        node("LSTM", ["x", "w", "r"], ["a", "h", "c"], hidden_size=2),
+        node("Squeeze", ["h"], ["y"]),
+        node("MaxPool", ["z"], ["p", "indices"], kernel_shape=[2, 2]),
+    ]
+    shapes = {"x": (4, 1, 3), "w": (1, 8, 3), "r": (1, 8, 2), "z": (1, 1, 4, 4)}
+    graph = graph_of(nodes, shapes, ["y", "p"])
+    assert apply(dead_code.run, graph)
+    outputs = {n.op.op_type: (n.outputs, n.op.present) for n in graph.nodes if isinstance(n.op, Op)}
+    assert outputs["LSTM"] == (("", "h", ""), (False, True, False))
+    assert outputs["MaxPool"] == (("p", ""), (True, False))
+    assert not apply(dead_code.run, graph)
+
+
+def test_dead_code__attention_whose_scores_nobody_reads__is_one_that_does_not_make_them() -> None:
+    nodes = [node("Attention", ["q", "q", "q"], ["y", "k", "v", "scores"], q_num_heads=2, kv_num_heads=2)]
+    graph = graph_of(nodes, {"q": (1, 4, 8)}, ["y"])
+    assert apply(dead_code.run, graph)
+    few = len(build_plan(graph, Target()).commands)
+    assert few == 1
+
+
+def test_dead_code__outputs_that_say_what_the_node_is__stay_named() -> None:
+    parts = [node("Split", ["x"], ["a", "b"], axis=0), node("Relu", ["b"], ["y"])]
+    assert not apply(dead_code.run, graph_of(parts, {"x": (4, 3)}, ["y"]))
 
 
 def test_common_subexpressions__twins__are_computed_once() -> None:
