@@ -213,7 +213,7 @@ def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) 
 
 @pytest.mark.parametrize("tokens", [12, 200])
 def test_writing__first_text_of_a_session__python_runs_the_prompt_and_a_token(tokens: int, script: Script) -> None:
-    """How tokens are run is described with the session. A prompt longer than was expected moves what it was described for."""
+    """How tokens are run is described with the session; a longer prompt than was expected voids that, once."""
     prompt = prompt_of(tokens, LLAMA.words)
     script(f"{LOOP}", **given(False, prompt=prompt))
     before = counts(script)

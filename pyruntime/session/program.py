@@ -74,8 +74,8 @@ class Program(Planning):
     ) -> tuple[Stage, Replay] | None:
         """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
 
-        None also behind a plan's first run, if it was not expected: to describe it takes about as long as a run, and many
-        plans have just one.
+        None also behind a plan's first run, if it was not expected: to describe it takes about as long as a run, and
+        many plans have just one.
 
         Args:
             stay: outputs that stay on the device, in memory of its choice.
@@ -95,7 +95,7 @@ class Program(Planning):
         return (found[0], replay) if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
 
     def expected_replays(self) -> Iterator[tuple[Stage, Replay]]:
-        """The stages planned for expected runs, and how these go, where one segment does all whatever the values are."""
+        """Stages planned for expected runs, and how these go, where one segment does all whatever the values are."""
         for stage in self.roots:
             if stage.expected and stage.boundary is None and not stage.compiled.guards.read:
                 arrived, _, on_device = stage.signature
