@@ -59,6 +59,15 @@ class Request:
         return arrived, tuple(self.outputs), self.on_device
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A stage before it is on the device. `sizes`: what it leaves open."""
+
+    compiled: Compiled
+    request: Request
+    sizes: Sizes | None
+
+
 class Planning:
     """Plans stages of a graph for any input shapes, puts them on a device and keeps them there.
 
@@ -121,19 +130,21 @@ class Planning:
                 return None
 
     async def expect(self, runs: Sequence[ExpectedRun]) -> None:
-        """Plan and compile runs that are guessed. Where one of them cannot be, all are forgotten."""
+        """Plan and compile runs that are guessed: all of them before weights go up, which takes until the last byte is
+        there. Where one of them cannot be, all are forgotten."""
         async with self._planning:
             self.openings = Openings(self.graph)
             for run in runs:
                 self.openings.note(run.feeds)
             try:
-                for run in runs:
-                    signature = tuple(run.feeds.items()), run.outputs, run.on_device
-                    if recall(self.roots, signature, {}) is None:
-                        stay = run.on_device & set(run.outputs)
-                        request = Request(run.feeds, run.outputs, run.on_device, stay, early=True)
-                        stage = await self._plan(self.roots, request)
-                        stage.expected = True
+                requests = [
+                    Request(run.feeds, run.outputs, run.on_device, run.on_device & set(run.outputs), early=True)
+                    for run in runs
+                ]
+                requests = [r for r in requests if recall(self.roots, r.signature, {}) is None]
+                for request, planned in [(r, self._ahead(r)) for r in requests]:
+                    stage = await self._made_of(planned, request)
+                    stage.expected = True
             except (DeviceLost, PlanError, Awaited):
                 raise
             except Exception as error:
@@ -142,6 +153,35 @@ class Planning:
                 while forget_oldest(self.roots):
                     pass
                 self.weights.sweep()
+
+    def _ahead(self, request: Request) -> Planned | None:
+        """A stage as `_plan` begins with; None where it is not to be used, and `_plan` may know another."""
+        self.openings.note(request.arrived)
+        try:
+            opened, sizes = self.openings.open(request.arrived) if self.target.allows("open_sizes") else ({}, None)
+            wider = replace(request, arrived=opened) if sizes else request
+            compiled = self._compile(wider, sizes)
+        except (DeviceLost, PlanError, Awaited):
+            raise
+        except Exception:
+            return None
+        self.openings.look(compiled.guards.read)
+        if sizes is not None:
+            if compiled.boundary is not None or compiled.plan.host_steps:
+                return None
+            self.openings.learn(sizes)
+        return Planned(compiled, wider, sizes)
+
+    async def _made_of(self, planned: Planned | None, request: Request) -> Stage:
+        """The stage that is planned, on the device; where that cannot be, as `_plan` makes one."""
+        if planned is not None:
+            try:
+                return await self._made(self.roots, planned.compiled, planned.request)
+            except (DeviceLost, PlanError, Awaited):
+                raise
+            except Exception as error:
+                logger.info("a run expected is planned otherwise: %s: %s", type(error).__name__, error)
+        return await self._plan(self.roots, request)
 
     async def _find(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from pyruntime.device.base import Write
 from pyruntime.device.null import NullDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
@@ -137,9 +138,21 @@ def with_open_heads(model: bytes) -> bytes:
     return bytes(made.SerializeToString())
 
 
-def run_decoder(expects: str, open_heads: bool = False, prompt: int = 40) -> tuple[list[tuple[int, int]], NullDevice]:
+class Watching(NullDevice):
+    """Notes how many pipelines have been asked for when weights go up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    async def upload(self, writes: Sequence[Write]) -> None:
+        self.asked += [self.ledger.pipelines] if writes else []
+        await super().upload(writes)
+
+
+def run_decoder(expects: str, open_heads: bool = False, prompt: int = 40) -> tuple[list[tuple[int, int]], Watching]:
     """Plans and pipelines after the session is made and after each of a prompt and four tokens more."""
-    device, layers = NullDevice(), 2
+    device, layers = Watching(), 2
     parts = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
 
     async def main() -> list[tuple[int, int]]:
@@ -185,6 +198,7 @@ def test_session__that_expects_text__plans_and_uploads_before_the_first_run(open
     parts = [f"present.{i}.{part}" for i in range(2) for part in ("key", "value")]
     expected, device = run_decoder(json.dumps({"staying": parts}), open_heads, prompt)
     assert expected[0][0] == 2 and expected == expected[:1] * 6
+    assert device.asked[0] == expected[0][1], "all are compiled while weights are on their way"
     later, other = run_decoder("", prompt=prompt)
     assert later[0] == (0, 0) and later[-1] > (0, 0)
     assert device.ledger.total == other.ledger.total == 0
