@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, hint, int_array
+from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.registry import newest
-from pyruntime.passes.channels_last import MOVEMENT
-from pyruntime.passes.layouts import to_first, to_last
+from pyruntime.passes.layouts import saved_behind, to_first, to_last, weight
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -116,22 +115,10 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
         if name in region.made:
             continue
         if not _turns(graph, match.makers.get(name), to_last):
-            saved -= _weight(graph, name)
+            saved -= weight(graph, name)
         elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
-            saved += _weight(graph, name)
-    for name in region.made:
-        outside = [r for r in match.readers.get(name, ()) if id(r) not in members]
-        back = [r for r in outside if _turns(graph, r, to_first)]
-        saved += len(back) * _weight(graph, name)
-        if len(back) < len(outside) or name in match.wanted:
-            saved -= _weight(graph, name)
-    return saved
-
-
-def _weight(graph: TypedGraph, name: str) -> int:
-    """What moving a value costs, in bytes."""
-    kind = graph.tensor(name)
-    return int(hint(kind.size)) * kind.dtype.bits // 8 + MOVEMENT
+            saved += weight(graph, name)
+    return saved + saved_behind(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
 
 
 class _Rewriter:

@@ -15,16 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pyruntime.ir import Node, TypedGraph, hint
+from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.passes.layouts import Kind, kind_of, layout_inputs, turned_back, turned_from, turns
+from pyruntime.passes.layouts import Kind, kind_of, layout_inputs, saved_behind, turned_back, turned_from, turns, weight
 from pyruntime.passes.layouts_last import Rewriter
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
-
-MOVEMENT = 1 << 18
-"""Bytes that cost what the dispatch of a movement costs beside its bytes."""
 
 
 @dataclass(slots=True)
@@ -92,24 +89,12 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
     for node, kind in zip(region.nodes, region.kinds, strict=True):
         for name in layout_inputs(graph, node, kind):
             if kind is Kind.PATCHES:
-                saved -= _weight(graph, name)
+                saved -= weight(graph, name)
             if name in region.made or name in graph.static or name in seen:
                 continue
             seen.add(name)
             if turned_from(graph, match, name) is None:
-                saved -= _weight(graph, name) if kind is not Kind.PATCHES else 0
+                saved -= weight(graph, name) if kind is not Kind.PATCHES else 0
             elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
-                saved += _weight(graph, name)
-    for name in region.made:
-        outside = [r for r in match.readers.get(name, ()) if id(r) not in members]
-        back = [r for r in outside if turned_back(graph, match, r, name)]
-        saved += len(back) * _weight(graph, name)
-        if len(back) < len(outside) or name in match.wanted:
-            saved -= _weight(graph, name)
-    return saved
-
-
-def _weight(graph: TypedGraph, name: str) -> int:
-    """What moving a value costs, in bytes."""
-    kind = graph.tensor(name)
-    return int(hint(kind.size)) * kind.dtype.bits // 8 + MOVEMENT
+                saved += weight(graph, name)
+    return saved + saved_behind(graph, match, region.made, members, lambda r, name: turned_back(graph, match, r, name))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import Any
 
-from pyruntime.ir import Node, TensorType, TypedGraph, multiple
+from pyruntime.ir import Node, TensorType, TypedGraph, hint, multiple
 from pyruntime.kernels.depthwise_last import knows_last
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import Unsupported
@@ -15,7 +16,22 @@ from pyruntime.ops.reduce import Reduce
 from pyruntime.ops.sliding import volume
 from pyruntime.passes.match import Matcher
 
-__all__ = ["Kind", "across", "kind_of", "layout_inputs", "to_first", "to_last", "turned_back", "turned_from", "turns"]
+__all__ = [
+    "Kind",
+    "across",
+    "kind_of",
+    "layout_inputs",
+    "saved_behind",
+    "to_first",
+    "to_last",
+    "turned_back",
+    "turned_from",
+    "turns",
+    "weight",
+]
+
+MOVEMENT = 1 << 18
+"""Bytes that cost what the dispatch of a movement costs beside its bytes."""
 
 
 class Kind(Enum):
@@ -161,3 +177,28 @@ def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> boo
         return False
     readers = match.readers.get(node.outputs[0], ())
     return all(turned_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
+
+
+def weight(graph: TypedGraph, name: str) -> int:
+    """What moving a value costs, in bytes."""
+    kind = graph.tensor(name)
+    return int(hint(kind.size)) * kind.dtype.bits // 8 + MOVEMENT
+
+
+def saved_behind(
+    graph: TypedGraph, match: Matcher, made: Iterable[str], members: Collection[int], back: Callable[[Node, str], bool]
+) -> int:
+    """Bytes that are not moved behind a region whose layout changes, less those that are then.
+
+    Args:
+        made: values of the region. members: its nodes, by `id`.
+        back: whether a node only turns a value into the region's new layout.
+    """
+    saved = 0
+    for name in made:
+        outside = [r for r in match.readers.get(name, ()) if id(r) not in members]
+        turning = sum(back(r, name) for r in outside)
+        saved += turning * weight(graph, name)
+        if turning < len(outside) or name in match.wanted:
+            saved -= weight(graph, name)
+    return saved

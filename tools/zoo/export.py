@@ -12,7 +12,6 @@ import gc
 import io
 import json
 import os
-import signal
 import tempfile
 import time
 import traceback
@@ -25,6 +24,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from tools.zoo.apart import in_process
 from tools.zoo.builders import Flat, build, feeds, prepare_torchvision
 from tools.zoo.definitions import SOURCES, Attempt, Definition, definitions
 
@@ -103,27 +103,13 @@ def accepted(definition: Definition, given: dict[str, Any]) -> None:
 
 def apart(definition: Definition, attempt: Attempt) -> dict[str, Any]:
     """`export` in a process of its own: {'error'} where it fails, ends or takes too long."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        signal.alarm(SECONDS)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        try:
-            told = export(definition, attempt)
-        except BaseException as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{os.path.basename(last.filename)}:{last.lineno}"
-            told = {"error": f"{type(error).__name__}: {error}"[:600], "where": where}
-        os.write(write, json.dumps(told).encode()[:60000])
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return json.loads(data) if data else {"error": f"ended with status {status} (more than {SECONDS} s?)"}
+
+    def failed(error: BaseException) -> dict[str, Any]:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}"
+        return {"error": f"{type(error).__name__}: {error}"[:600], "where": where}
+
+    return in_process(lambda: export(definition, attempt), failed, lambda how: {"error": f"ended {how}"}, SECONDS)
 
 
 def one(definition: Definition) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 import tomllib
@@ -27,6 +26,7 @@ import onnx
 import onnxruntime
 
 from pyruntime.ops.interpreter import interpret
+from tools.zoo.apart import in_process
 from tools.zoo.check import Feeds, graph_of, host, inputs_of, planned
 from tools.zoo.compare import HALF, apart, complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
@@ -153,29 +153,14 @@ def _compared(
     return {"native": told, "far": round(far, 3)}
 
 
-def in_process(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """`run` in a process of its own: {'tool'} where it ends or takes too long."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        signal.alarm(SECONDS)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        try:
-            told = run()
-        except BaseException as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            told = {"import": f"{type(error).__name__}: {error} ({os.path.basename(last.filename)})"[:800]}
-        with os.fdopen(write, "wb") as pipe:
-            pipe.write(json.dumps(told).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return json.loads(data) if data else {"ended": f"with status {status} (more than {SECONDS} s?)"}
+def separately(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """`work` in a process of its own: {'import'} where it fails, {'ended'} where the process ends or takes too long."""
+
+    def failed(error: BaseException) -> dict[str, Any]:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return {"import": f"{type(error).__name__}: {error} ({os.path.basename(last.filename)})"[:800]}
+
+    return in_process(work, failed, lambda how: {"ended": how}, SECONDS)
 
 
 def wrong_of(found: Mapping[str, Any]) -> str:
@@ -220,7 +205,7 @@ def main() -> int:
             done = folder / f"{treatment.name}.json"
             if not shared(definition, treatment, args.share) or (done.is_file() and not args.again):
                 continue
-            found = in_process(lambda: check(definition, treatment, folder, args.keep))  # noqa: B023
+            found = separately(lambda: check(definition, treatment, folder, args.keep))  # noqa: B023
             done.write_text(json.dumps(found))
             for path in folder.glob(f"{treatment.name}.*"):
                 if path.suffix != ".json" and not args.keep:
