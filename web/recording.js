@@ -81,7 +81,7 @@ export function compile(device, code, storage, uniform) {
  * @param {GPUBindGroupLayout} layout
  * @param {{buffer?: GPUBuffer, offset: number, size: number}[]} parts
  */
-export function groupOf(device, layout, parts) {
+function groupOf(device, layout, parts) {
   const entries = parts.map(({ buffer, offset, size }, binding) => (
     { binding, resource: { buffer: /** @type {GPUBuffer} */ (buffer), offset, size } }));
   return device.createBindGroup({ layout, entries });
@@ -111,7 +111,7 @@ export function commandOf(device, pipeline, parts, uniform, grid, scaled) {
  * @param {GPUBuffer[]} buffers
  * @returns {(Command | Open)[]}
  */
-export function commandsOf(device, text, pipelines, buffers) {
+function commandsOf(device, text, pipelines, buffers) {
   /** @type {{rows: Row[], order: number[] | null}} */
   const { rows, order } = JSON.parse(text);
   const commands = rows.map(([pipeline, uniform, grid, scaled, numbers]) => {

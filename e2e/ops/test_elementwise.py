@@ -228,4 +228,6 @@ def test_dropout__inference_with_mask__as_host(gpu: Gpu) -> None:
     for opset in (7, 10, 13):
         y, mask = cases.run("Dropout", [x], gpu, opset, 2)
         np.testing.assert_array_equal(y, x)
-        np.testing.assert_array_equal(mask, np.ones(11, np.float32 if opset == 7 else np.bool_))
+        dtype = np.float32 if opset == 7 else np.bool_
+        np.testing.assert_array_equal(mask, np.full(11, opset == 13, dtype))
+        assert mask.dtype == dtype

@@ -24,7 +24,7 @@ def test_bundled__device__has_each_module_once_behind_those_it_needs() -> None:
     names = list(reached("device.js"))
     assert names[-1] == "device.js" and names.index("pieces.js") < names.index("staging.js") < names.index("player.js")
     text = bundled("device.js")
-    for function in ("play", "uploadNow", "commandsOf", "described", "timed", "attend", "allocate"):
+    for function in ("play", "uploadNow", "bind", "described", "timed", "attend", "allocate"):
         assert len(re.findall(rf"^(?:async )?function {function}\(", text, re.M)) == 1, function
     assert not re.search(r"^(import|export)\b", text, re.M) and "import.meta" not in text
 
