@@ -61,7 +61,7 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
 
 def given(ahead: bool, **others: Any) -> dict[str, Any]:
     shape = {"layers": LLAMA.layers, "groups": LLAMA.groups, "size": LLAMA.size, "words": LLAMA.words}
-    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead} | others
+    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, **others}
 
 
 def counts(script: Script) -> dict[str, int]:

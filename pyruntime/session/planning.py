@@ -59,15 +59,6 @@ class Request:
         return arrived, tuple(self.outputs), self.on_device
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A stage before it is on the device. `sizes`: what it leaves open."""
-
-    compiled: Compiled
-    request: Request
-    sizes: Sizes | None
-
-
 class Planning:
     """Plans stages of a graph for any input shapes, puts them on a device and keeps them there.
 
@@ -154,8 +145,8 @@ class Planning:
                     pass
                 self.weights.sweep()
 
-    def _ahead(self, request: Request) -> Planned | None:
-        """A stage as `_plan` begins with; None where it is not to be used, and `_plan` may know another."""
+    def _ahead(self, request: Request) -> tuple[Compiled, Request] | None:
+        """What `_plan` begins with, and for what; None where it is not to be used, and `_plan` may know another."""
         self.openings.note(request.arrived)
         try:
             opened, sizes = self.openings.open(request.arrived) if self.target.allows("open_sizes") else ({}, None)
@@ -165,18 +156,17 @@ class Planning:
             raise
         except Exception:
             return None
-        self.openings.look(compiled.guards.read)
         if sizes is not None:
             if compiled.boundary is not None or compiled.plan.host_steps:
                 return None
             self.openings.learn(sizes)
-        return Planned(compiled, wider, sizes)
+        return compiled, wider
 
-    async def _made_of(self, planned: Planned | None, request: Request) -> Stage:
+    async def _made_of(self, planned: tuple[Compiled, Request] | None, request: Request) -> Stage:
         """The stage that is planned, on the device; where that cannot be, as `_plan` makes one."""
         if planned is not None:
             try:
-                return await self._made(self.roots, planned.compiled, planned.request)
+                return await self._made(self.roots, *planned)
             except (DeviceLost, PlanError, Awaited):
                 raise
             except Exception as error:
@@ -210,7 +200,6 @@ class Planning:
             if stage is not None:
                 return stage
         compiled = self._compile(request)
-        self.openings.look(compiled.guards.read)
         return await self._made(stages, compiled, request)
 
     async def _plan_open(self, stages: list[Stage], request: Request) -> Stage | None:
@@ -228,7 +217,6 @@ class Planning:
             try:
                 wider = replace(request, arrived=opened)
                 compiled = self._compile(wider, sizes)
-                self.openings.look(compiled.guards.read)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, wider)
                     self.openings.learn(sizes)
@@ -248,7 +236,7 @@ class Planning:
 
     def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
         before = request.before
-        return compile_stage(
+        compiled = compile_stage(
             self.graph,
             self.target,
             request.arrived,
@@ -263,6 +251,8 @@ class Planning:
             request.free,
             self.device.ask,
         )
+        self.openings.look(compiled.guards.read)
+        return compiled
 
     async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
         """The stage on the device: constants computed, memory allocated, pipelines compiled."""
