@@ -10,15 +10,16 @@ requires: types; `channels_last` has run. ensures: nothing about order but that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.registry import newest
 from pyruntime.passes.layouts import saved_behind, to_first, to_last, weight
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import Writer
 
 __all__ = ["run"]
 
@@ -121,15 +122,13 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
     return saved + saved_behind(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
 
 
-class _Rewriter:
+class _Rewriter(Writer):
     """Writes regions with their channels first, and what turned their results as views."""
 
     def __init__(self, graph: TypedGraph, match: Matcher, regions: list[_Region]) -> None:
-        self.graph = graph
-        self.match = match
+        super().__init__(graph, match)
         self.members = {id(n) for region in regions for n in region.nodes}
         self.inside = {name for region in regions for name in region.made}
-        self.made: list[Node] = []
         self.first: dict[str, str] = {}
 
     def nodes(self) -> list[Node]:
@@ -138,7 +137,8 @@ class _Rewriter:
             if id(node) in self.members:
                 self._turn(node)
             elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
-                self.made.append(self._view(self.first[node.inputs[0]], node.outputs[0]))
+                result = node.outputs[0]
+                self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
             else:
                 self.made.append(node)
         read = {n for node in self.made for n in node.inputs} | self.match.wanted
@@ -176,21 +176,7 @@ class _Rewriter:
         shape: Any = _along(kind, rank)
         if kind.size == 1:
             return name
-        result = self._value(f"{name}.first", kind.dtype, shape)
-        if name in self.graph.static:
-            self.graph.types[result] = replace(
-                kind, shape=shape, source=lambda: kind.value().reshape(shape), name=result
-            )
-            self.graph.static.add(result)
-        self.made.append(self._view(name, result))
+        known = self._static(name, lambda value: value.reshape(shape), shape, f"{name}.first")
+        result = known or self._value(f"{name}.first", kind.dtype, shape)
+        self.made.append(self._reshape(name, result, shape))
         return result
-
-    def _view(self, source: str, result: str) -> Node:
-        shape = int_array(self.graph.tensor(result).shape)
-        wanted = self.graph.add_constant(shape, DType.INT64, f"{result}.shape")
-        return Node(newest("Reshape"), (source, wanted), (result,), result)
-
-    def _value(self, hint_: str, dtype: DType, shape: tuple[Any, ...]) -> str:
-        name = self.graph.fresh(hint_)
-        self.graph.types[name] = TensorType(dtype, shape, None, name)
-        return name

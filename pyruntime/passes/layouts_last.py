@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.ops.depthwise_last import DepthwiseLast
 from pyruntime.ops.registry import newest
 from pyruntime.passes.layouts import Kind, across, layout_inputs, to_first, to_last, turned_back, turned_from
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import Writer
 
 __all__ = ["Rewriter"]
 
 
-class Rewriter:
+class Rewriter(Writer):
     """Rewrites the nodes of `kinds` (by id), and what turns values for them or back behind them."""
 
     def __init__(self, graph: TypedGraph, match: Matcher, kinds: Mapping[int, Kind]) -> None:
-        self.graph = graph
-        self.match = match
+        super().__init__(graph, match)
         self.kinds = kinds
-        self.made: list[Node] = []
         self.last: dict[str, str] = {}
         """The name of each value with channels last, where it has been made."""
 
@@ -171,28 +169,9 @@ class Rewriter:
         self.made.append(self._reshape(turned, viewed, shape))
         return viewed
 
-    def _static(self, name: str, made: Callable[[Array], Array], shape: tuple[Any, ...], hint: str) -> str:
-        """A value that follows from the static value `name`, "" where that is not static."""
-        kind = self.graph.tensor(name)
-        if name not in self.graph.static:
-            return ""
-        result = self.graph.fresh(hint)
-        self.graph.types[result] = replace(kind, shape=shape, source=lambda: made(kind.value()), name=result)
-        self.graph.static.add(result)
-        return result
-
     def _named(self, name: str) -> str:
         """The value that has the elements of `name` with channels last."""
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
         self.last[name] = self._value(f"{name}.last", kind.dtype, shape)
         return self.last[name]
-
-    def _value(self, hint: str, dtype: DType, shape: tuple[Any, ...]) -> str:
-        name = self.graph.fresh(hint)
-        self.graph.types[name] = TensorType(dtype, shape, None, name)
-        return name
-
-    def _reshape(self, source: str, result: str, shape: Sequence[Any]) -> Node:
-        wanted = self.graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
-        return Node(newest("Reshape"), (source, wanted), (result,), result)
