@@ -124,19 +124,22 @@ class _Values:
         return made if made.sizes else None
 
     def _note_memory(self, node: int, placed: Placed, storage: Callable[[str], int | None]) -> None:
-        """The node's scratch, and where its result may overwrite what it reads."""
-        taken: dict[int, int] = {}
+        """The node's scratch, unnamed outputs too, and where its result may overwrite what it reads."""
+        named = {at for at, name in enumerate(placed.node.outputs) if name}
+        taken: dict[tuple[Role, int], int] = {}
         for dispatch in placed.dispatches:
             for operand in dispatch.operands:
-                if operand.role is Role.SCRATCH:
-                    taken[operand.index] = round_up(upper(operand.type.nbytes))
+                if operand.role is Role.SCRATCH or (operand.role is Role.OUTPUT and operand.index not in named):
+                    taken[operand.role, operand.index] = round_up(upper(operand.type.nbytes))
         self.scratch[node] = sum(taken.values())
         if not placed.dispatches:
             return
         last = placed.dispatches[-1]
         for read, written in last.inplace:
             a, b = last.operands[read], last.operands[written]
-            if a.role is not Role.INPUT or b.role is not Role.OUTPUT or not last.kernel.can_share(read, written):
+            if a.role is not Role.INPUT or b.role is not Role.OUTPUT or b.index not in named:
+                continue
+            if not last.kernel.can_share(read, written):
                 continue
             source, result = storage(placed.node.inputs[a.index]), storage(placed.node.outputs[b.index])
             if source is not None and result is not None and self.sizes[source] == self.sizes[result]:

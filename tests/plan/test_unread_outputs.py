@@ -1,0 +1,82 @@
+"""Nodes of several outputs of which only some are read: each such node of ONNX's tests, with each output alone."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import pyruntime
+from tests.harness import node_tests
+from tests.hostile.targets import load
+from tests.onnx.corpus import node_models
+
+
+def smallest() -> dict[str, str]:
+    """The name of the smallest model for each operator and number of its outputs, by what it shows."""
+    found: dict[str, str] = {}
+    for name, data in sorted(node_models().items(), key=lambda item: len(item[1])):
+        node = onnx.ModelProto.FromString(data).graph.node
+        if len(node) == 1 and sum(map(bool, node[0].output)) > 1:
+            found.setdefault(f"{node[0].op_type}-{len(node[0].output)}", name)
+    return found
+
+
+def with_one(model: onnx.ModelProto, kept: str, named: bool) -> bytes:
+    """`model` with one output; `named`: its node keeps the names of the others."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    outputs = [o for o in made.graph.output if o.name == kept]
+    del made.graph.output[:]
+    made.graph.output.extend(outputs)
+    if not named:
+        node = made.graph.node[0]
+        node.output[:] = [o if o == kept else "" for o in node.output]
+    return made.SerializeToString()
+
+
+def variants(model: onnx.ModelProto) -> Iterator[tuple[str, bytes]]:
+    """Each of the model's outputs, and the model that has only it, in two spellings."""
+    for output, named in product(model.graph.output, (True, False)):
+        if output.name in model.graph.node[0].output:
+            yield output.name, with_one(model, output.name, named)
+
+
+def parts(value: Any) -> list[Any]:
+    """The tensors of a sequence, or the one tensor."""
+    return value if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("kind", smallest())
+def test_plan__of_one_output_of_several__is_made(kind: str) -> None:
+    model = onnx.ModelProto.FromString(node_models()[smallest()[kind]])
+    for _, data in variants(model):
+        load(data)
+
+
+@pytest.mark.parametrize("kind", smallest())
+def test_result__of_one_output_of_several__is_that_of_all(kind: str) -> None:
+    case = node_tests()[smallest()[kind]]
+    feeds = dict(zip((i.name for i in case.model.graph.input), case.data_sets[0][0], strict=False))
+    names = [o.name for o in case.model.graph.output]
+
+    async def run(data: bytes) -> list[Any]:
+        session = await pyruntime.InferenceSession.create(data, providers=["CPUExecutionProvider"])
+        try:
+            return await session.run_async(None, feeds)
+        finally:
+            session.release()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = dict(zip(names, asyncio.run(run(case.model.SerializeToString())), strict=True))
+        for name, data in variants(case.model):
+            (got,) = asyncio.run(run(data))
+            for mine, theirs in zip(parts(got), parts(wanted[name]), strict=True):
+                np.testing.assert_array_equal(mine, theirs, err_msg=name)
