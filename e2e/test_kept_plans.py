@@ -15,6 +15,7 @@ from playwright.sync_api import BrowserContext
 
 from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
+from tests.onnx.ort_files import converted
 from tests.plan.test_saved import DIGITS, computed_weights
 from tools.devkit.server import Server
 
@@ -102,6 +103,20 @@ def test_second_visit__same_model__runs_without_python_and_gives_the_same_bits(
     assert '"placement":"gpu"' in second["said"][0] and len(second["said"]) == 1
     fetched = visits.evaluate("performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname)")
     assert [n for n in fetched if "pyodide" in n or n.endswith((".whl", "worker.js", "host.js"))] == []
+
+
+def test_second_visit__model_in_ort_format__runs_without_python_and_gives_the_same_bits(
+    visits: Visits, digits: Path
+) -> None:
+    path = digits.with_suffix(".ort")
+    data = converted(digits.read_bytes())
+    assert data is not None
+    path.write_bytes(data)
+    first = visits(path, ONE, TWO)
+    assert first["said"] == [] and visits.python
+    second = visits(path, ONE, TWO)
+    assert second["results"] == first["results"]
+    assert not visits.python
 
 
 def test_other_shapes__are_added__and_later_visits_have_all(visits: Visits, digits: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from pyruntime.errors import Fail, InvalidProtobuf
+from pyruntime.onnx.ort_format import SIGNATURE, read_ort_model
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.schema import MODEL, TENSOR
 from pyruntime.onnx.source import ByteSource, MemorySource, open_file
@@ -24,17 +25,17 @@ _SIGNATURES = (
     (0, b"\x89HDF", "an HDF5 file (Keras?)", "export the model to ONNX"),
     (0, b"\x80\x02", "a Python pickle (a PyTorch checkpoint?)", "export the model to ONNX"),
     (4, b"TFL3", "a TensorFlow Lite model", "convert it to ONNX"),
-    (4, b"ORTM", "an ORT-format model", "use the .onnx model it was made from"),
     (8, b'{"', "a safetensors file", "export the model to ONNX"),
 )
 
 
 def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits | None = None) -> ModelRecord:
-    """The records of the model in `source`: a ByteSource, a path, or bytes-like.
+    """The records of the model in `source`, ONNX or ORT format: a ByteSource, a path, or bytes-like.
 
     Raises:
         InvalidProtobuf: the bytes are not an ONNX model, or exceed `limits`.
         InvalidGraph: an attribute's value is not of its type.
+        NotImplemented: an ORT-format model that depends on a device, or on another file.
         InvalidArgument: not something that has bytes. NoSuchFile, Fail: the path cannot be opened.
     """
     source, limits = as_source(source), limits or Limits()
@@ -44,6 +45,9 @@ def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits
             "raise the limit `model_bytes` (SessionOptions.limits) if it is trusted"
         )
     head = bytes(source.window(0, min(_HEAD, source.size))[0][:_HEAD])
+    offset, signature = SIGNATURE
+    if head[offset : offset + len(signature)] == signature:
+        return read_ort_model(source, limits)
     _refuse_other_formats(head)
     try:
         record = Parser(source, limits).parse(MODEL)

@@ -15,6 +15,7 @@ from pyruntime.onnx.reader import Limits, read_model
 from pyruntime.session import InferenceSession, SessionOptions
 from tests.bad_models.corpus import cases
 from tests.onnx.corpus import node_models
+from tests.onnx.ort_files import samples
 from tests.session.doubles import FaultyDevice, on_device
 
 __all__ = ["TARGETS", "load", "reader", "seeds"]
@@ -95,8 +96,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {"reader": reader, "load": load}
 
 
 def seeds() -> list[bytes]:
-    """Where mutation begins: bad models, and the smallest of ONNX's node tests."""
+    """Where mutation begins: bad models, and the smallest of ONNX's node tests, some also in ORT format."""
     good = sorted(node_models().values(), key=len)
-    return [c.data for c in cases().values() if len(c.data) < _LARGEST_SEED] + [
-        data for data in good[::8] if len(data) < _LARGEST_SEED
-    ]
+    kinds = ([c.data for c in cases().values()], good[::8], samples().values())
+    return [data for kind in kinds for data in kind if len(data) < _LARGEST_SEED]

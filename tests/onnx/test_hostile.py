@@ -256,7 +256,7 @@ def test_bomb__of_nodes__takes_memory_by_the_limit_of_messages() -> None:
         (b"\x89HDF\r\n\x1a\n" + bytes(100), "HDF5"),
         (b"\x80\x02}q\x00", "pickle"),
         (b"\x1c\0\0\0TFL3" + bytes(100), "TensorFlow Lite"),
-        (b"\x20\0\0\0ORTM" + bytes(100), "ORT"),
+        (b"\x20\0\0\0ORTM" + bytes(100), "ORT-format"),
         (b"\x50\0\0\0\0\0\0\0" + b'{"w":{"dtype":"F32"}}', "safetensors"),
         (bytes(1000), "not a valid ONNX model"),
         (b"\xff" * 1000, "not a valid ONNX model"),

@@ -38,7 +38,7 @@ def with_one(model: onnx.ModelProto, kept: str, named: bool) -> bytes:
     if not named:
         node = made.graph.node[0]
         node.output[:] = [o if o == kept else "" for o in node.output]
-    return made.SerializeToString()
+    return bytes(made.SerializeToString())
 
 
 def variants(model: onnx.ModelProto) -> Iterator[tuple[str, bytes]]:
@@ -63,13 +63,14 @@ def test_plan__of_one_output_of_several__is_made(kind: str) -> None:
 @pytest.mark.parametrize("kind", smallest())
 def test_result__of_one_output_of_several__is_that_of_all(kind: str) -> None:
     case = node_tests()[smallest()[kind]]
+    assert case.model is not None and case.data_sets is not None
     feeds = dict(zip((i.name for i in case.model.graph.input), case.data_sets[0][0], strict=False))
     names = [o.name for o in case.model.graph.output]
 
     async def run(data: bytes) -> list[Any]:
         session = await pyruntime.InferenceSession.create(data, providers=["CPUExecutionProvider"])
         try:
-            return await session.run_async(None, feeds)
+            return list(await session.run_async(None, feeds))
         finally:
             session.release()
 

@@ -6,13 +6,18 @@ import { explain } from '../errors.js';
 
 /** @typedef {import('./inspector.js').Inspector} Inspector */
 
+/** Whether a file's name is that of a model in one of the two formats. @param {File} file */
+function isModelFile({ name }) {
+  return /\.(onnx|ort)$/i.test(name);
+}
+
 /**
  * The model and the other files among files that were dropped or chosen together.
  * @param {readonly File[]} files
  * @returns {import('./opening.js').Source | null} null where there is nothing
  */
 function toSource(files) {
-  const model = files.find(({ name }) => name.toLowerCase().endsWith('.onnx')) ?? files[0];
+  const model = files.find(isModelFile) ?? files[0];
   return model ? { name: model.name, data: model, files: files.filter((file) => file !== model) } : null;
 }
 
@@ -23,7 +28,7 @@ function toSource(files) {
  */
 export function listen(inspector, openPicture, openFolder) {
   const take = (/** @type {readonly File[]} */ files) => {
-    const isModel = files.some(({ name }) => name.toLowerCase().endsWith('.onnx'));
+    const isModel = files.some(isModelFile);
     if (!isModel && files.length === 1 && files[0].type.startsWith('image/')) {
       byId('picture').scrollIntoView({ block: 'start' });
       openPicture(files[0]);
