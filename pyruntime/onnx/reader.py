@@ -17,15 +17,23 @@ from pyruntime.onnx.wire import Limits, Parser
 __all__ = ["Limits", "read_model", "read_tensor"]
 
 _HEAD = 512
+_EXPORT = "export the model to ONNX"
 # (offset, bytes there, what the file is, what to do). No ONNX model begins like any of these.
 _SIGNATURES = (
     (0, b"version https://git-lfs.github.com/", "a Git LFS pointer", "run `git lfs pull`, or download the file itself"),
     (0, b"PK\x03\x04", "a ZIP archive (or a PyTorch checkpoint)", "unpack it, or export the model to ONNX"),
     (0, b"\x1f\x8b", "a gzip archive", "unpack it"),
-    (0, b"\x89HDF", "an HDF5 file (Keras?)", "export the model to ONNX"),
-    (0, b"\x80\x02", "a Python pickle (a PyTorch checkpoint?)", "export the model to ONNX"),
+    (0, b"\x89HDF", "an HDF5 file (Keras?)", _EXPORT),
+    *((0, bytes([0x80, protocol]), "a Python pickle (a PyTorch checkpoint?)", _EXPORT) for protocol in (2, 3, 4, 5)),
+    (0, b"GGUF", "a GGUF file of llama.cpp", "use an ONNX export of the same model"),
+    (0, b"\x93NUMPY", "a NumPy array", "give it as an input of a run"),
+    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive", "unpack it"),
+    (0, b"7z\xbc\xaf", "a 7-Zip archive", "unpack it"),
+    (0, b"BZh", "a bzip2 archive", "unpack it"),
+    (0, b"\xfd7zXZ", "an xz archive", "unpack it"),
+    *((257, b"ustar" + version, "a tar archive", "unpack it") for version in (b"\x0000", b"  \0")),
     (4, b"TFL3", "a TensorFlow Lite model", "convert it to ONNX"),
-    (8, b'{"', "a safetensors file", "export the model to ONNX"),
+    (8, b'{"', "a safetensors file", _EXPORT),
 )
 
 
