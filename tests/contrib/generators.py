@@ -46,7 +46,7 @@ class Writer:
         """A drawn initializer."""
         return self.constant(self.rng.standard_normal(shape) * scale, np.float32)
 
-    def heads(self, x: str, shared: tuple[str, ...] | None = None) -> str:
+    def heads(self, x: str) -> str:
         """x [B, T, WIDTH] times a matrix, as [B, HEADS, T, SIZE]."""
         y = self.op("MatMul", x, self.weight(WIDTH, WIDTH, scale=0.6))
         return self.op("Transpose", self.op("Reshape", y, self.constant([0, 0, HEADS, SIZE])), perm=[0, 2, 1, 3])
@@ -84,8 +84,8 @@ class Writer:
     def graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> onnx.GraphProto:
         """The graph; inputs and outputs are (name, type, shape)."""
         weights = [numpy_helper.from_array(w, n) for n, w in self.weights.items()]
-        values = ([helper.make_tensor_value_info(*v) for v in side] for side in (inputs, outputs))
-        return helper.make_graph(self.nodes, name, *values, initializer=weights)
+        given, made = ([helper.make_tensor_value_info(*v) for v in side] for side in (inputs, outputs))
+        return helper.make_graph(self.nodes, name, given, made, initializer=weights)
 
 
 def gpt(rng: np.random.Generator, layers: int = 2, spread: float = 1.5, lift: float = 0.0) -> onnx.GraphProto:
@@ -126,7 +126,9 @@ class _Pair:
         self._seed = int(rng.integers(1 << 30))
         self.vocab, self.layers, self._spread, self._lift = vocab, layers, spread, lift
 
-    def decode(self, w: Writer, ids: str, states: Sequence[tuple[str, str]], seen: Sequence[tuple[str, str]], bias: str):
+    def decode(
+        self, w: Writer, ids: str, states: Sequence[tuple[str, str]], seen: Sequence[tuple[str, str]], bias: str
+    ) -> None:
         """The decoder, of the same weights each time; `states`: its past or nothing, `seen`: the encoder's."""
         w.rng = np.random.default_rng(self._seed)
         x = w.op("Gather", w.weight(self.vocab, WIDTH), ids)
@@ -140,7 +142,7 @@ class _Pair:
             x = w.op("Add", x, w.attention(q, k, v, w.causal(ids, k)))
             w.op("Identity", k, into=f"present_key_self_{i}")
             w.op("Identity", v, into=f"present_value_self_{i}")
-            x = w.op("Add", x, w.attention(w.heads(x), *seen[i], bias))
+            x = w.op("Add", x, w.attention(w.heads(x), seen[i][0], seen[i][1], bias))
         w.logits(x, self.vocab, self._spread, self._lift)
 
     def states(self, kind: str, side: str) -> list[tuple[str, int, list[Any]]]:
@@ -156,7 +158,8 @@ class _Pair:
 
     def encoded(self, w: Writer, x: str, bias: str) -> None:
         """A layer of the encoder, and the keys and values that the decoder sees of it."""
-        x = w.op("Add", x, w.attention(*(w.heads(x) for _ in range(3)), bias))
+        q, k, v = (w.heads(x) for _ in range(3))
+        x = w.op("Add", x, w.attention(q, k, v, bias))
         w.op("Identity", x, into="encoder_hidden_states")
         for pair in self.pairs("cross", "present"):
             for name in pair:
@@ -180,12 +183,15 @@ def encoder_decoder(
     w = Writer(rng)
     bias = w.hidden("encoder_attention_mask")
     pair.encoded(w, w.op("Gather", w.weight(VOCAB, WIDTH), "encoder_input_ids"), bias)
-    inputs = [(n, INT32, ["batch", "frames"]) for n in ("encoder_input_ids", "encoder_attention_mask")]
+    inputs: list[Any] = [(n, INT32, ["batch", "frames"]) for n in ("encoder_input_ids", "encoder_attention_mask")]
     outputs = pair.states("cross", "present")
     if started:
         pair.decode(w, "decoder_input_ids", [], pair.pairs("cross", "present"), bias)
         inputs.append(("decoder_input_ids", INT32, ["batch", 1]))
-        made = [("logits", FLOAT, ["batch", 1, VOCAB]), ("encoder_hidden_states", FLOAT, ["batch", "frames", WIDTH])]
+        made: list[Any] = [
+            ("logits", FLOAT, ["batch", 1, VOCAB]),
+            ("encoder_hidden_states", FLOAT, ["batch", "frames", WIDTH]),
+        ]
         outputs = [*made, *pair.states("self", "present"), *outputs]
     encoder = w.graph("encoder", inputs, outputs)
     d = Writer(rng)
@@ -194,7 +200,7 @@ def encoder_decoder(
     if whole:
         ids = d.op("Slice", "input_ids", d.constant([-1]), d.constant([1 << 30]), d.constant([1]))
     pair.decode(d, ids, pair.pairs("self", "past"), pair.pairs("cross", "past"), bias)
-    given = [("input_ids", INT32, ["batch", "length" if whole else 1])]
+    given: list[Any] = [("input_ids", INT32, ["batch", "length" if whole else 1])]
     given.append(("encoder_attention_mask", INT32, ["batch", "frames"]))
     if hidden:
         given.append(("encoder_hidden_states", FLOAT, ["batch", "frames", WIDTH]))
@@ -232,7 +238,7 @@ def whisper(
     d = Writer(rng)
     none = d.constant(np.zeros((1, 1, 1, 1)), np.float32)
     pair.decode(d, "input_ids", pair.pairs("self", "past"), pair.pairs("cross", "past"), none)
-    given = [("input_ids", INT32, ["batch", 1])]
+    given: list[Any] = [("input_ids", INT32, ["batch", 1])]
     if hidden:
         given.append(("encoder_hidden_states", FLOAT, ["batch", "frames", WIDTH]))
     made = [("logits", FLOAT, ["batch", 1, vocab]), *pair.states("self", "present")]

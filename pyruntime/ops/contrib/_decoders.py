@@ -62,7 +62,7 @@ class _Subgraph:
 
     def last(self, logits: Array, rows: int, vocab: int) -> Array:
         """The last position's scores, float32 [rows, vocab]; a batch's are repeated for every beam."""
-        if logits.ndim != 3 or logits.shape[2] != vocab or rows % logits.shape[0]:
+        if logits.ndim != 3 or logits.shape[2] != vocab or not logits.shape[0] or rows % logits.shape[0]:
             self.fail(f"scores [{rows}, length, {vocab}] as first output (vocab_size)", list(logits.shape))
         return np.repeat(logits[:, -1], rows // logits.shape[0], axis=0)
 
@@ -93,7 +93,7 @@ class _Subgraph:
 class PromptDecoder:
     """A decoder alone, as GPT-2: input_ids, position_ids, attention_mask, past_i -> logits, present_i.
 
-    A state is [2, rows, heads, length, size], empty at first. Where there is a subgraph `init`, it makes the first token.
+    A state is [2, rows, heads, length, size], empty at first. The second graph, where there is one, runs the prompt.
 
     Attributes:
         vocab: how many tokens there are.
@@ -113,7 +113,9 @@ class PromptDecoder:
         self._init = self._decoder if graphs[1] is None else _Subgraph(op, "init_decoder", graphs[1], outer)
         for graph in (self._decoder, self._init):
             if graph.inputs != graph.outputs + 2 or graph.outputs < 2:
-                graph.refuse_layout("inputs input_ids, position_ids, attention_mask, past_i for outputs logits, present_i")
+                graph.refuse_layout(
+                    "inputs input_ids, position_ids, attention_mask, past_i for outputs logits, present_i"
+                )
         self.vocab = self._decoder.vocab(vocab)
         self._prompt = prompt
         filled = prompt != pad
@@ -142,9 +144,9 @@ class PromptDecoder:
 class EncoderDecoder:
     """An encoder and a decoder, as T5, BART and Whisper.
 
-    encoder: features or input ids, a mask (not Whisper), decoder_input_ids -> logits, encoder_hidden_states, the states
-    of the decoder behind these ids, and the keys and values of its cross attention. Or, without decoder_input_ids: these
-    keys and values alone; then the decoder runs from its first token on, behind empty states.
+    encoder: features or input ids, a mask (not Whisper), decoder_input_ids -> logits, encoder_hidden_states, the
+    states of the decoder behind these ids, and the keys and values of its cross attention. Or, without
+    decoder_input_ids: these keys and values alone; then the decoder runs from its first token on, behind empty states.
     decoder: input_ids, the mask (not Whisper), encoder_hidden_states or not, its states, the encoder's keys and values
     -> logits, states. Where the shape of input_ids does not say that they are one token, they are the whole sequence.
     A state is [rows, heads, length, size].
@@ -180,7 +182,9 @@ class EncoderDecoder:
         self._whole = self._decoder.shape(0)[1:] != (1,)
         self._started = self._encoder.inputs == 2 + lead
         alone = lead == 1 and self._encoder.inputs == 1 + lead and not self._hidden
-        if not self._started and not alone or self._encoder.outputs != (2 + 4 * layers if self._started else 2 * layers):
+        if (not self._started and not alone) or self._encoder.outputs != (
+            2 + 4 * layers if self._started else 2 * layers
+        ):
             self._encoder.refuse_layout(
                 f"inputs encoder_input_ids, {given}decoder_input_ids for outputs logits, encoder_hidden_states and "
                 f"the states of {layers} layers"

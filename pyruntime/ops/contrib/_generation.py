@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Generation(BodyOp):
         SLOTS: what its inputs are called, in order.
     """
 
-    SLOTS: tuple[str, ...] = ()
+    SLOTS: ClassVar[tuple[str, ...]] = ()
     eos_token_id: int
     pad_token_id: int
 
@@ -94,8 +94,6 @@ class Generation(BodyOp):
         penalty = self.real(fed, "repetition_penalty", 1.0)
         if penalty <= 0:
             self.refuse("repetition_penalty", "more than 0", penalty)
-        if not 0 <= self.eos_token_id < vocab:
-            self.fail(f"eos_token_id to be one of {vocab} tokens", self.eos_token_id)
         return Scoring(
             end=self.eos_token_id,
             repetition_penalty=penalty,

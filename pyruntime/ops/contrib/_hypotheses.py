@@ -85,9 +85,7 @@ class Beams:
                 found.done = self._early or not self._improves(found, scores, entry, sequences.shape[1])
         return made
 
-    def _followed(
-        self, made: Chosen, entry: int, scores: Array, beams: Array, tokens: Array, sequences: Array
-    ) -> None:
+    def _followed(self, made: Chosen, entry: int, scores: Array, beams: Array, tokens: Array, sequences: Array) -> None:
         """Sort one entry's candidates, best first, into beams and ends; each beam has one end at most."""
         at, stop = entry * self.beams, (entry + 1) * self.beams
         for rank, (score, beam, token) in enumerate(zip(scores, beams, tokens, strict=True)):

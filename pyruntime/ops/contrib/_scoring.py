@@ -83,7 +83,6 @@ class Scoring:
     Attributes:
         vocab_mask: [vocab], 0 where a token never comes. prefix_mask: [batch, vocab], 0 where none comes first.
         min_length: sequences shorter than it do not end.
-        presence_mask: [batch, vocab], `presence_penalty` times which is subtracted.
     """
 
     end: int
@@ -93,8 +92,6 @@ class Scoring:
     prefix_mask: Array | None = None
     min_length: int = 0
     temperature: float = 1.0
-    presence_mask: Array | None = None
-    presence_penalty: float = 0.0
     timestamps: Timestamps | None = None
 
     def __call__(self, scores: Array, sequences: Array, first: bool) -> Array:
@@ -109,12 +106,10 @@ class Scoring:
         if self.prefix_mask is not None and first:
             beams = len(scores) // len(self.prefix_mask)
             scores[np.repeat(self.prefix_mask == 0, beams, axis=0)] = LOWEST
-        if sequences.shape[1] < self.min_length:
+        if sequences.shape[1] < self.min_length and 0 <= self.end < scores.shape[1]:
             scores[:, self.end] = LOWEST
         if self.temperature > 0:
             scores /= np.float32(self.temperature)
-        if self.presence_mask is not None:
-            scores -= self.presence_mask.astype(np.float32) * np.float32(self.presence_penalty)
         if self.timestamps is not None:
             for row, sequence in zip(scores, sequences, strict=True):
                 self.timestamps.apply(row, sequence)

@@ -5,7 +5,7 @@ Texts are those that onnxruntime's CPU provider finds; what only its other provi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,13 +45,14 @@ class _BeamSearch(Generation):
     result's score is its beam's, divided by its length (with the prompt, without the end token) ^ length_penalty.
     """
 
-    SLOTS = _SLOTS
+    SLOTS: ClassVar[tuple[str, ...]] = _SLOTS
     decoder: Graph
     eos_token_id: int
     pad_token_id: int
     decoder_start_token_id: int = -1
     early_stopping: int = 0
     encoder: Graph | None = None
+    model_type: int = 0
     no_repeat_ngram_size: int = 0
     vocab_size: int = -1
 
@@ -63,9 +64,50 @@ class _BeamSearch(Generation):
             self.refuse("num_return_sequences", f"at most num_beams, {beams}", returned)
         return beams, returned
 
+    def graphs(self) -> tuple[Graph, Graph]:
+        """The encoder and the decoder."""
+        if self.encoder is None:
+            self.fail(f"a subgraph 'encoder' for model_type {self.model_type}", "none")
+        return self.encoder, self.decoder
+
+    def start(self, batch: int) -> Array:
+        """decoder_start_token_id for every entry, int32 [batch, 1]."""
+        if self.decoder_start_token_id < 0:
+            self.fail("a decoder_start_token_id of 0 or more", self.decoder_start_token_id)
+        return np.full((batch, 1), self.decoder_start_token_id, np.int32)
+
+    def timestamps(self, vocab: int) -> Timestamps:
+        """Whisper's rules for timestamps, with the tokens that the attributes name."""
+        self.fail("no logits_processor 1", "it; only WhisperBeamSearch has the tokens of timestamps")
+
+    def transcribed(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
+        """The outputs for features [batch, features, frames], Whisper's."""
+        features = fed.get("input_ids")
+        if features is None or features.dtype is not DType.FLOAT or features.rank != 3 or not features.shape[0]:
+            self.refuse("input_ids", "float features [batch, features, frames]", features)
+        if "attention_mask" in fed:
+            self.refuse("attention_mask", "absent", fed["attention_mask"], "leave it out, as Whisper has none")
+        given = self.prompt(fed, "decoder_input_ids") if "decoder_input_ids" in fed else None
+        prompt = self.start(features.shape[0]) if given is None else given
+        if len(prompt) != features.shape[0]:
+            self.refuse("decoder_input_ids", f"a batch of {features.shape[0]}, as input_ids has", len(prompt))
+        beams = self.beams(fed)[0]
+        decoder = EncoderDecoder(self, self.graphs(), outer, features.value(), None, prompt, beams, self.vocab_size)
+        self.within(prompt, decoder.vocab, "decoder_input_ids")
+        timed = self.whole(fed, "logits_processor", 0, least=0) == 1
+        scoring = self.scoring(
+            fed,
+            len(prompt),
+            decoder.vocab,
+            ngram=self.no_repeat_ngram_size,
+            temperature=self.real(fed, "temperature", 1.0),
+            timestamps=self.timestamps(decoder.vocab) if timed else None,
+        )
+        return self.searched(fed, decoder, scoring, prompt)
+
     def searched(
         self, fed: dict[str, TensorType], decoder: Decoder, scoring: Scoring, prompt: Array
-    ) -> list[ValueType]:
+    ) -> tuple[ValueType, ...]:
         """sequences, sequences_scores and scores; `prompt`: int32 [batch, length]."""
         (batch, before), (beams, returned) = prompt.shape, self.beams(fed)
         longest = self.length(fed, before)
@@ -94,7 +136,7 @@ class _BeamSearch(Generation):
                 break
             logits = decoder.step(made.tokens, made.origins if beams > 1 else None, sequences)
         ids, found = search.finish(sequences, totals, longest, returned)
-        return [tensor_of(x) for x in (ids, found, *(() if scores is None else (scores,)))]
+        return tuple(tensor_of(x) for x in (ids, found, *(() if scores is None else (scores,))))
 
 
 @op("BeamSearch", opsets=range(1, 2), domain="com.microsoft")
@@ -103,8 +145,9 @@ class BeamSearch(_BeamSearch):
 
     input_ids: int32 [B, L]. model_type 0: the prompts of a decoder alone, as GPT-2; where they are padded, pad tokens
     are masked, or what attention_mask int32 [B, L] says. model_type 1: what an encoder reads, as T5's or BART's; texts
-    begin with decoder_start_token_id, and L is 1. See `_decoders` for the subgraphs. R is num_return_sequences;
-    sequences are padded with pad_token_id, without the end token. scores of tokens that were not made are 0.
+    begin with decoder_start_token_id, and L is 1. model_type 2: as WhisperBeamSearch. See `_decoders` for the
+    subgraphs. R is num_return_sequences; sequences are padded with pad_token_id, without the end token. Scores of
+    tokens that were not made are 0.
     """
 
     arity = (5, 12)
@@ -121,26 +164,41 @@ class BeamSearch(_BeamSearch):
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         fed, outer = self.fed(inputs)
-        ids = self.prompt(fed)
-        mask, beams = self.matrix(fed, "attention_mask", ids.shape), self.beams(fed)[0]
+        if self.model_type == _WHISPER:
+            return self.transcribed(fed, outer)
         for name in ("decoder_input_ids", "logits_processor"):
-            if name in fed and (name != "logits_processor" or self.whole(fed, name, 0)):
-                self.refuse(name, "left out, as only WhisperBeamSearch reads it", fed[name])
+            if name in fed:
+                self.refuse(
+                    name, "absent for this model_type", fed[name], "leave it out, as onnxruntime does not read it"
+                )
         if self.model_type == _GPT:
-            prompt = ids
-            rows, masks = np.repeat(ids, beams, axis=0), None if mask is None else np.repeat(mask, beams, axis=0)
-            graphs = (self.decoder, self.init_decoder)
-            decoder: Any = PromptDecoder(self, graphs, outer, rows, masks, self.pad_token_id, self.vocab_size)
-            self.within(ids, decoder.vocab)
-        elif self.model_type == _T5 and self.encoder is not None and self.decoder_start_token_id >= 0:
-            prompt = np.full((len(ids), 1), self.decoder_start_token_id, np.int32)
-            mask = encoder_mask(ids, self.pad_token_id) if mask is None else mask
-            pair = (self.encoder, self.decoder)
-            decoder = EncoderDecoder(self, pair, outer, ids, mask, prompt, beams, self.vocab_size)
-        else:
-            self.fail("model_type 0, or 1 with an encoder and a decoder_start_token_id", f"model_type {self.model_type}")
+            return self._continued(fed, outer)
+        if self.model_type == _T5:
+            return self._translated(fed, outer)
+        self.fail("a model_type of 0, 1 or 2", self.model_type)
+
+    def _continued(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
+        """Behind a prompt."""
+        ids, beams = self.prompt(fed), self.beams(fed)[0]
+        mask = self.matrix(fed, "attention_mask", ids.shape)
+        rows, masks = np.repeat(ids, beams, axis=0), None if mask is None else np.repeat(mask, beams, axis=0)
+        graphs = (self.decoder, self.init_decoder)
+        decoder = PromptDecoder(self, graphs, outer, rows, masks, self.pad_token_id, self.vocab_size)
+        self.within(ids, decoder.vocab)
+        return self.searched(
+            fed, decoder, self.scoring(fed, len(ids), decoder.vocab, ngram=self.no_repeat_ngram_size), ids
+        )
+
+    def _translated(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
+        """From what an encoder reads."""
+        ids, graphs = self.prompt(fed), self.graphs()
+        mask = self.matrix(fed, "attention_mask", ids.shape)
+        mask = encoder_mask(ids, self.pad_token_id) if mask is None else mask
+        prompt = self.start(len(ids))
+        decoder = EncoderDecoder(self, graphs, outer, ids, mask, prompt, self.beams(fed)[0], self.vocab_size)
+        self.within(prompt, decoder.vocab, "decoder_start_token_id")
         scoring = self.scoring(fed, len(ids), decoder.vocab, ngram=self.no_repeat_ngram_size)
-        return tuple(self.searched(fed, decoder, scoring, prompt))
+        return self.searched(fed, decoder, scoring, prompt)
 
 
 @op("WhisperBeamSearch", opsets=range(1, 2), domain="com.microsoft")
@@ -152,7 +210,7 @@ class WhisperBeamSearch(_BeamSearch):
     temperature: what scores are divided by, after the softmax.
     """
 
-    SLOTS = (*_SLOTS, "cross_qk_layer_head", "extra_decoding_ids", "temperature")
+    SLOTS: ClassVar[tuple[str, ...]] = (*_SLOTS, "cross_qk_layer_head", "extra_decoding_ids", "temperature")
     arity = (5, 15)
     decoder: Graph
     eos_token_id: int
@@ -174,32 +232,26 @@ class WhisperBeamSearch(_BeamSearch):
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         fed, outer = self.fed(inputs)
-        if self.model_type != _WHISPER or self.encoder is None:
-            self.fail("model_type 2 and an encoder", f"model_type {self.model_type}")
-        features = fed["input_ids"]
-        if features.dtype is not DType.FLOAT or features.rank != 3 or not features.shape[0]:
-            self.refuse("input_ids", "float features [batch, features, frames]", features)
-        batch = features.shape[0]
-        if "decoder_input_ids" in fed:
-            prompt = self.prompt(fed, "decoder_input_ids")
-        else:
-            prompt = np.full((batch, 1), self.decoder_start_token_id, np.int32)
-        graphs = (self.encoder, self.decoder)
-        decoder = EncoderDecoder(
-            self, graphs, outer, features.value(), None, prompt, self.beams(fed)[0], self.vocab_size
-        )
-        self.within(prompt, decoder.vocab, "decoder_input_ids")
-        scoring = self.scoring(
-            fed,
-            batch,
-            decoder.vocab,
-            ngram=self.no_repeat_ngram_size,
-            temperature=self.real(fed, "temperature", 1.0),
-            timestamps=self._timestamps(self.whole(fed, "logits_processor", 0)),
-        )
-        return tuple(self.searched(fed, decoder, scoring, prompt))
+        if self.model_type != _WHISPER:
+            self.fail("model_type 2", self.model_type)
+        if self.decoder_output_cross_qk or self.wants(3) or "extra_decoding_ids" in fed:
+            self.fail("no cross_qk and no extra_decoding_ids", "one of them; convert the model without them")
+        if self.wants(4):
+            self.fail("no output non_speech_probs", "it; convert the model without it (no_speech_probs)")
+        return self.transcribed(fed, outer)
 
-    def _timestamps(self, processor: int) -> Timestamps | None:
-        if processor == 0:
-            return None
-        return None
+    def timestamps(self, vocab: int) -> Timestamps:
+        first = self.beginning_timestamp_token_id
+        if first is None or not 0 < first < vocab:
+            self.fail(f"beginning_timestamp_token_id in [1, {vocab - 1}] for logits_processor 1", first)
+        others = (self.no_timestamps_token_id, self.translate_token_id, self.transcribe_token_id)
+        no_timestamps, translate, transcribe = (-1 if token is None else token for token in others)
+        return Timestamps(
+            end=self.eos_token_id,
+            start=self.decoder_start_token_id,
+            start_of_lm=-1 if self.start_of_lm_token_id is None else self.start_of_lm_token_id,
+            no_timestamps=no_timestamps,
+            translate=translate,
+            transcribe=transcribe,
+            first=first,
+        )
