@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.ir import Array
 
-__all__ = ["EOS", "PAD", "START", "VOCAB", "encoder_decoder", "gpt", "model_of", "whisper"]
+__all__ = ["EOS", "PAD", "START", "VOCAB", "WIDTH", "encoder_decoder", "gpt", "model_of", "whisper"]
 
 VOCAB, HEADS, SIZE, POSITIONS = 23, 2, 4, 40
 WIDTH = HEADS * SIZE

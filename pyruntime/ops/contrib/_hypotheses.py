@@ -47,6 +47,16 @@ class _Hypotheses:
         del self.kept[self.limit :]
 
 
+def _largest(x: Array, count: int) -> Array:
+    """Where the `count` largest of x [n] are, from the largest on, equal ones in order; without sorting all of x."""
+    least = -np.partition(-x, count - 1)[count - 1] if len(x) > count else -np.inf
+    places = np.flatnonzero(x >= least)
+    if len(places) < count:  # where x has NaN
+        places = np.arange(len(x))
+    found: Array = places[np.argsort(-x[places], kind="stable")[:count]]
+    return found
+
+
 class Beams:
     """The search over a batch.
 
@@ -70,7 +80,7 @@ class Beams:
         """The continuations to follow of `sequences` [batch · beams, length], by scores [batch · beams, vocab]."""
         vocab, count = totals.shape[1], 2 * self.beams
         every = totals.reshape(self.batch, self.beams * vocab)
-        best = np.argsort(-every, axis=1, kind="stable")[:, :count]
+        best = np.stack([_largest(row, count) for row in every])
         scores = np.take_along_axis(every, best, axis=1)
         made = Chosen(
             np.zeros(len(sequences), np.float32),
