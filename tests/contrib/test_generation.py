@@ -172,6 +172,16 @@ def short() -> Any:
     return search(beams(max_length=i32([3]))), beams(max_length=i32([3]))
 
 
+@refused("num_beams to be at most 128, got 129")
+def too_many_beams() -> Any:
+    return search(beams()), beams(num_beams=i32([129]))
+
+
+@refused(r"max_length whose results take at most 17179869184 bytes \(limit `node_bytes`.*got 2147483647, which takes")
+def endless() -> Any:
+    return search(beams()), beams(max_length=i32([2**31 - 1]))
+
+
 @refused("num_return_sequences to be at most num_beams, 3, got 4")
 def too_many() -> Any:
     return search(beams()), beams(num_return_sequences=i32([4]))

@@ -20,7 +20,13 @@ _ADVICE = "convert the model again, for the CPU: without shared buffers of past 
 
 
 class Decoder(Protocol):
-    """A decoder in the middle of a text."""
+    """A decoder in the middle of a text.
+
+    Attributes:
+        vocab: how many tokens there are.
+    """
+
+    vocab: int
 
     def first(self) -> Array:
         """Scores [rows, vocab] of the first token, before softmax."""

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from pyruntime.errors import InvalidArgument
+from pyruntime.errors import InvalidArgument, OutOfMemory
 from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.ops.body import BodyOp
 from pyruntime.ops.contrib._scoring import Scoring
+from pyruntime.ops.interpreter import current
 
 __all__ = ["Generation", "encoder_mask"]
 
@@ -82,11 +83,23 @@ class Generation(BodyOp):
             self.refuse(name, "fed", "none")
         return array
 
-    def length(self, fed: dict[str, TensorType], prompt: int) -> int:
-        """Where sequences end at the latest: max_length, longer than the prompt."""
+    def length(self, fed: dict[str, TensorType], prompt: int, rows: int, vocab: int = 0) -> int:
+        """Where sequences end at the latest: max_length, longer than the prompt.
+
+        rows: how many there are. vocab: how many scores are kept of each token.
+
+        Raises:
+            OutOfMemory: they would take more than `Limits.node_bytes`.
+        """
         longest = self.whole(fed, "max_length", 0)
         if longest <= prompt:
             self.refuse("max_length", f"more than the {prompt} tokens of the prompt", longest)
+        limit, needed = current().limits.node_bytes, 4 * rows * (longest + (longest - prompt) * vocab)
+        if needed > limit:
+            raise OutOfMemory(
+                f"{self.op_type}: expected a max_length whose results take at most {limit} bytes (limit `node_bytes`, "
+                f"see SessionOptions.limits), got {longest}, which takes {needed}"
+            )
         return longest
 
     def scoring(self, fed: dict[str, TensorType], batch: int, vocab: int, **more: Any) -> Scoring:

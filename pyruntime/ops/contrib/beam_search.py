@@ -18,6 +18,9 @@ from pyruntime.ops.contrib._hypotheses import Beams
 from pyruntime.ops.contrib._scoring import Scoring, Timestamps, log_softmax
 
 _GPT, _T5, _WHISPER = 0, 1, 2
+_MOST_BEAMS = 128
+"""As onnxruntime has it."""
+
 _NEVER = np.float32(-1e9)
 """The score of a beam that is there to fill the batch."""
 
@@ -59,6 +62,8 @@ class _BeamSearch(Generation):
     def beams(self, fed: dict[str, TensorType]) -> tuple[int, int]:
         """num_beams and num_return_sequences."""
         beams = self.whole(fed, "num_beams", 1, least=1)
+        if beams > _MOST_BEAMS:
+            self.refuse("num_beams", f"at most {_MOST_BEAMS}", beams)
         returned = self.whole(fed, "num_return_sequences", 1, least=1)
         if returned > beams:
             self.refuse("num_return_sequences", f"at most num_beams, {beams}", returned)
@@ -110,7 +115,7 @@ class _BeamSearch(Generation):
     ) -> tuple[ValueType, ...]:
         """sequences, sequences_scores and scores; `prompt`: int32 [batch, length]."""
         (batch, before), (beams, returned) = prompt.shape, self.beams(fed)
-        longest = self.length(fed, before)
+        longest = self.length(fed, before, batch * beams, decoder.vocab if self.wants(2) else 0)
         search = Beams(
             batch,
             beams,

@@ -50,7 +50,8 @@ class _TokenByToken(Generation):
         if self.model_type:
             self.fail("a model_type of 0, a decoder alone", f"{self.model_type}; use BeamSearch with num_beams 1")
         ids = self.prompt(fed)
-        (batch, before), longest = ids.shape, self.length(fed, ids.shape[1])
+        batch, before = ids.shape
+        longest = self.length(fed, before, batch)
         mask = self.matrix(fed, "attention_mask", ids.shape)
         graphs = (self.decoder, self.init_decoder)
         decoder = PromptDecoder(self, graphs, outer, ids, mask, self.pad_token_id, self.vocab_size)
