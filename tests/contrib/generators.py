@@ -46,9 +46,13 @@ class Writer:
         """A drawn initializer."""
         return self.constant(self.rng.standard_normal(shape) * scale, np.float32)
 
+    def normed(self, x: str) -> str:
+        """x with mean 0 and deviation 1 along its last axis."""
+        return self.op("LayerNormalization", x, self.constant(np.ones(WIDTH), np.float32), axis=-1)
+
     def heads(self, x: str) -> str:
-        """x [B, T, WIDTH] times a matrix, as [B, HEADS, T, SIZE]."""
-        y = self.op("MatMul", x, self.weight(WIDTH, WIDTH, scale=0.6))
+        """x [B, T, WIDTH], normalised, times a matrix, as [B, HEADS, T, SIZE]."""
+        y = self.op("MatMul", self.normed(x), self.weight(WIDTH, WIDTH, scale=0.6))
         return self.op("Transpose", self.op("Reshape", y, self.constant([0, 0, HEADS, SIZE])), perm=[0, 2, 1, 3])
 
     def attention(self, q: str, k: str, v: str, bias: str) -> str:
@@ -77,8 +81,7 @@ class Writer:
         bias = np.zeros(vocab, np.float32)
         for token, by in lift.items():
             bias[token] = by
-        y = self.op("LayerNormalization", x, self.constant(np.ones(WIDTH), np.float32), axis=-1)
-        y = self.op("MatMul", y, self.weight(WIDTH, vocab, scale=spread))
+        y = self.op("MatMul", self.normed(x), self.weight(WIDTH, vocab, scale=spread))
         return self.op("Add", y, self.constant(bias, np.float32), into=into)
 
     def graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> onnx.GraphProto:
