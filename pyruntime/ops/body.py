@@ -85,7 +85,7 @@ class Body:
     def __init__(self, op: Op, graph: Graph, outer: dict[str, ValueType]) -> None:
         self._op = op
         self._program = Program(graph)
-        self._outer = {name: outer[name] for name in graph.captures if name in outer}
+        self._outer = outer
         self._context = current().deeper()
         self.inputs = graph.inputs
         self.outputs = graph.outputs
