@@ -12,6 +12,7 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.onnx.declared import Constants, declared_type
 from pyruntime.onnx.records import AttributeRecord, AttributeType, GraphRecord
 from pyruntime.ops.base import Op
+from pyruntime.ops.body import BodyOp
 from pyruntime.ops.decomposed import Decomposed
 
 __all__ = ["Signature", "operator_fields", "signature"]
@@ -65,7 +66,7 @@ def _alternatives(annotation: Any) -> tuple[str, ...]:
 
 
 def signature(cls: type[Op]) -> Signature:
-    """The signature of an operator: its dataclass fields, and the parameters of its `infer` (or of its `expand`)."""
+    """The signature of an operator: its dataclass fields, and the parameters of its `infer` (`expand`, or `arity`)."""
     if cls not in _signatures:
         _signatures[cls] = _signature(cls)
     return _signatures[cls]
@@ -78,12 +79,12 @@ def _signature(cls: type[Op]) -> Signature:
     else:
         parameters = list(inspect.signature(cls.infer).parameters.values())[1:]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    least = sum(p.default is p.empty for p in positional)
     bounded = not any(p.kind is p.VAR_POSITIONAL for p in parameters)
     return Signature(
         {f.name: _alternatives(f.type) for f in own},
         frozenset(f.name for f in own if f.default is MISSING and f.default_factory is MISSING),
-        sum(p.default is p.empty for p in positional),
-        len(positional) if bounded else None,
+        *(cls.arity if issubclass(cls, BodyOp) else (least, len(positional) if bounded else None)),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,16 +29,21 @@ from pyruntime.ir import (
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import Program, current, running
 
-__all__ = ["Body", "BodyOp", "Values", "empty_stack", "sequence_of", "stacked", "truth"]
+__all__ = ["Body", "BodyOp", "Values", "empty_stack", "permit", "sequence_of", "stacked", "truth"]
 
 Inputs = Sequence[ValueType | None]
 Values = Sequence[ValueType]
 
 
 class BodyOp(Op):
-    """An operator with subgraphs. Its output types follow from running them, so `infer` returns known values."""
+    """An operator with subgraphs. Its output types follow from running them, so `infer` returns known values.
+
+    Class attributes:
+        arity: the least and the most inputs of its own, without captured ones; None: no bound.
+    """
 
     data_dependent = True
+    arity: ClassVar[tuple[int, int | None]] = (0, None)
 
     def bodies(self) -> Iterator[Graph]:
         """The subgraphs by attribute name."""
@@ -110,6 +115,22 @@ class Body:
         if not isinstance(element, OptionalType):
             self._op.fail(f"a value for the body's input '{info.name}'", "none")
         return known(element, None)
+
+
+def permit(op: Op, trip: int) -> None:
+    """Let a loop make its trip number `trip`.
+
+    Raises:
+        RuntimeException: more trips than `Limits.loop_trips`. Whatever ends the run (`RunContext.check`).
+    """
+    context = current()
+    if context.check is not None:
+        context.check()
+    if trip >= context.limits.loop_trips:
+        raise errors.RuntimeException(
+            f"{op.op_type}: expected at most {trip} trips (limit `loop_trips`), got more; "
+            "raise it in SessionOptions.limits"
+        )
 
 
 def truth(op: Op, value: ValueType) -> bool:

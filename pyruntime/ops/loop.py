@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pyruntime import errors
 from pyruntime.ir import DType, Graph, ValueType
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.body import Body, BodyOp, empty_stack, stacked, truth
-from pyruntime.ops.interpreter import current
+from pyruntime.ops.body import Body, BodyOp, empty_stack, permit, stacked, truth
 
 
 @op("Loop", opsets=range(1, LATEST + 1))
@@ -33,7 +31,7 @@ class Loop(BodyOp):
         scans: list[list[ValueType]] = [[] for _ in body.outputs[1 + len(carried) :]]
         trip = 0
         while going and (trips is None or trip < trips):
-            self._permit(trip)
+            permit(self, trip)
             again, *made = body(body.scalar(0, trip, DType.INT64), body.scalar(1, going, DType.BOOL), *carried)
             going = truth(self, again)
             carried = [*made[: len(carried)]]
@@ -44,12 +42,3 @@ class Loop(BodyOp):
         ends = [stacked(self, s) if s else empty_stack(self, i) for s, i in zip(scans, infos, strict=True)]
         finals = [body.given(2 + k, value) for k, value in enumerate(carried)]
         return (*finals, *ends)
-
-    def _permit(self, trip: int) -> None:
-        context = current()
-        if context.check is not None:
-            context.check()
-        if trip >= context.limits.loop_trips:
-            raise errors.RuntimeException(
-                f"Loop: expected at most {trip} trips (limit `loop_trips`), got more; raise it in SessionOptions.limits"
-            )

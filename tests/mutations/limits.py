@@ -47,7 +47,7 @@ LIMIT_MUTATIONS = (
     ),
     Mutation(
         "limit `loop_trips`",
-        "pyruntime/ops/loop.py",
+        "pyruntime/ops/body.py",
         "if trip >= context.limits.loop_trips:",
         "if False:",
         (REACHED + "[loop_trips]",),
