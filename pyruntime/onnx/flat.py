@@ -4,8 +4,8 @@ A table begins with the signed distance back to its vtable. That has, behind its
 for each field: how far behind the table's begin the field is, 0 where it is absent. Numbers are there themselves;
 strings, vectors and tables are at an unsigned distance from there. A vector begins with the count of its elements.
 
-Every position is checked against the file; nesting and the number of tables and names are limited. Vectors of numbers
-and strings that several tables share are read once.
+Every position is checked against the file; nesting, the number of tables and names, and bytes that are taken out of the
+file are limited. Vectors of numbers and strings that several tables share are read once.
 Source: flatbuffers.dev, "FlatBuffers Internals".
 """
 
@@ -45,6 +45,8 @@ SPAN = "span"
 """A vector of bytes that stays in the file: its offset and length."""
 _NUMBERS = {form: struct.Struct(form) for form in (INT8, UINT8, "<H", INT32, "<I", INT64, FLOAT)}
 _PAGE = 1 << 15
+_SHARE = 512
+"""Bytes of a vector of numbers, or of a string, that count as one more: those of hostile files may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Table:
     fields: list[tuple[int, Kind, Any]] = field(default_factory=list)
 
     def declare(self, fields: Sequence[tuple[int, Kind, Any]]) -> None:
+        """Add fields; apart from the constructor, as tables may be in each other."""
         self.fields.extend(fields)
 
 
@@ -164,6 +167,7 @@ class FlatReader:
         if (at, of) not in self._seen:
             width = _NUMBERS[of].size
             count = self._count(at, width, table)
+            self._spend(width * count // _SHARE)
             data, start = self._bytes(at + 4, width * count, table)
             self._seen[at, of] = struct.unpack_from(f"<{count}{of[1]}", data, start)
         numbers: tuple[Any, ...] = self._seen[at, of]
@@ -172,6 +176,7 @@ class FlatReader:
     def _string(self, kind: str, at: int, table: Table) -> str | bytes:
         if (at, kind) not in self._seen:
             size = self._count(at, 1, table)
+            self._spend(size // _SHARE)
             data, start = self._bytes(at + 4, size, table)
             stored = bytes(data[start : start + size])
             try:
@@ -218,7 +223,7 @@ class FlatReader:
         self._budget -= count
         if self._budget < 0:
             raise InvalidProtobuf(
-                f"the model holds more than {self._limits.messages} tables and names; "
+                f"the model holds more than {self._limits.messages} tables and names, or as many times {_SHARE} bytes; "
                 "raise the limit `messages` (SessionOptions.limits) if it is trusted"
             )
 

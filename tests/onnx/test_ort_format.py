@@ -16,9 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime
 from pyruntime.errors import InvalidProtobuf, NotImplemented, OrtError
+from pyruntime.onnx.flat import INT64, FlatReader, Many, Table
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import Limits, read_model
-from pyruntime.onnx.source import FileSource
+from pyruntime.onnx.source import FileSource, MemorySource
 from tests.harness import node_tests
 from tests.onnx.ort_files import Flat, converted, samples
 from tests.oracle import OPTIONS
@@ -194,6 +195,24 @@ def test_damaged_files__of_any_kind__are_refused_with_errors_of_ours(name: str) 
         except OrtError:
             refused += 1
     assert refused > len(broken) / 10
+
+
+def test_limits__of_vectors_that_overlap__bound_what_is_taken_out_of_the_file() -> None:
+    size = 1 << 16
+    head = struct.pack("<I", size // 8) + bytes(size)  # any offset into it is a vector, or a string, of some size
+    table = Table("Table", lambda *values: len(values))
+    table.declare([(i, Many(INT64), ()) for i in range(64)])
+    vtable = struct.pack("<66H", 4 + 128, 4 + 256, *(4 + 4 * i for i in range(64)))
+    begin = 8 + len(vtable)
+    places = [begin + 4 + 256 + 8 + 4 * i for i in range(64)]
+    fields = struct.pack("<i", len(vtable)) + struct.pack(
+        "<64I", *(place - (begin + 4 + 4 * i) for i, place in enumerate(places))
+    )
+    vectors = struct.pack("<I", 4096) * 66 + head
+    data = struct.pack("<I", begin) + b"ORTM" + vtable + fields + vectors
+    assert FlatReader(MemorySource(data), Limits()).root(table) == 64
+    with pytest.raises(InvalidProtobuf, match="more than 4000 tables and names, or as many times 512 bytes"):
+        FlatReader(MemorySource(data), Limits(messages=4000)).root(table)
 
 
 def test_limits__of_tables_and_nesting__are_kept() -> None:
