@@ -36,14 +36,17 @@ from pyruntime.onnx.records import (
     OperatorSetId,
     SequenceTypeRecord,
     StringStringEntry,
-    TensorTypeRecord,
     TypeRecord,
     ValueInfoRecord,
     attribute_record,
+    pair,
+    shape_of,
+    tensor_type,
 )
 from pyruntime.onnx.source import ByteSource, MemorySource
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
+from pyruntime.onnx.tensor import STRING_DATA, SparseTensorRecord, TensorRecord
 from pyruntime.onnx.wire import Limits, Run
+from pyruntime.onnx.writer import joined
 
 __all__ = ["SIGNATURE", "read_ort_model"]
 
@@ -51,7 +54,6 @@ SIGNATURE = (4, b"ORTM")
 """Where in a file what tells this format is."""
 _FUSED = 1
 _SIZE, _SYMBOL = 1, 2
-_STRING_DATA = 6
 _NO_VERSION = (1 << 63) - 1
 
 
@@ -69,19 +71,8 @@ def read_ort_model(source: ByteSource, limits: Limits) -> ModelRecord:
     return model
 
 
-def _pair(first: Any, second: Any) -> tuple[Any, Any]:
-    return first, second
-
-
 def _dim_value(kind: int, size: int, symbol: str) -> DimRecord:
     return {_SIZE: size, _SYMBOL: symbol or None}.get(kind)
-
-
-def _tensor_type(elem_type: int, dims: tuple[tuple[DimRecord, str], ...] | None) -> TensorTypeRecord:
-    if dims is None:
-        return TensorTypeRecord(elem_type, None)
-    denotations = tuple([denotation for _, denotation in dims])
-    return TensorTypeRecord(elem_type, tuple([size for size, _ in dims]), denotations if any(denotations) else ())
 
 
 def _only(value: Any) -> Any:
@@ -104,18 +95,10 @@ def _tensor(
         )
     if not strings:
         return TensorRecord(source, dims, data_type, (), name, raw, (), 0, False)
-    text = b"".join([bytes([_STRING_DATA << 3 | 2]) + _varint(len(s)) + s for s in strings])
+    text = joined(STRING_DATA, strings)
     return TensorRecord(
-        MemorySource(text), dims, data_type, (Run(_STRING_DATA, 0, len(text), False),), name, None, (), 0, False
+        MemorySource(text), dims, data_type, (Run(STRING_DATA, 0, len(text), False),), name, None, (), 0, False
     )
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*made, value])
 
 
 def _attribute(name: str, kind: int, *values: Any) -> AttributeRecord:
@@ -186,13 +169,13 @@ _NODE = Table("Node", _node)
 _ATTRIBUTE = Table("Attribute", _attribute)
 _TENSOR = Table("Tensor", _tensor, sourced=True)
 _SPARSE_TENSOR = Table("SparseTensor", SparseTensorRecord)
-_VALUE_INFO = Table("ValueInfo", _pair)
+_VALUE_INFO = Table("ValueInfo", pair)
 _TYPE = Table("TypeInfo", _only)
-_TENSOR_TYPE = Table("TensorTypeAndShape", _tensor_type)
+_TENSOR_TYPE = Table("TensorTypeAndShape", tensor_type)
 _SEQUENCE_TYPE = Table("SequenceType", SequenceTypeRecord)
 _MAP_TYPE = Table("MapType", MapTypeRecord)
-_SHAPE = Table("Shape", _only)
-_DIM = Table("Dimension", _pair)
+_SHAPE = Table("Shape", shape_of)
+_DIM = Table("Dimension", pair)
 _DIM_VALUE = Table("DimensionValue", _dim_value)
 
 _SESSION.declare([(1, _MODEL, None)])

@@ -248,6 +248,27 @@ _ZERO: dict[AttributeType, AttributeValue] = {
 }
 
 
+Shape: TypeAlias = tuple[tuple[DimRecord, ...], tuple[str, ...]]
+"""Dimensions, and their denotations or none."""
+
+
+def pair(first: Any, second: Any) -> tuple[Any, Any]:
+    """A message of two fields that has no record of its own."""
+    return first, second
+
+
+def shape_of(dims: tuple[tuple[DimRecord, str], ...]) -> Shape:
+    """The shape of dimensions that each have a denotation, '' for none."""
+    sizes = tuple([size for size, _ in dims])
+    denotations = tuple([denotation for _, denotation in dims])
+    return sizes, denotations if any(denotations) else ()
+
+
+def tensor_type(elem_type: int, shape: Shape | None) -> TensorTypeRecord:
+    """The type of a dense tensor."""
+    return TensorTypeRecord(elem_type, *shape) if shape else TensorTypeRecord(elem_type, None)
+
+
 def attribute_record(name: str, type_code: int, ref_attr_name: str, *values: Any) -> AttributeRecord:
     """The attribute of AttributeProto's fields; `values` in the order of their numbers.
 

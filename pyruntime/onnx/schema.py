@@ -7,8 +7,6 @@ unread. Source: onnx.proto, IR versions 1 to 14.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyruntime.onnx.fields import (
     BYTES,
     FLOAT,
@@ -30,7 +28,6 @@ from pyruntime.onnx.fields import (
     Message,
 )
 from pyruntime.onnx.records import (
-    DimRecord,
     FunctionRecord,
     GraphRecord,
     MapTypeRecord,
@@ -40,12 +37,15 @@ from pyruntime.onnx.records import (
     OperatorSetId,
     OptionalTypeRecord,
     SequenceTypeRecord,
+    Shape,
     SparseTensorTypeRecord,
     StringStringEntry,
-    TensorTypeRecord,
     TypeRecord,
     ValueInfoRecord,
     attribute_record,
+    pair,
+    shape_of,
+    tensor_type,
 )
 from pyruntime.onnx.source import ByteSource
 from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
@@ -56,10 +56,6 @@ __all__ = ["MODEL", "TENSOR"]
 
 def _text(attribute: str) -> Field:
     return Field(attribute, STRING, default="")
-
-
-def _pair(first: Any, second: Any) -> tuple[Any, Any]:
-    return first, second
 
 
 def _tensor_record(
@@ -76,20 +72,7 @@ def _tensor_record(
     return TensorRecord(source, dims, data_type, runs, name, raw, external, data_location, segment is not None)
 
 
-_Shape = tuple[tuple[DimRecord, ...], tuple[str, ...]]
-
-
-def _shape_of(dims: tuple[tuple[DimRecord, str], ...]) -> _Shape:
-    sizes = tuple([size for size, _ in dims])
-    denotations = tuple([denotation for _, denotation in dims])
-    return sizes, denotations if any(denotations) else ()
-
-
-def _tensor_type(elem_type: int, shape: _Shape | None) -> TensorTypeRecord:
-    return TensorTypeRecord(elem_type, *shape) if shape else TensorTypeRecord(elem_type, None)
-
-
-def _sparse_type(elem_type: int, shape: _Shape | None) -> SparseTensorTypeRecord:
+def _sparse_type(elem_type: int, shape: Shape | None) -> SparseTensorTypeRecord:
     return SparseTensorTypeRecord(elem_type, *shape) if shape else SparseTensorTypeRecord(elem_type, None)
 
 
@@ -98,11 +81,11 @@ def _type(*kinds: TypeRecord | None) -> TypeRecord | None:
 
 
 _ENTRY = Message("StringStringEntryProto", StringStringEntry)
-_EXTERNAL = Message("StringStringEntryProto", _pair)
+_EXTERNAL = Message("StringStringEntryProto", pair)
 _OPSET = Message("OperatorSetIdProto", OperatorSetId)
-_DIM = Message("TensorShapeProto.Dimension", _pair)
-_SHAPE = Message("TensorShapeProto", _shape_of)
-_TENSOR_TYPE = Message("TypeProto.Tensor", _tensor_type)
+_DIM = Message("TensorShapeProto.Dimension", pair)
+_SHAPE = Message("TensorShapeProto", shape_of)
+_TENSOR_TYPE = Message("TypeProto.Tensor", tensor_type)
 _SPARSE_TYPE = Message("TypeProto.SparseTensor", _sparse_type)
 _SEQUENCE_TYPE = Message("TypeProto.Sequence", SequenceTypeRecord)
 _OPTIONAL_TYPE = Message("TypeProto.Optional", OptionalTypeRecord)

@@ -15,8 +15,6 @@ from pyruntime.ops.interpreter import current
 
 __all__ = ["Generation", "encoder_mask"]
 
-_FLOATS, _INTS = (DType.FLOAT,), (DType.INT32,)
-
 
 class Generation(BodyOp):
     """An operator that generates text.
@@ -48,21 +46,21 @@ class Generation(BodyOp):
 
     def whole(self, fed: dict[str, TensorType], name: str, default: int, least: int | None = None) -> int:
         """The one number of an int32 input, which is `least` or more."""
-        number = int(self._one(fed, name, default, _INTS))
+        number = int(self._one(fed, name, default, DType.INT32))
         if least is not None and number < least:
             self.refuse(name, f"{least} or more", number)
         return number
 
     def real(self, fed: dict[str, TensorType], name: str, default: float) -> float:
         """The one number of a float input."""
-        return float(self._one(fed, name, default, _FLOATS))
+        return float(self._one(fed, name, default, DType.FLOAT))
 
-    def _one(self, fed: dict[str, TensorType], name: str, default: float, dtypes: tuple[DType, ...]) -> Any:
+    def _one(self, fed: dict[str, TensorType], name: str, default: float, dtype: DType) -> Any:
         value = fed.get(name)
         if value is None:
             return default
-        if value.dtype not in dtypes or value.size != 1:
-            self.refuse(name, f"one number of type {dtypes[0].onnx_name}", value)
+        if value.dtype is not dtype or value.size != 1:
+            self.refuse(name, f"one number of type {dtype.onnx_name}", value)
         return value.value().reshape(())
 
     def matrix(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array | None:

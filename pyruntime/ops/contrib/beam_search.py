@@ -5,6 +5,7 @@ Texts are those that onnxruntime's CPU provider finds; what only its other provi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -40,6 +41,7 @@ _SLOTS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _BeamSearch(Generation):
     """Shared: the search.
 
@@ -55,7 +57,8 @@ class _BeamSearch(Generation):
     decoder_start_token_id: int = -1
     early_stopping: int = 0
     encoder: Graph | None = None
-    model_type: int = 0
+    init_decoder: Graph | None = None
+    model_type: int = _GPT
     no_repeat_ngram_size: int = 0
     vocab_size: int = -1
 
@@ -156,16 +159,6 @@ class BeamSearch(_BeamSearch):
     """
 
     arity = (5, 12)
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
-    decoder_start_token_id: int = -1
-    early_stopping: int = 0
-    encoder: Graph | None = None
-    init_decoder: Graph | None = None
-    model_type: int = 0
-    no_repeat_ngram_size: int = 0
-    vocab_size: int = -1
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         fed, outer = self.fed(inputs)
@@ -217,23 +210,14 @@ class WhisperBeamSearch(_BeamSearch):
 
     SLOTS: ClassVar[tuple[str, ...]] = (*_SLOTS, "cross_qk_layer_head", "extra_decoding_ids", "temperature")
     arity = (5, 15)
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
+    model_type: int = _WHISPER
     beginning_timestamp_token_id: int | None = None
     decoder_output_cross_qk: int | None = None
-    decoder_start_token_id: int = -1
-    early_stopping: int = 0
-    encoder: Graph | None = None
-    init_decoder: Graph | None = None
-    model_type: int = 2
-    no_repeat_ngram_size: int = 0
     no_speech_token_id: int | None = None
     no_timestamps_token_id: int | None = None
     start_of_lm_token_id: int | None = None
     transcribe_token_id: int | None = None
     translate_token_id: int | None = None
-    vocab_size: int = -1
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         fed, outer = self.fed(inputs)

@@ -29,6 +29,7 @@ _SLOTS = (
 _MODULUS = 2**31 - 1
 
 
+@dataclass(frozen=True, kw_only=True)
 class _TokenByToken(Generation):
     """Shared: one sequence for each prompt."""
 
@@ -36,6 +37,8 @@ class _TokenByToken(Generation):
     decoder: Graph
     eos_token_id: int
     pad_token_id: int
+    decoder_start_token_id: int = -1
+    encoder: Graph | None = None
     init_decoder: Graph | None = None
     model_type: int = 0
     no_repeat_ngram_size: int = 0
@@ -142,15 +145,6 @@ class GreedySearch(_TokenByToken):
     """
 
     arity = (2, 7)
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
-    decoder_start_token_id: int = -1
-    encoder: Graph | None = None
-    init_decoder: Graph | None = None
-    model_type: int = 0
-    no_repeat_ngram_size: int = 0
-    vocab_size: int = -1
 
 
 @op("Sampling", opsets=range(1, 2), domain="com.microsoft")
@@ -162,21 +156,12 @@ class Sampling(_TokenByToken):
 
     SLOTS: ClassVar[tuple[str, ...]] = (*_SLOTS, "presence_mask", "seed")
     arity = (2, 9)
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
     custom: int = 0
-    decoder_start_token_id: int = -1
-    encoder: Graph | None = None
     filter_value: float = -1e20
-    init_decoder: Graph | None = None
     min_tokens_to_keep: int = 0
-    model_type: int = 0
-    no_repeat_ngram_size: int = 0
     presence_penalty: float = 0.0
     temperature: float = 1.0
     top_p: float = 0.0
-    vocab_size: int = -1
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         if self.wants(1):
