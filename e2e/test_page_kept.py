@@ -165,6 +165,8 @@ SILENT = """
 
 def test_writing__second_visit__begins_and_ends_while_python_is_not_up(visited: tuple[Page, Guard, Server]) -> None:
     page, _, server = visited
+    page.locator("#stage").scroll_into_view_if_needed()  # where the picture's model begins
+    expect(page.locator("#storage-text")).to_contain_text("2 plans,")
     section = page.locator("#write")
     first = write(section, seed=3)
     expect(page.locator("#storage-text")).to_contain_text("5 plans,")  # digits, picture, decoder, sampler and its model

@@ -156,8 +156,8 @@ export class PyruntimeModel extends Base {
     } else if (loading === 'eager') {
       this.load().catch(() => {});
     } else if (loading === 'lazy' || !this.#hasPoster()) {
-      this.#observer = new IntersectionObserver(([{ isIntersecting }]) => {
-        if (isIntersecting) this.load().catch(() => {});
+      this.#observer = new IntersectionObserver((seen) => {
+        if (seen.some(({ isIntersecting }) => isIntersecting)) this.load().catch(() => {});
       }, { rootMargin: '200px' });
       this.#observer.observe(this);
     }

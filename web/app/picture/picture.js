@@ -90,8 +90,8 @@ export class PictureDemo {
 
   /** Something is there as soon as the section is: the first sample. */
   #startWhenSeen() {
-    const observer = new IntersectionObserver(async ([{ isIntersecting }]) => {
-      if (!isIntersecting) return;
+    const observer = new IntersectionObserver(async (seen) => {
+      if (!seen.some(({ isIntersecting }) => isIntersecting)) return;
       observer.disconnect();
       await this.source;
       if (!this.turn && !this.stream) this.#openSample(new URL(`samples/${SAMPLES[0].name}.png`, import.meta.url), SAMPLES[0].label);
