@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from e2e.harness.chain import expected, loaded, model
+from e2e.harness.chain import ROW, expected, loaded, model
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 
@@ -42,9 +42,9 @@ def site_url(delivery: Delivery) -> str:
     return delivery.url
 
 
-def evaluate(page: Page, site_url: str, source: str) -> Any:
+def evaluate(page: Page, site_url: str, source: str, before: str = "") -> Any:
     page.goto(site_url + "e2e/blank.html")
-    return page.evaluate("async () => {" + READY + OPEN + source + "}")
+    return page.evaluate("async () => {" + before + READY + OPEN + source + "}")
 
 
 def test_into__file_of_several_parts__right_bytes_and_what_is_known(
@@ -156,18 +156,49 @@ def test_worker__that_breaks__fails_what_it_brings_and_is_not_used_again(
         site_url,
         """const errors = [];
         addEventListener('error', ({ message }) => errors.push(message));
-        const { postMessage } = Worker.prototype;
-        let worker = null;
-        Worker.prototype.postMessage = function (...given) { worker = this; return postMessage.apply(this, given); };
         const opened = await open('/m/data');
         const done = brought(opened);
-        worker.dispatchEvent(new ErrorEvent('error', { message: 'broken', cancelable: true }));
+        thread.dispatchEvent(new ErrorEvent('error', { message: 'broken', cancelable: true }));
         const { error } = await done;
         const other = await open('/m/data');
         return [error.name, error.message, other.isElsewhere, errors];""",
+        before="""let thread;
+        globalThis.Worker = class extends Worker { constructor(...given) { super(...given); thread = this; } };""",
     )
     assert got == ["Fail", "downloads have ended (broken): create the session again", False, []]
     file.opened.set()
+
+
+PAGE_MAKES = """
+    globalThis.made = [];
+    globalThis.Worker = class extends Worker {
+        constructor(url, options) {
+            super(String(url).replace('downloader', NAMED), options);
+            made.push(String(url).split('/').at(-1));
+        }
+    };
+    const { InferenceSession, Tensor, preload } = await import('/web/pyruntime.js');
+    await preload();
+    for (let tries = 0; !made.includes('downloader.js') && tries < 500; tries++) {
+        await new Promise((resolve) => { setTimeout(resolve, 20); });
+    }
+    const session = await InferenceSession.create('/m/model.onnx');
+    const { y } = await session.run({ x: new Tensor(Float32Array.from(X), [1, X.length]) });
+    await session.release();
+    return [made, [...y.data]];
+"""
+
+
+@pytest.mark.parametrize("script", ["downloader", "nothing"])
+def test_python_in_a_worker__page_makes_its_threads_and_it_does_without_those_that_fail(
+    page: Page, site_url: str, served: dict[str, Served], script: str
+) -> None:
+    served["/m/model.onnx"] = Served(model(2))
+    page.goto(site_url + "e2e/blank.html")
+    source = PAGE_MAKES.replace("NAMED", f"'{script}'")
+    made, y = page.evaluate("async (X) => {" + source + "}", ROW)
+    assert made == ["worker.js", "downloader.js"]
+    np.testing.assert_array_equal(np.float32(y), expected(2))
 
 
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"

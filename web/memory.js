@@ -5,6 +5,8 @@
  * makes and touches the memory for the next run of the same sizes.
  */
 
+import { openThread } from './threads.js';
+
 /** Bytes of a result from which on this pays. */
 const LEAST_BYTES = 1 << 20;
 
@@ -28,7 +30,7 @@ const ordered = new Map();
 const known = new Set();
 /** Sizes of which spare memory was taken, or would have been. @type {Set<number>} */
 const wanted = new Set();
-/** @type {Worker | null | undefined} null: this place allows none */
+/** @type {MessagePort | null | undefined} null: this place allows none */
 let thread;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let idle;
@@ -90,12 +92,11 @@ function count(nbytes) {
 
 function helper() {
   if (thread !== undefined) return thread;
-  try {
-    thread = new Worker(new URL('./toucher.js', import.meta.url), { type: 'module', name: 'pyruntime memory' });
-  } catch {
-    thread = null; // another origin, or a policy
-    return thread;
-  }
+  thread = openThread('memory', () => {
+    forget();
+    thread = null;
+  });
+  if (!thread) return null;
   thread.onmessage = ({ data }) => {
     const size = /** @type {ArrayBuffer} */ (data).byteLength;
     ordered.set(size, (ordered.get(size) ?? 1) - 1);
@@ -103,16 +104,11 @@ function helper() {
     spare.delete(size); // those that were made last are last
     spare.set(size, made);
   };
-  thread.onerror = (event) => {
-    event.preventDefault();
-    forget();
-    thread = null;
-  };
   return thread;
 }
 
 function forget() {
-  thread?.terminate();
+  thread?.postMessage(null);
   thread = thread === null ? null : undefined;
   for (const state of [spare, ordered, known, wanted]) state.clear();
 }

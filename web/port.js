@@ -2,6 +2,7 @@
 /** The ways to a thread that has Python: a worker, or this very thread. */
 
 import { env } from './env.js';
+import { makeThread } from './threads.js';
 
 /**
  * @typedef {object} Port
@@ -31,13 +32,21 @@ function workerPort(receive, fail) {
   const options = { type: 'module', name: 'pyruntime' };
   const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
     : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
-  worker.addEventListener('message', ({ data }) => receive(data));
+  /** What ends the threads that it has asked for. @type {((() => void) | null)[]} */
+  const ends = [];
+  worker.addEventListener('message', ({ data }) => {
+    if (!('thread' in data)) receive(data);
+    else ends.push(makeThread(data.thread, data.port, (failed) => worker.postMessage({ thread: data.thread, failed })));
+  });
   worker.addEventListener('error', ({ message }) => (
     fail(`pyruntime's worker failed: ${message || 'it could not be loaded'}`)));
   return {
     sharesBuffers: false,
     send: (message, transfer) => worker.postMessage(message, transfer),
-    close: () => worker.terminate(),
+    close: () => {
+      worker.terminate();
+      for (const end of ends) end?.();
+    },
   };
 }
 

@@ -2,6 +2,9 @@
 /** The dedicated worker that hosts Python. */
 
 import { askAhead } from './picture.js';
+import { askPage, threadFailed } from './threads.js';
+
+askPage((thread, port) => self.postMessage({ thread, port }, { transfer: [port] }));
 
 // A dozen modules, which arrive while what Python starts from is on its way.
 const host = import('./host.js');
@@ -22,6 +25,10 @@ function post(message, transfer) {
 }
 
 self.addEventListener('message', ({ data }) => {
+  if ('thread' in data) {
+    threadFailed(data.thread, data.failed);
+    return;
+  }
   if (data.method === 'start') askAhead(data.arguments);
   host.then(({ answer, arrive }) => {
     if ('stream' in data) arrive(data);

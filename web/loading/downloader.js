@@ -11,8 +11,11 @@ const REPORTED_MS = 50;
 /** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
 const files = new Map();
 
+/** To who has this thread. @type {MessagePort} */
+let port;
+
 /** @param {import('./downloads.js').Answer} answer @param {Transferable[]} [transfer] */
-const post = (answer, transfer = []) => self.postMessage(answer, { transfer });
+const post = (answer, transfer = []) => port.postMessage(answer, transfer);
 
 /** @param {unknown} error */
 function described(error) {
@@ -83,5 +86,8 @@ const methods = {
   },
 };
 
-self.addEventListener('message', ({ data: { file, method, ...asked } }) => methods[method](file, asked));
-post({ ready: true });
+self.addEventListener('message', ({ data }) => {
+  port = data;
+  port.onmessage = ({ data: { file, method, ...asked } }) => methods[method](file, asked);
+  post({ ready: true });
+}, { once: true });

@@ -6,6 +6,7 @@
 
 import { openFile } from './download.js';
 import { withResolvers } from '../resolvers.js';
+import { openThread } from '../threads.js';
 
 /**
  * @typedef {import('./download.js').Ahead} Ahead
@@ -124,8 +125,8 @@ class Elsewhere {
 }
 
 class Downloads {
-  /** @type {Worker | null} */
-  #worker = null;
+  /** @type {MessagePort | null} */
+  #port = null;
   #isReady = false;
   #last = 0;
   /** @type {Map<number, Elsewhere>} */
@@ -138,22 +139,19 @@ class Downloads {
 
   /** Bring the thread up, where there can be one; nobody waits for it. */
   start() {
-    if (this.#worker) return;
-    try {
-      this.#worker = new Worker(new URL('./downloader.js', import.meta.url), { type: 'module', name: 'pyruntime downloads' });
-    } catch {
-      return; // another origin's, or forbidden by a policy
-    }
-    this.#worker.addEventListener('message', ({ data }) => {
+    if (this.#port) return;
+    this.#port = openThread('downloads', (message) => this.#fail(message));
+    if (this.#port) this.#port.onmessage = ({ data }) => {
       if (data.ready) this.#isReady = true;
       else this.#files.get(data.file)?.hear(data);
-    });
-    this.#worker.addEventListener('error', (event) => {
-      event.preventDefault(); // else it is an error of this worker, too, and ends Python for the page
-      this.#isReady = false;
-      const failed = { name: 'Fail', message: `downloads have ended (${event.message || 'their worker failed'}): create the session again` };
-      for (const file of [...this.#files.values()]) file.hear({ failed });
-    });
+    };
+  }
+
+  /** @param {string} message */
+  #fail(message) {
+    this.#isReady = false;
+    const failed = { name: 'Fail', message: `downloads have ended (${message}): create the session again` };
+    for (const file of [...this.#files.values()]) file.hear({ failed });
   }
 
   /**
@@ -165,11 +163,11 @@ class Downloads {
    */
   async open(url, isModel, signal) {
     signal.throwIfAborted();
-    const worker = this.#worker;
-    if (!worker || !this.#isReady) return openFile(url, isModel, signal);
+    const port = this.#port;
+    if (!port || !this.#isReady) return openFile(url, isModel, signal);
     this.#last += 1;
     const number = this.#last;
-    const send = (/** @type {string} */ method, asked = {}) => worker.postMessage({ file: number, method, ...asked });
+    const send = (/** @type {string} */ method, asked = {}) => port.postMessage({ file: number, method, ...asked });
     const file = new Elsewhere(send, signal, () => this.#files.delete(number));
     this.#files.set(number, file);
     return file.open(new URL(url, globalThis.location.href).href, isModel);
