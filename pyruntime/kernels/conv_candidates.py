@@ -34,7 +34,7 @@ from pyruntime.kernels.knowledge import (
     SOFTWARE_GEMM,
     SOFTWARE_POINTWISE,
 )
-from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, ProductProblem, sum_work, tile_work
+from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, TEXTS, ProductProblem, sum_work, tile_work
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
 from pyruntime.kernels.window import Window
 
@@ -275,7 +275,9 @@ def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
         return tile_work(t, p.product, EFFICIENCY[t.tile])
 
     tiled = ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
-    return Candidate(f"matmul_{t.name}", ConvWay("matmul", tiling=t), refuses, work, ("conv_matmul", *tiled))
+    return Candidate(
+        f"matmul_{t.name}", ConvWay("matmul", tiling=t), refuses, work, ("conv_matmul", *tiled), TEXTS[t.tile]
+    )
 
 
 def _bytes_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:

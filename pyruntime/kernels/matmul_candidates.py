@@ -22,13 +22,26 @@ from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
 
-__all__ = ["EIGHT_JOBS", "FEW_ROWS", "PRODUCTS", "TILES", "ProductProblem", "Way", "few_rows_shares", "tile_work"]
+__all__ = [
+    "EIGHT_JOBS",
+    "FEW_ROWS",
+    "PRODUCTS",
+    "TEXTS",
+    "TILES",
+    "ProductProblem",
+    "Way",
+    "few_rows_shares",
+    "tile_work",
+]
 
 FEW_ROWS = 8
 """Products of at most this many rows can read b once instead of tiling it."""
 
 EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.74}
 """Part of a device's operations that tiles reach, by their size."""
+
+TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5}
+"""What tiles take to compile: those of 128 x 128 have a thousand lines, where those of 64 x 64 have 660."""
 
 SLICED = 0.947
 """Part of that which is left when k is split within a workgroup, for each doubling."""
@@ -154,7 +167,8 @@ def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[Prod
         return lambda p, target: tile_work(tiling, p, EFFICIENCY[tiling.tile] * unpack)
 
     return tuple(
-        Candidate(t.name, Way("tiled", t), _tile_refuses(t), work(t), (*switches, *_tile_switches(t))) for t in TILINGS
+        Candidate(t.name, Way("tiled", t), _tile_refuses(t), work(t), (*switches, *_tile_switches(t)), TEXTS[t.tile])
+        for t in TILINGS
     )
 
 

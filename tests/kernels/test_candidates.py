@@ -15,7 +15,7 @@ from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem
 from pyruntime.kernels.candidates import Choice, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.costs import H200, SWIFTSHADER
+from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.samples import sample
@@ -86,6 +86,14 @@ def test_rank__cheapest_first_and_reasons_last() -> None:
     assert costs == sorted(costs)
     assert all(c.reason for c in choice.others[len(costs) :])
     assert {c.name: c.reason for c in choice.others}["few_rows"] == "for at most 8 rows"
+
+
+def test_choose__large_tiles__where_they_are_cheaper_by_more_than_the_costs_are_off() -> None:
+    """They take twice as long to compile as the next ones."""
+    near, far = (PRODUCTS.rank(ProductProblem(*sizes), GPU) for sizes in ((1500, 1152, 384), (2048, 2048, 2048)))
+    costs = {c.name: c.cost for c in near.others if c.cost is not None}
+    assert costs["l1"] < costs["m1"] < (1 + ERROR) * costs["l1"]
+    assert (near.chosen, far.chosen) == ("m1", "l1")
 
 
 def test_choose__rates_of_the_device__other_kernel() -> None:
