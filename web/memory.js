@@ -108,7 +108,10 @@ function helper() {
 }
 
 function forget() {
-  thread?.postMessage(null);
+  if (thread) {
+    thread.onmessage = null; // what is still on its way is nobody's
+    thread.postMessage(null);
+  }
   thread = thread === null ? null : undefined;
   for (const state of [spare, ordered, known, wanted]) state.clear();
 }

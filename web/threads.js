@@ -20,6 +20,9 @@ let ask = null;
 /** @type {Map<Name, Failed>} */
 const asked = new Map();
 
+/** A worker that nobody holds may be ended by the garbage collector. @type {Map<Name, Worker>} */
+const held = new Map();
+
 /** In a worker whose page makes its threads (port.js). @param {Ask} how */
 export function askPage(how) {
   ask = how;
@@ -40,6 +43,7 @@ export function threadFailed(name, message) {
 export function makeThread(name, port, failed) {
   try {
     const worker = MAKERS[name]();
+    held.set(name, worker);
     worker.addEventListener('error', (event) => {
       event.preventDefault(); // else it is an error of this thread, too
       failed(event.message || 'its worker failed');
