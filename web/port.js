@@ -2,7 +2,7 @@
 /** The ways to a thread that has Python: a worker, or this very thread. */
 
 import { env } from './env.js';
-import { makeThread } from './threads.js';
+import { endThreads, makeThread } from './threads.js';
 
 /**
  * @typedef {object} Port
@@ -32,11 +32,9 @@ function workerPort(receive, fail) {
   const options = { type: 'module', name: 'pyruntime' };
   const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
     : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
-  /** What ends the threads that it has asked for. @type {Map<import('./threads.js').Name, (() => void) | null>} */
-  const ends = new Map();
   worker.addEventListener('message', ({ data }) => {
     if (!('thread' in data)) receive(data);
-    else ends.set(data.thread, makeThread(data.thread, data.port, (failed) => worker.postMessage({ thread: data.thread, failed })));
+    else makeThread(data.thread, data.port, (failed) => worker.postMessage({ thread: data.thread, failed }));
   });
   worker.addEventListener('error', ({ message }) => (
     fail(`pyruntime's worker failed: ${message || 'it could not be loaded'}`)));
@@ -45,7 +43,7 @@ function workerPort(receive, fail) {
     send: (message, transfer) => worker.postMessage(message, transfer),
     close: () => {
       worker.terminate();
-      for (const end of ends.values()) end?.();
+      endThreads();
     },
   };
 }

@@ -20,8 +20,8 @@ let ask = null;
 /** @type {Map<Name, Failed>} */
 const asked = new Map();
 
-/** A worker that nobody holds may be ended by the garbage collector. @type {Map<Name, Worker>} */
-const held = new Map();
+/** Those made here: a worker that nobody holds may be ended by the garbage collector. @type {Map<Name, Worker>} */
+const made = new Map();
 
 /** In a worker whose page makes its threads (port.js). @param {Ask} how */
 export function askPage(how) {
@@ -38,22 +38,28 @@ export function threadFailed(name, message) {
  * @param {Name} name
  * @param {MessagePort} port
  * @param {Failed} failed
- * @returns {(() => void) | null} ends it; null: there can be none
+ * @returns {boolean} false: there can be none
  */
 export function makeThread(name, port, failed) {
   try {
     const worker = MAKERS[name]();
-    held.set(name, worker);
+    made.set(name, worker);
     worker.addEventListener('error', (event) => {
       event.preventDefault(); // else it is an error of this thread, too
       failed(event.message || 'its worker failed');
     });
     worker.postMessage(port, [port]);
-    return () => worker.terminate();
+    return true;
   } catch (error) { // another origin's, or forbidden by a policy
     failed(/** @type {Error} */ (error).message);
-    return null;
+    return false;
   }
+}
+
+/** End the threads that were made here. */
+export function endThreads() {
+  for (const worker of made.values()) worker.terminate();
+  made.clear();
 }
 
 /**
@@ -69,5 +75,5 @@ export function openThread(name, failed) {
     ask(name, port2);
     return port1;
   }
-  return makeThread(name, port2, failed) && port1;
+  return makeThread(name, port2, failed) ? port1 : null;
 }
