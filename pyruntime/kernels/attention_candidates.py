@@ -280,9 +280,12 @@ def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
         )
         return (first, _merge_work(p, made.splits)) if made.splits > 1 else (first,)
 
+    def kernel(p: AttentionProblem) -> str:
+        return f"{replace(tile, splits=1).name} {tile.splits > 1} {p.size} {p.v_size} {p.half_q}"
+
     half, split = ("attention_half",) if tile.half else (), ("attention_split",) if tile.splits > 1 else ()
     switches = ("attention_tiled", *half, *split)
-    return Candidate(tile.name, AttentionWay("tiled", tile=tile), _tile_refuses(tile), work, switches)
+    return Candidate(tile.name, AttentionWay("tiled", tile=tile), _tile_refuses(tile), work, switches, kernel=kernel)
 
 
 def _rows_work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:

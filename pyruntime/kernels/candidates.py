@@ -1,7 +1,7 @@
 """Kernels as candidates: of those that apply to a problem on a device the cheapest runs.
 
-Of near-equal costs (`costs.ERROR`) the fewest dispatches decide, then the shortest text. Within `SHARED` of the least
-cost a plan takes a kernel that it has already.
+Of near-equal costs (`costs.ERROR`) the fewest dispatches decide, then the shortest text. A plan takes a kernel that it has
+already where that makes its runs hardly longer (`Kernels`).
 
 A `Family` is a table of `Candidate`s for one kind of problem. A candidate has a name, says why it does not apply, what
 work it is (`kernels.costs` makes microseconds of that), which switches leave it out, and the configuration that its
@@ -22,8 +22,11 @@ from pyruntime.kernels.dispatch import Target
 
 __all__ = ["Candidate", "Choice", "Considered", "Family", "Kernels", "Noted", "Problem", "forget", "noting"]
 
-SHARED = 0.1
-"""Part of its cost that a dispatch may take longer with a kernel that the plan has: making one takes 50 to 200 ms."""
+SHARED = 0.5
+"""Part of its cost that a dispatch may take longer with a kernel that the plan has: making one takes 20 to 300 ms."""
+
+SPENT = 0.02
+"""Part of their cost that all dispatches together may take longer so."""
 
 
 class Problem(Protocol):
@@ -54,6 +57,7 @@ class Candidate(Generic[P, W]):
         work: its dispatches.
         switches: names, any of which leaves it out.
         text: how long it takes to compile, beside others of its family; of near-equal costs the least decides.
+        kernel: the same for problems that share the text of its kernel; None: for all.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Candidate(Generic[P, W]):
     work: Callable[[P, Target], tuple[Work, ...]]
     switches: tuple[str, ...] = ()
     text: float = 1.0
+    kernel: Callable[[P], str] | None = None
 
     def refused(self, problem: P, target: Target) -> str:
         """Why it does not run; "" where it may."""
@@ -73,12 +78,13 @@ class Candidate(Generic[P, W]):
 
 
 class Considered(NamedTuple):
-    """A candidate for a problem: its cost in microseconds and its dispatches, or why it does not apply."""
+    """A candidate for a problem: its cost in microseconds, its dispatches and its kernel, or why it does not apply."""
 
     name: str
     cost: float | None
     dispatches: int = 0
     reason: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ class Family(Generic[P, W]):
         notes = _notes.get()
         if notes is None:
             return self._by_name[choice.chosen]
-        name = choice.chosen if notes.kernels is None else notes.kernels.preferred(choice, notes.user)
+        name = choice.chosen if notes.kernels is None else notes.kernels.preferred(choice, notes.user, notes.times)
         notes.problems[Noted(self, problem, name)] = None
         return self._by_name[name]
 
@@ -165,25 +171,50 @@ class Noted:
 
 
 class Kernels:
-    """Kernels of a plan: of near-equal candidates one that it has already is taken, so that fewer have to be compiled.
+    """Kernels of a plan: one that it has already is taken where that costs little, so that fewer have to be compiled.
 
-    Candidates whose results pass through one dispatch are told apart by what follows in it, their user.
+    Who comes first decides, so the dearest problems should. Candidates whose results pass through one dispatch are told
+    apart by what follows in it, their user.
+
+    Args:
+        before: those of a plan made before for the same device: its kernels are there, too.
     """
 
-    def __init__(self) -> None:
-        self._had: set[tuple[str, str, str]] = set()
+    def __init__(self, before: Kernels | None = None) -> None:
+        self._had: set[tuple[str, str, str]] = before._had if before else set()
+        self._chosen: dict[tuple[str, str, str], str] = {}
+        self._cost = self._spent = 0.0
 
-    def preferred(self, choice: Choice, user: str) -> str:
-        """The name of the candidate to run; it is there from now on."""
-        costed = [c for c in choice.others if c.cost is not None]
-        best = next(c for c in costed if c.name == choice.chosen)
-        most = (1 + SHARED) * (best.cost or 0.0)
-        near = [c for c in costed if (c.cost or 0.0) <= most and c.dispatches <= best.dispatches]
-        keys = {c.name: (choice.family, c.name, "" if c.dispatches > 1 else user) for c in costed}
-        had = [c.name for c in near if keys[c.name] in self._had] if choice.reason == "cost" else []
-        name = had[0] if had else choice.chosen
-        self._had.add(keys[name])
-        return name
+    def preferred(self, choice: Choice, user: str, times: int = 1) -> str:
+        """The name of the candidate to run; it is there from now on.
+
+        Args:
+            times: how many nodes have this problem.
+        """
+        asked = (choice.family, choice.problem, user)
+        if asked not in self._chosen:
+            self._chosen[asked] = self._choose(choice, user, times)
+        return self._chosen[asked]
+
+    def _choose(self, choice: Choice, user: str, times: int) -> str:
+        costed = {c.name: c for c in choice.others if c.cost is not None}
+        best = costed[choice.chosen]
+        least = best.cost or 0.0
+        self._cost += times * least
+        room = max(ERROR * least, min(SHARED * least, (SPENT * self._cost - self._spent) / times))
+
+        def kernel(c: Considered) -> tuple[str, str, str]:
+            return choice.family, c.kernel, "" if c.dispatches > 1 else user
+
+        had = [
+            c
+            for c in costed.values()
+            if kernel(c) in self._had and (c.cost or 0.0) - least <= room and c.dispatches <= best.dispatches
+        ]
+        chosen = min(had, key=lambda c: c.cost or 0.0) if had and choice.reason == "cost" else best
+        self._spent += times * max(0.0, (chosen.cost or 0.0) - least)
+        self._had.add(kernel(chosen))
+        return chosen.name
 
 
 @dataclass(slots=True)
@@ -193,6 +224,7 @@ class _Notes:
     problems: dict[Noted, None]
     kernels: Kernels | None
     user: str
+    times: int
 
 
 _notes: ContextVar[_Notes | None] = ContextVar("_notes", default=None)
@@ -204,14 +236,15 @@ def forget() -> None:
 
 
 @contextmanager
-def noting(kernels: Kernels | None = None, user: str = "") -> Iterator[dict[Noted, None]]:
+def noting(kernels: Kernels | None = None, user: str = "", times: int = 1) -> Iterator[dict[Noted, None]]:
     """What is chosen for inside, each problem once, in order.
 
     Args:
         kernels: those of the plan. None: the cheapest ones are chosen.
         user: what is done to results before they are stored.
+        times: how many nodes have these problems.
     """
-    notes = _Notes({}, kernels, user)
+    notes = _Notes({}, kernels, user, times)
     token = _notes.set(notes)
     try:
         yield notes.problems
@@ -249,7 +282,8 @@ def _considered(family: Family[P, W], problem: P, target: Target) -> tuple[list[
         else:
             works = candidate.work(problem, target)
             cost = sum([microseconds(rates, work) for work in works])
-            found.append(Considered(candidate.name, cost, len(works)))
+            kernel = candidate.kernel(problem) if candidate.kernel else candidate.name
+            found.append(Considered(candidate.name, cost, len(works), kernel=kernel))
     return found, refused
 
 

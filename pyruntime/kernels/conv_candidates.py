@@ -15,7 +15,7 @@ taps       bytes on adapters that run on a processor, as floats, a word of weigh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -34,7 +34,15 @@ from pyruntime.kernels.knowledge import (
     SOFTWARE_GEMM,
     SOFTWARE_POINTWISE,
 )
-from pyruntime.kernels.matmul_candidates import EFFICIENCY, EIGHT_JOBS, TEXTS, ProductProblem, sum_work, tile_work
+from pyruntime.kernels.matmul_candidates import (
+    EFFICIENCY,
+    EIGHT_JOBS,
+    TEXTS,
+    ProductProblem,
+    sum_work,
+    tile_kernel,
+    tile_work,
+)
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
 from pyruntime.kernels.window import Window
 
@@ -259,8 +267,14 @@ def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
 
     switches = ("conv_gemm", *(("conv_large",) if t.tile == MEDIUM.tile else ()))
     switches += ("conv_split",) if t.splits > 1 else ()
+
+    def kernel(p: ConvProblem) -> str:
+        return f"{replace(t, splits=1).name} {t.splits > 1} {p.kind} {p.window.kernel} {p.pointwise} {p.transposed}"
+
     way = ConvWay("gemm", tiling=t)
-    return Candidate(f"gemm_{t.name}", way, refuses, lambda p, target: _gemm_work(t, p, target), switches)
+    return Candidate(
+        f"gemm_{t.name}", way, refuses, lambda p, target: _gemm_work(t, p, target), switches, kernel=kernel
+    )
 
 
 def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
@@ -276,7 +290,13 @@ def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
 
     tiled = ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
     return Candidate(
-        f"matmul_{t.name}", ConvWay("matmul", tiling=t), refuses, work, ("conv_matmul", *tiled), TEXTS[t.tile]
+        f"matmul_{t.name}",
+        ConvWay("matmul", tiling=t),
+        refuses,
+        work,
+        ("conv_matmul", *tiled),
+        TEXTS[t.tile],
+        lambda p: tile_kernel(t, p.depth, p.window.pixels),
     )
 
 

@@ -20,7 +20,7 @@ from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.product import Product
-from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
+from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
 
 __all__ = [
     "EIGHT_JOBS",
@@ -160,14 +160,32 @@ TILINGS = (
 )
 
 
+def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
+    """Tells texts of a tiled product apart: shares of k have one, and a guard where the last one is not whole."""
+    whole = not k % (TILE_K * tiling.slices * tiling.splits)
+    parts = (replace(tiling, splits=1).name, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
+    return " ".join((*parts, *("" if n % 4 else "quads" for n in columns)))
+
+
 def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[ProductProblem, Way], ...]:
     """All tilings; `unpack`: part of their rate that is left where b is unpacked on its way."""
 
     def work(tiling: Tiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
         return lambda p, target: tile_work(tiling, p, EFFICIENCY[tiling.tile] * unpack)
 
+    def kernel(tiling: Tiling) -> Callable[[ProductProblem], str]:
+        return lambda p: f"{tile_kernel(tiling, p.k, p.k, p.n)} {p.trans_b} {p.norm_follows}"
+
     return tuple(
-        Candidate(t.name, Way("tiled", t), _tile_refuses(t), work(t), (*switches, *_tile_switches(t)), TEXTS[t.tile])
+        Candidate(
+            t.name,
+            Way("tiled", t),
+            _tile_refuses(t),
+            work(t),
+            (*switches, *_tile_switches(t)),
+            TEXTS[t.tile],
+            kernel(t),
+        )
         for t in TILINGS
     )
 

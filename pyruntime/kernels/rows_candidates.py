@@ -59,7 +59,10 @@ def _family(name: str, folding: Folding, ways: tuple[Lanes, ...], shuffles: bool
             moved = 8.0 * p.count * p.length * moved_for_one(target, lanes, p.inner == 1)
             return (folding.work(p.count, p.length, lanes, moved, priced(target) if shuffles else 0),)
 
-        return Candidate(named, way, refuses, work, ("row_lanes",) if way.by else ())
+        def kernel(p: RowsProblem) -> str:
+            return f"{named} {(p.length - 1).bit_length()} {p.inner == 1}"
+
+        return Candidate(named, way, refuses, work, ("row_lanes",) if way.by else (), kernel=kernel)
 
     named = zip(("each", "shared_8", "shared_4", "shared_wide"), ways, strict=True)
     return Family(name, tuple(candidate(n, w) for n, w in named), _SWITCHES)

@@ -33,6 +33,9 @@ class Number:
         return TensorType(self.dtype, ())
 
 
+COMMUTATIVE = frozenset({"a + b", "a * b"})
+"""Expressions that give the same bits for exchanged inputs."""
+
 Source: TypeAlias = int | Number | None
 """What a step reads: i >= 0 is input i of the chain, -1 - s the result of step s, None an absent input."""
 
@@ -115,6 +118,8 @@ class FusedElementwise(Op):
             if expression is None:
                 return None
             present = [(i, k) for i, k in zip(step.inputs, kinds, strict=True) if i is not None]
+            if expression.code in COMMUTATIVE and all(isinstance(i, int) for i, _ in present):
+                present.sort(key=lambda given: given[0] >= 0)  # type: ignore[operator]  # one text for both orders
             arguments = [f"{n}: {k.dtype.compute}" for n, (_, k) in zip(expression.names, present, strict=True)]
             values: list[str] = []
             for i, _ in present:

@@ -43,9 +43,9 @@ def build_plan(
     """
     foreseen = Foreseen(graph, resident_outputs) if ask else None
 
-    def tell(placed: Placed) -> None:
+    def tell(at: int, placed: Placed) -> None:
         if foreseen is not None and ask is not None:
-            for source in foreseen.sources(placed):
+            for source in foreseen.sources(at, placed):
                 ask(source)
 
     running, idle = place(graph, target, tell, lowerings)

@@ -1,13 +1,13 @@
 """Shaders that a plan will have, known while its nodes are placed: their pipelines compile while planning goes on.
 
-A kernel's text depends on which of its operands are one memory, which is certain when all lifetimes are known. Nodes
-are placed from the outputs backwards, so whoever reads a value later has been seen, and what a dispatch overwrites
-follows from that. Where another order is taken afterwards, or memory is not shared as foreseen, a pipeline was made in
-vain.
+A kernel's text depends on which of its operands are one memory, which is certain when all lifetimes are known. What a
+dispatch may overwrite is what no later node reads. Where another order is taken afterwards, or memory is not shared as
+foreseen, a pipeline was made in vain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
 
 from pyruntime.ir import Constant, TensorType, TypedGraph, upper
@@ -21,7 +21,7 @@ __all__ = ["Foreseen"]
 
 
 class Foreseen:
-    """The shaders of nodes, given one after the other from the last to the first.
+    """The shaders of nodes, in any order.
 
     Args:
         graph: what is planned.
@@ -32,16 +32,28 @@ class Foreseen:
         self._graph = graph
         self._own: set[Hashable] = {*graph.constants, *graph.static, *graph.resident, *resident}
         self._views = dict(_views(graph))
-        self._read: set[Hashable] = {self._root(name) for name in graph.outputs}
+        self._last = self._readers()
 
-    def sources(self, placed: Placed) -> Iterator[str]:
-        """The texts of a node's kernels."""
+    def sources(self, at: int, placed: Placed) -> Iterator[str]:
+        """The texts of the kernels of the node at this place in the graph."""
+        read: set[Hashable] = set()
         for dispatch in reversed(placed.dispatches):
-            values = [self._value(placed, dispatch, at) for at in range(len(dispatch.operands))]
-            shared = self._shared(dispatch, values)
+            values = [self._value(placed, dispatch, i) for i in range(len(dispatch.operands))]
+            read |= {v for v in values if isinstance(v, str) and self._last.get(v, -1) > at}
+            shared = self._shared(dispatch, values, read)
             if shared is not None:
                 yield dispatch.kernel.wgsl(shared)
-            self._read.update(values)
+            read.update(values)
+
+    def _readers(self) -> dict[str, float]:
+        """For each value the place of the last node that reads it; behind all nodes for outputs."""
+        last: dict[str, float] = {}
+        for at, node in enumerate(self._graph.nodes):
+            outputs = [n for n in node.outputs if n]
+            if not self._views.keys().isdisjoint(outputs) or all(n in self._graph.static for n in outputs):
+                continue
+            last |= {self._root(name): at for name in node.inputs if name}
+        return last | {self._root(name): math.inf for name in self._graph.outputs}
 
     def _root(self, name: str) -> str:
         while name in self._views:
@@ -66,11 +78,15 @@ class Foreseen:
         self._own.add(key)
         return key
 
-    def _shared(self, dispatch: Dispatch, values: list[Hashable]) -> tuple[int, ...] | None:
-        """For each operand the first that has its memory; None where one is copied first, as they cannot share."""
+    def _shared(self, dispatch: Dispatch, values: list[Hashable], later: set[Hashable]) -> tuple[int, ...] | None:
+        """For each operand the first that has its memory; None where one is copied first, as they cannot share.
+
+        Args:
+            later: values that are read behind this dispatch.
+        """
         values = list(values)
         for read, written in dispatch.inplace:
-            if self._overwrites(dispatch, values, read, written):
+            if values[read] not in later and self._overwrites(dispatch, values, read, written):
                 values[written] = values[read]
                 break
         shared = tuple(values.index(value) for value in values)
@@ -80,10 +96,10 @@ class Foreseen:
         return shared
 
     def _overwrites(self, dispatch: Dispatch, values: list[Hashable], read: int, written: int) -> bool:
-        """Whether operand `written` takes the memory of operand `read`, which nobody reads any more."""
+        """Whether operand `written` takes the memory of operand `read`, which nobody reads later."""
         source, result = values[read], values[written]
         sizes = [self._nbytes(dispatch, values, at) for at in (read, written)]
-        if {source, result} & self._own or source in self._read or sizes[0] != sizes[1]:
+        if {source, result} & self._own or sizes[0] != sizes[1]:
             return False
         there = [at for at, value in enumerate(values) if value == source]
         return all((at, written) in dispatch.inplace and same_place(dispatch, at, written) for at in there)

@@ -30,34 +30,45 @@ class Lowerings:
 
     Args:
         shared: equal problems are lowered once. Not where types have Dims, which are not compared without a trace.
+        kernels: those of the plans made before.
     """
 
-    def __init__(self, target: Target, shared: bool = True) -> None:
+    def __init__(self, target: Target, shared: bool = True, kernels: Kernels | None = None) -> None:
         self.target = target
         self._shared = shared
         self._known: dict[Hashable, Lowered] = {}
-        self._kernels = Kernels() if target.allows("shared_kernels") else None
+        self._kernels = Kernels(kernels) if target.allows("shared_kernels") else None
 
-    def of(self, op: Op, types: Sequence[TensorType | None]) -> Lowered:
+    def key(self, op: Op, types: Sequence[TensorType | None]) -> Hashable:
+        """The same for nodes that are one problem; None for a node of its own."""
+        key = (exact(op), *map(_kind, types)) if self._shared and op.pure else None
+        try:
+            hash(key)
+        except TypeError:  # a field of the operator that cannot be compared
+            return None
+        return key
+
+    def of(self, op: Op, types: Sequence[TensorType | None], key: Hashable = ..., times: int = 1) -> Lowered:
         """The dispatches of an operator on inputs of these types, those that have nothing to do left out.
+
+        Args:
+            key: what `key` says of them, where it was asked. times: how many nodes have it.
 
         Raises:
             Unsupported, ValueNeeded: see `Op.lower`.
         """
-        key = (exact(op), *map(_kind, types)) if self._shared and op.pure else None
-        try:
-            found = self._known.get(key) if key is not None else None
-        except TypeError:  # a field of the operator that cannot be compared
-            key = found = None
+        if key is ...:
+            key = self.key(op, types)
+        found = self._known.get(key) if key is not None else None
         if found is None:
             looked: list[str] = []
-            found = self._lower(op, [_watched(t, looked) if key is not None else t for t in types])
+            found = self._lower(op, [_watched(t, looked) if key is not None else t for t in types], times)
             if key is not None and not looked:
                 self._known[key] = found
         return found
 
-    def _lower(self, op: Op, types: Sequence[TensorType | None]) -> Lowered:
-        with noting(self._kernels, op.title) as notes:
+    def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
+        with noting(self._kernels, op.title, times) as notes:
             dispatches = legalize(self.target, op.lower(self.target, *types))
         return tuple(d for d in dispatches if not d.is_empty), tuple(notes)
 

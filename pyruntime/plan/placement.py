@@ -1,12 +1,15 @@
 """Placement: which nodes run, where, and why.
 
-Nodes are visited from the outputs backwards, so only what is needed is lowered: a Reshape binds no shape input, hence
+The largest nodes are lowered first: their kernels take longest to compile, and what they have the smaller ones may share.
+Then nodes are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input, hence
 nothing that computes the shape remains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
@@ -46,25 +49,24 @@ class Placed:
 def place(
     graph: TypedGraph,
     target: Target,
-    tell: Callable[[Placed], None] = lambda _: None,
+    tell: Callable[[int, Placed], None] = lambda at, placed: None,
     lowerings: Lowerings | None = None,
 ) -> tuple[list[Placed], list[Placed]]:
     """Place every node of `graph`.
 
     Args:
-        tell: called with each node that runs, the last first.
+        tell: called with each node that will probably run, and its place among the graph's, the largest first.
         lowerings: those of the stage's other graphs, for the same device.
 
     Returns:
         The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
     """
-    lowerings = lowerings or Lowerings(target, graph.sizes is None)
+    every = _placed(graph, lowerings or Lowerings(target, graph.sizes is None), tell)
     needed = set(graph.outputs)
     running: list[Placed] = []
     idle: list[Placed] = []
-    for node in reversed(graph.nodes):
-        outputs = [n for n in node.outputs if n]
-        wanted = [n for n in outputs if n in needed]
+    for at, node in reversed(list(enumerate(graph.nodes))):
+        wanted = [n for n in node.outputs if n and n in needed]
         if not wanted:
             idle.append(Placed(node, "none", "nothing needs its value while running"))
             continue
@@ -72,10 +74,9 @@ def place(
             fold(graph, wanted)
             idle.append(Placed(node, "none", "its value follows from constants and shapes: folded"))
             continue
-        placed = _place(graph, node, lowerings)
+        placed = every[at]
         needed.update(placed.reads)
         running.append(placed)
-        tell(placed)
     # Static values whose node is not in this graph (an earlier stage, the plan of heavy constants) are folded here.
     fold(graph, [n for n in (*graph.outputs, *(r for p in running for r in p.reads)) if n in graph.static])
     running.reverse()
@@ -90,7 +91,34 @@ def fold(graph: TypedGraph, names: Iterable[str]) -> None:
             graph.constants[name] = Constant.from_array(round_to(kind.value(), kind.dtype), kind.dtype)
 
 
-def _place(graph: TypedGraph, node: Node, lowerings: Lowerings) -> Placed:
+def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed], None]) -> dict[int, Placed]:
+    """The nodes whose values are not all static by their places in the graph, the largest placed first."""
+    keys: dict[int, Hashable] = {}
+    sizes: dict[int, float] = {}
+    for at, node in enumerate(graph.nodes):
+        if all(n in graph.static for n in node.outputs if n):
+            continue
+        op, types = node.op, [graph.types[n] if n else None for n in node.inputs]
+        assert isinstance(op, Op)
+        tensors = all(t is None or isinstance(t, TensorType) for t in types)
+        keys[at] = lowerings.key(op, types) if tensors else None  # type: ignore[arg-type]
+        sizes[at] = _size(graph, node)
+    times = Counter(keys.values())
+    made: dict[int, Placed] = {}
+    for at in sorted(keys, key=lambda at: (-sizes[at] * (times[keys[at]] if keys[at] else 1), -at)):
+        made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[keys[at]] if keys[at] else 1)
+        tell(at, made[at])
+    return made
+
+
+def _size(graph: TypedGraph, node: Node) -> float:
+    """About how many operations: m·n·k for a product, whose matrices have m·k, k·n and m·n elements."""
+    kinds = [graph.types[n] for n in (*node.inputs, *node.outputs) if n]
+    largest = sorted((float(upper(t.size)) for t in kinds if isinstance(t, TensorType)), reverse=True)[:3]
+    return math.sqrt(math.prod(largest))
+
+
+def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable, times: int) -> Placed:
     op = node.op
     assert isinstance(op, Op)
     types = tuple(graph.types[n] if n else None for n in node.inputs)
@@ -113,7 +141,7 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings) -> Placed:
     if not type(op).has_kernel():
         return host(f"{op.op_type} has no GPU kernel")
     try:
-        dispatches, choices = lowerings.of(op, types)  # type: ignore[arg-type]
+        dispatches, choices = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
     except Unsupported as reason:
         return host(str(reason))
     except ValueNeeded as missing:

@@ -14,6 +14,7 @@ import numpy as np
 from pyruntime.device.on_host import HostValue
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
+from pyruntime.kernels.candidates import Kernels
 from pyruntime.passes import grow_in_place, optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import identities, part, split_static
@@ -86,6 +87,7 @@ def compile_stage(
     sanitize: bool = False,
     free: Collection[str] = (),
     ask: Callable[[str], object] = lambda _: None,
+    kernels: Kernels | None = None,
 ) -> Compiled:
     """Compile the stage that begins with `arrived`.
 
@@ -97,6 +99,7 @@ def compile_stage(
         optimized: run the graph passes. sanitize: plan each value a memory of its own, too.
         free: outputs that may stay in any memory, that of an input too.
         ask: gets the text of each shader that the stage will probably have, as soon as it is known.
+        kernels: those of the plans made before for this device.
     """
     guards = Guards(sources_of(values))
     constants = dict(before.constants if before else graph.constants)
@@ -123,12 +126,12 @@ def compile_stage(
         grow_in_place.run(typed, target, [n for n in stay if n in free])
         left = {s.output for s in typed.states.values()}
         stay = [n for n in stay if n not in left]
-    lowerings = Lowerings(target, sizes is None)
+    lowerings = Lowerings(target, sizes is None, kernels)
     prologue = _prologue(typed, lowerings, sanitize)
     for source in (s for computed in prologue for s in computed.plan.shaders):
         ask(source)
     plan = build_plan(typed, target, stay, ask=ask, lowerings=lowerings)
-    alone = build_plan(typed, target, stay, isolated=True) if sanitize else None
+    alone = build_plan(typed, target, stay, isolated=True, lowerings=lowerings) if sanitize else None
     bound |= on_device & set(stay)
     return Compiled(
         plan, alone, prologue, sizes, guards, boundary, rest, types, static, typed.constants, frozenset(bound)

@@ -15,6 +15,7 @@ from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.weights import Weights
 from pyruntime.errors import DeviceLost
 from pyruntime.ir import Graph, Sizes, TensorType, ValueType
+from pyruntime.kernels.candidates import Kernels
 from pyruntime.kernels.costs import Rates
 from pyruntime.onnx.source import Awaited
 from pyruntime.plan.plan import Plan
@@ -98,6 +99,7 @@ class Planning:
         self.roots: list[Stage] = []
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
+        self._kernels = Kernels()
         self._planning = asyncio.Lock()
         self._staged = asyncio.Lock()
 
@@ -250,6 +252,7 @@ class Planning:
             self.sanitize,
             request.free,
             self.device.ask,
+            self._kernels,
         )
         self.openings.look(compiled.guards.read)
         return compiled

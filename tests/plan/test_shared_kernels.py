@@ -1,4 +1,4 @@
-"""Of kernels that cost nearly the same a plan takes one that it has already."""
+"""A plan takes a kernel that it has already where its runs take hardly longer so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.candidates import SHARED, Kernels
+from pyruntime.kernels.candidates import SHARED, SPENT, Choice, Considered, Kernels
 from pyruntime.kernels.matmul_candidates import PRODUCTS, ProductProblem
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -44,30 +44,69 @@ def planned(model: bytes, target: Target) -> tuple[Plan, list[str]]:
     return plan, [n.rank(target).reason for a in plan.assignments for n in a.choices]
 
 
+def a_choice(
+    *costs: float, problem: str = "p", chosen: str = "k0", dispatches: int = 1, reason: str = "cost"
+) -> Choice:
+    """Candidates k0, k1, ... of these costs, each with a kernel of its own."""
+    others = tuple(Considered(f"k{i}", cost, dispatches, kernel=f"k{i}") for i, cost in enumerate(costs))
+    return Choice("family", problem, chosen, reason, others)
+
+
 def test_preferred__nearly_as_cheap__the_one_that_is_there() -> None:
     cheap, other = PRODUCTS.rank(NARROW, GPU), PRODUCTS.rank(WIDE, GPU)
     assert cheap.chosen != other.chosen
-    costs = {c.name: c.cost for c in cheap.others if c.cost is not None}
-    assert costs[other.chosen] <= (1 + SHARED) * costs[cheap.chosen]
     kernels = Kernels()
     assert kernels.preferred(other, "Relu") == other.chosen
     assert kernels.preferred(cheap, "Relu") == other.chosen
     assert kernels.preferred(cheap, "Erf") == cheap.chosen, "its text is another"
 
 
-def test_preferred__dearer_measured_or_with_another_dispatch__not() -> None:
-    choice = PRODUCTS.rank(ProductProblem(1500, 1536, 384), GPU)
-    costed = {c.name: c.cost for c in choice.others if c.cost is not None}
-    dear = [c for c in choice.others if c.cost is not None and c.cost > (1 + SHARED) * costed[choice.chosen]]
-    assert dear
-    for considered in dear:
-        kernels = Kernels()
-        kernels.preferred(replace(choice, chosen=considered.name, reason="measured"), "Relu")
-        assert kernels.preferred(choice, "Relu") == choice.chosen
+def test_preferred__dearer__where_all_dispatches_together_take_hardly_longer() -> None:
+    dear, most = a_choice(10.0, 10.0 * (1 + SHARED)), a_choice(10.0, 10.1 * (1 + SHARED), problem="q")
+    alone, beside = Kernels(), Kernels()
+    for kernels, times in ((alone, 1), (beside, 100)):
+        assert kernels.preferred(a_choice(99.0, 10.0, problem="large", chosen="k1"), "Relu", times) == "k1"
+    assert (alone.preferred(dear, "Relu"), beside.preferred(dear, "Relu")) == ("k0", "k1")
+    assert beside.preferred(most, "Relu") == "k0"
+
+
+def test_preferred__many_dearer_ones__no_longer_than_their_share_together() -> None:
     kernels = Kernels()
-    kernels.preferred(PRODUCTS.rank(WIDE, GPU), "Relu")
-    measured = replace(PRODUCTS.rank(NARROW, GPU), reason="measured")
-    assert kernels.preferred(measured, "Relu") == measured.chosen
+    kernels.preferred(a_choice(99.0, 1000.0, problem="large", chosen="k1"), "Relu")
+    taken = [kernels.preferred(a_choice(10.0, 14.0, problem=str(i)), "Relu") for i in range(20)]
+    extra, whole = 4.0 * taken.count("k1"), 1000.0 + 10.0 * len(taken)
+    assert 0 < extra <= SPENT * whole
+
+
+def test_preferred__of_many_nodes__each_counts() -> None:
+    once, often = Kernels(), Kernels()
+    for kernels in (once, often):
+        kernels.preferred(a_choice(99.0, 250.0, problem="large", chosen="k1"), "Relu")
+    choice = a_choice(10.0, 14.0)
+    assert (once.preferred(choice, "Relu"), often.preferred(choice, "Relu", 9)) == ("k1", "k0")
+
+
+def test_preferred__measured_or_with_another_dispatch__not() -> None:
+    kernels = Kernels()
+    kernels.preferred(a_choice(9.0, 1.0, problem="first", chosen="k1"), "Relu")
+    assert kernels.preferred(a_choice(1.0, 1.01, reason="measured"), "Relu") == "k0"
+    costs = (Considered("k0", 1.0, 1, kernel="k0"), Considered("k1", 1.01, 2, kernel="k1"))
+    kernels.preferred(replace(a_choice(9.0, 1.0, problem="second", chosen="k1"), others=(costs[1],)), "Relu")
+    assert kernels.preferred(Choice("family", "q", "k0", "cost", costs), "Relu") == "k0"
+
+
+def test_preferred__asked_again__the_same_and_counted_once() -> None:
+    kernels = Kernels()
+    kernels.preferred(a_choice(99.0, 250.0, problem="large", chosen="k1"), "Relu")
+    assert [kernels.preferred(a_choice(10.0, 14.0), "Relu") for _ in range(9)] == ["k1"] * 9
+    assert kernels.preferred(a_choice(10.0, 11.2, problem="q"), "Relu") == "k1"
+
+
+def test_kernels__behind_those_of_another_plan__they_are_there() -> None:
+    first = Kernels()
+    first.preferred(a_choice(10.0, 10.1), "Relu")
+    assert Kernels(first).preferred(a_choice(10.1, 10.0, chosen="k1"), "Relu") == "k0"
+    assert Kernels().preferred(a_choice(10.1, 10.0, chosen="k1"), "Relu") == "k1"
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Sigmoid"])
