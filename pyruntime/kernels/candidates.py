@@ -1,7 +1,7 @@
 """Kernels as candidates: of those that apply to a problem on a device the cheapest runs.
 
-Of near-equal costs (`costs.ERROR`) the fewest dispatches decide, then the shortest text. A plan takes a kernel that it has
-already where that makes its runs hardly longer (`Kernels`).
+Of near-equal costs (`costs.ERROR`) the fewest dispatches decide, then the shortest text. A plan takes a kernel that it
+has already where that makes its runs hardly longer (`Kernels`).
 
 A `Family` is a table of `Candidate`s for one kind of problem. A candidate has a name, says why it does not apply, what
 work it is (`kernels.costs` makes microseconds of that), which switches leave it out, and the configuration that its

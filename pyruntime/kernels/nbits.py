@@ -189,7 +189,7 @@ class Deal:
 
 def _dealt(chunks: int, n: int, m: int) -> Deal:
     """Fitted to 28 configurations on nine shapes of decoders by themselves, and to 60 within a decoder's step."""
-    most = 64 if n <= 2560 else 32 if n < 8192 else 16 if chunks >= 64 else 8
+    most = 64 if n <= 2560 else 32 if n < 8192 else 16 if chunks >= 64 or n < 16384 else 8
     lanes = 8
     while lanes < min(most, chunks):
         lanes *= 2

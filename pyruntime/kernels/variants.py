@@ -23,7 +23,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "less_memory": "nodes in another order where activations then need less memory; without: in the model's",
         "node_order": "nodes in the model's order, or one that needs less memory; without: by levels, branches at once",
         "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
-        "shared_kernels": "a kernel that the plan has already where runs take hardly longer; without: the cheapest of each problem",
+        "shared_kernels": "a kernel that the plan has already, at little cost; without: the cheapest of each problem",
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "half_loads": "float16 read by the device's own conversion, where it has shader-f16; without: bit by bit",

@@ -1,8 +1,8 @@
 """Placement: which nodes run, where, and why.
 
-The largest nodes are lowered first: their kernels take longest to compile, and what they have the smaller ones may share.
-Then nodes are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input, hence
-nothing that computes the shape remains.
+The largest nodes are lowered first: their kernels take longest to compile, and what they have the smaller ones may
+share. Then nodes are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input,
+hence nothing that computes the shape remains.
 """
 
 from __future__ import annotations
