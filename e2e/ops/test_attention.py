@@ -89,13 +89,17 @@ def test_attention__half__as_host(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queries", "wanted"),
-    [(5, {"few", "few_x1", "rows"}), (17, {"tiled_64", "tiled_32_split2", "flash_16", "flash_4", "rows"})],
+    ("queries", "keys", "wanted"),
+    [
+        (5, 600, {"few", "few_x1", "rows"}),
+        (17, 600, {"tiled_64", "tiled_32_split2", "flash_16", "flash_4", "rows"}),
+        (35, 75, {"tiled_32", "tiled_32x64"}),
+    ],
 )
-def test_attention__every_candidate__as_the_formula(gpu: Gpu, queries: int, wanted: set[str]) -> None:
-    problem = AttentionProblem(2, queries, 600, 16, 16, 1, 600)
+def test_attention__every_candidate__as_the_formula(gpu: Gpu, queries: int, keys: int, wanted: set[str]) -> None:
+    problem = AttentionProblem(2, queries, keys, 16, 16, 1, keys)
     target = replace(gpu.target, vendor="", limits=replace(gpu.target.limits, workgroup_bytes=32768))
-    q, k, v = (normal(1, 2, rows, 16) for rows in (queries, 600, 600))
+    q, k, v = (normal(1, 2, rows, 16) for rows in (queries, keys, keys))
     weights = np.exp(q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3))
     expected = weights / weights.sum(-1, keepdims=True) @ v
     types = [typed(x) for x in (q, k, v)]
@@ -107,7 +111,7 @@ def test_attention__every_candidate__as_the_formula(gpu: Gpu, queries: int, want
         np.testing.assert_allclose(got, expected, 2e-5, 2e-5, err_msg=name)
 
 
-LARGE, SMALL = attention.LARGE, attention.SMALL
+LARGE, SMALL, WIDE = attention.LARGE, attention.SMALL, attention.WIDE
 TILED = [
     # batch, heads, queries, keys, components of keys and of values; tile; masked; packed heads; type
     ((1, 2, 70, 75, 56, 56), LARGE, False, True, "float32"),
@@ -116,6 +120,9 @@ TILED = [
     ((1, 3, 35, 33, 5, 7), SMALL, True, False, "float32"),
     ((1, 1, 66, 70, 33, 18), replace(LARGE, splits=3), True, True, "float32"),
     ((1, 1, 40, 66, 80, 76), SMALL, False, True, "float32"),
+    ((1, 2, 47, 70, 44, 44), WIDE, True, True, "float32"),
+    ((2, 3, 35, 130, 5, 7), WIDE, True, False, "float16"),
+    ((1, 1, 33, 140, 33, 18), replace(WIDE, splits=2), True, True, "float32"),
 ]
 
 

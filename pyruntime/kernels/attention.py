@@ -17,6 +17,7 @@ from pyruntime.kernels.attention_candidates import (
     FLASH_THREADS,
     LARGE,
     SMALL,
+    WIDE,
     WIDEST_HEAD,
     Tile,
     few_of,
@@ -37,7 +38,7 @@ from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["LARGE", "SMALL", "WIDEST_HEAD", "Tile", "attend", "fits"]
+__all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "fits"]
 
 
 def fits(target: Target, form: AttentionForm) -> bool:

@@ -3,9 +3,10 @@
 few     few rows share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are dealt out until
         each unit of the device has four workgroups, and a second dispatch joins the shares
 flash   a few invocations share a query row: 1, 4 or 16 rows a workgroup
-tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_64_half:
-        float16 stays it in workgroup memory: in 32 KiB fit heads of 64 components in tiles of 64, and of 128 in tiles
-        of 32, which as float32 do not; with queries of float16 in 16 KiB those of 64 in tiles of 32
+tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_32x64: steps
+        of 64 keys, not 32. tiled_64_half: float16 stays it in workgroup memory: in 32 KiB fit heads of 64 components in
+        tiles of 64, and of 128 in tiles of 32, which as float32 do not; with queries of float16 in 16 KiB those of 64
+        in tiles of 32
 rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
 """
 
@@ -32,7 +33,18 @@ from pyruntime.kernels.knowledge import (
     SOFTWARE_TILED,
 )
 
-__all__ = ["ATTENTIONS", "FLASH_THREADS", "LARGE", "SMALL", "WIDEST_HEAD", "AttentionWay", "Tile", "few_of", "is_few"]
+__all__ = [
+    "ATTENTIONS",
+    "FLASH_THREADS",
+    "LARGE",
+    "SMALL",
+    "WIDE",
+    "WIDEST_HEAD",
+    "AttentionWay",
+    "Tile",
+    "few_of",
+    "is_few",
+]
 
 WIDEST_HEAD = 128
 """Components of a head that flash and tiled keep in registers."""
@@ -48,6 +60,9 @@ ALONE = 256
 
 FEW_HELD = 128
 """Invocations of tiles of products that a workgroup of few queries counts as: four of them are on a unit at once."""
+
+MOST_ALONE = 512
+"""Keys over which a workgroup that is alone on its unit walks, at most."""
 
 LEAST_STEPS = 8
 """Steps a share has, at least, of tiles."""
@@ -83,9 +98,9 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """What the candidate is called: 'tiled_64_half_split4'."""
-        half = "_half" if self.half else ""
-        return f"tiled_{self.rows}{half}{f'_split{self.splits}' if self.splits > 1 else ''}"
+        """What the candidate is called: 'tiled_64_half_split4', 'tiled_32x64' where a step has other keys than 32."""
+        half, keys = "_half" if self.half else "", f"x{self.keys}" if self.keys != SMALL.keys else ""
+        return f"tiled_{self.rows}{keys}{half}{f'_split{self.splits}' if self.splits > 1 else ''}"
 
     @property
     def threads(self) -> int:
@@ -115,6 +130,8 @@ class Tile:
 
 LARGE = Tile(64, 32, 8)
 SMALL = Tile(32, 32, 4)
+WIDE = Tile(32, 64, 4)
+"""Twice the invocations of `SMALL` and half its steps: a workgroup alone on its unit waits less for its loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +261,10 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
     def refuses(p: AttentionProblem, target: Target) -> str:
         if target.is_software and p.seen < SOFTWARE_TILED_FROM:
             return f"on a processor for {SOFTWARE_TILED_FROM} keys or more: it takes seconds to compile"
+        if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) * tile.splits > target.speed.units):
+            return "for GPUs of which each unit has one workgroup at most"
+        if tile.keys > SMALL.keys and p.seen > MOST_ALONE:
+            return f"for at most {MOST_ALONE} keys, more are dealt out"
         if tile.half and not target.has_f16:
             return "the device has no shader-f16"
         if tile.half and not p.half:
@@ -267,7 +288,7 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
 def _tile_candidate(tile: Tile) -> Candidate[AttentionProblem, AttentionWay]:
     def work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:
         made, wide = tile.over(p), p.size + p.v_size
-        parts = SOFTWARE_TILED if target.is_software else ATTENTION_TILED[tile.rows]
+        parts = SOFTWARE_TILED if target.is_software else ATTENTION_TILED[tile.rows, tile.keys]
         steps = -(-p.seen // (made.keys * made.splits))
         first = Work(
             groups=made.groups(p) * made.splits,
@@ -301,8 +322,8 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
     "attention",
     (
         *map(_few_candidate, (0, 1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL, WIDE) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL, WIDE) for z in (1, 2, 4, 8)),
         *map(_flash_candidate, (16, 4, 1)),
         Candidate("rows", AttentionWay("rows"), lambda p, target: "", _rows_work),
     ),

@@ -109,11 +109,12 @@ FLASH_STAGING = 17.9
 
 ATTENTION_TILED = MappingProxyType(
     {
-        32: AttentionParts(efficiency=0.413, begin=2.86, step=3.2, load=0.0283, softmax=17.2),
-        64: AttentionParts(efficiency=0.376, begin=1.53, step=3.99, load=0.0387, softmax=16.0),
+        (32, 32): AttentionParts(efficiency=0.413, begin=2.86, step=3.2, load=0.0283, softmax=17.2),
+        (32, 64): AttentionParts(efficiency=0.55, begin=3.31, step=4.55, load=0.0317, softmax=17.2),
+        (64, 32): AttentionParts(efficiency=0.376, begin=1.53, step=3.99, load=0.0387, softmax=16.0),
     }
 )
-"""The kernel of tiles, by their queries."""
+"""The kernel of tiles, by their queries and the keys of a step."""
 
 SOFTWARE_TILED = AttentionParts(efficiency=0.92, begin=16.0, step=2.0, load=0.0, softmax=17.0)
 """The kernel of tiles on processors, where `begin` and `step` count barriers.

@@ -8,7 +8,7 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend
+from pyruntime.kernels.attention import LARGE, SMALL, WIDE, Tile, attend
 from pyruntime.kernels.attention_candidates import ATTENTIONS, AttentionWay, few_of
 from pyruntime.kernels.attention_few import MOST_ROWS, FewQueries
 from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
@@ -52,7 +52,8 @@ def few_queries(made: AttentionForm, target: Target) -> FewQueries | None:
         ((6, 1500, 1500, 64), replace(SMALL, splits=2)),  # whisper-tiny's encoder
         ((1, 16384, 256, 32), SMALL),  # segformer's first stage
         ((2, 4096, 256, 32), SMALL),
-        ((12, 128, 128, 64), SMALL),  # bert
+        ((12, 128, 128, 64), WIDE),  # bert
+        ((16, 257, 257, 64), SMALL),  # more workgroups than units
         ((32, 1, 512, 64), None),  # a decoder's step
         ((32, 2048, 2048, 128), SMALL),
     ],

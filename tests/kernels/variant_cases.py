@@ -144,7 +144,7 @@ CASES = {
         tolerance=1e-3,
         feature=SHADER_F16,
     ),
-    "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 512, 8), (1, 64, 512, 8)), "attention_merge"),
+    "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 1024, 8), (1, 64, 1024, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
     "matmul_few_rows": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_few_rows"),
     "matmul_large": Case(_MATMUL, ((2048, 64), (64, 2048)), "matmul_l"),
