@@ -14,14 +14,25 @@ struct Params {
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-fn element(i: u32) -> ACC {
-  var sum = ACC(0);
-  for (var s = 0u; s < MANY; s++) {
+fn share(s: u32, i: vec4<u32>) -> vec4<ACC> {
+  let at = s * params.size + i;
+  return vec4<ACC>(load_partial(at.x), load_partial(at.y), load_partial(at.z), load_partial(at.w));
+}
+
+// Four elements; two shares of each are on their way at once.
+fn elements(i: vec4<u32>) -> vec4<ACC> {
+  let last = params.splits - 1u;
+  var sum = vec4<ACC>();
+  for (var s = 0u; s < MANY; s += 2u) {
     if (s >= params.splits) { break; }
-    sum += load_partial(s * params.size + i);
+    let other = share(min(s + 1u, last), i);
+    sum += share(s, i);
+    sum += select(vec4<ACC>(), other, s < last);
   }
 //#if BIAS
-  sum += ACC(load_bias(channel_of(i)));
+  sum += vec4<ACC>(
+    ACC(load_bias(channel_of(i.x))), ACC(load_bias(channel_of(i.y))), ACC(load_bias(channel_of(i.z))),
+    ACC(load_bias(channel_of(i.w))));
 //#endif
   return sum;
 }
@@ -35,9 +46,10 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let g = global_index(gid, nwg, 64u);
   if (g * 4u >= params.size) { return; }
   let i = group_of_four(g, params.size);
-  let y0 = finish(element(i.x), channel_of(i.x), i.x);
-  let y1 = finish(element(i.y), channel_of(i.y), i.y);
-  let y2 = finish(element(i.z), channel_of(i.z), i.z);
-  let y3 = finish(element(i.w), channel_of(i.w), i.w);
+  let sum = elements(i);
+  let y0 = finish(sum.x, channel_of(i.x), i.x);
+  let y1 = finish(sum.y, channel_of(i.y), i.y);
+  let y2 = finish(sum.z, channel_of(i.z), i.z);
+  let y3 = finish(sum.w, channel_of(i.w), i.w);
   store4_y(g, y0, y1, y2, y3);
 }

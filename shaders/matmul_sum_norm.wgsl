@@ -44,26 +44,34 @@ fn main(
 ) {
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
+  // Shares of all quads are on their way at once, two of each; behind the end of the row lie those of its last quad.
+  let first = row * params.n;
+  let last = params.splits - 1u;
   var held: array<vec4<f32>, QUADS>;
+  for (var s = 0u; s < params.splits; s += 2u) {
+    //#unroll
+    for (var i = 0u; i < QUADS; i++) {
+      let at = first + min((lane + i * WG) * 4u, params.n - 4u);
+      let other = load4_parts((min(s + 1u, last) * params.size + at) >> 2u);
+      held[i] += load4_parts((s * params.size + at) >> 2u);
+      held[i] += select(vec4<f32>(), other, s < last);
+    }
+  }
+  //#unroll
+  for (var i = 0u; i < QUADS; i++) {
+    held[i] = finish(held[i], row, min((lane + i * WG) * 4u, params.n - 4u));
+  }
   var count = 0.0;
   var sum = 0.0;
   //#unroll
   for (var i = 0u; i < QUADS; i++) {
     let col = (lane + i * WG) * 4u;
-    held[i] = vec4<f32>();
     if (col < params.n) {
-      let at = row * params.n + col;
-      var value = vec4<f32>();
-      for (var s = 0u; s < params.splits; s++) {
-        value += load4_parts((s * params.size + at) >> 2u);
-      }
-      value = finish(value, row, col);
 //#if KEEP
-      store4_p(at >> 2u, value[0], value[1], value[2], value[3]);
+      store4_p((first + col) >> 2u, held[i][0], held[i][1], held[i][2], held[i][3]);
 //#endif
-      held[i] = value;
       count += 4.0;
-      sum += (value[0] + value[1]) + (value[2] + value[3]);
+      sum += (held[i][0] + held[i][1]) + (held[i][2] + held[i][3]);
     }
   }
 //#if RMS
