@@ -225,7 +225,8 @@ def test_gpu__own_kernel_on_an_ort_value__runs(python_in_browser: BrowserPython)
         b = ort.OrtValue.ortvalue_from_shape_and_type(x.shape, np.float32, "webgpu")
         ort.gpu.run('''
             struct Params { scale: f32 }
-            @group(0) @binding(0) var<storage, read_write> a: array<f32>;
+            // @group(0) @binding(0) var<storage, read_write> of another time
+            @group(0) @binding(0) var<storage, read> a: array<f32>;
             @group(0) @binding(1) var<storage, read_write> b: array<f32>;
             @group(0) @binding(2) var<uniform> params: Params;
             @compute @workgroup_size(8)

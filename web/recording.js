@@ -27,28 +27,44 @@ import { told } from './staging.js';
  * @property {[number, number, number]} grid
  * @property {number[]} scaled
  *
- * @typedef {[pipeline: number, uniform: boolean, grid: [number, number, number], scaled: number[], parts: number[]]} Row a
- *   command as Python writes it: number of its pipeline, whether its last part is uniform, and of each part the number of
- *   its buffer (-1 and less: slots 0 and more), offset and size
+ * @typedef {[pipeline: number, grid: [number, number, number], scaled: number[], parts: number[]]} Row a command as Python
+ *   writes it: number of its pipeline, and of each part the number of its buffer (-1 and less: slots 0 and more), offset and
+ *   size
+ *
+ * @typedef {{group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}} Layout of what a shader binds
  */
 
-/** @type {WeakMap<GPUDevice, Map<string, {group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}>>} */
+const COMMENT = /\/\/.*|\/\*[^]*?\*\//g;
+const BINDING = /@binding\(\s*(\d+)u?\s*\)[^;]*?\bvar\s*<\s*(storage|uniform)\b\s*(?:,\s*(\w+))?/g;
+
+/** By what is bound. @type {WeakMap<GPUDevice, Map<string, Layout>>} */
 const layouts = new WeakMap();
+/** @type {WeakMap<GPUComputePipeline, GPUBindGroupLayout>} */
+const groups = new WeakMap();
 
 /**
- * Bind group and pipeline layout for so many storage buffers, and a uniform one behind them.
- * @param {GPUDevice} device
- * @param {number} storage
- * @param {boolean} uniform
+ * The types of what a shader binds: as it declares them, since a layout that says otherwise is refused.
+ * @param {string} code
+ * @returns {[binding: number, type: GPUBufferBindingType][]}
  */
-function layoutOf(device, storage, uniform) {
+function bound(code) {
+  return [...code.replace(COMMENT, ' ').matchAll(BINDING)].map(([, binding, space, access]) => (
+    [Number(binding), space === 'uniform' ? space : access === 'read_write' ? 'storage' : 'read-only-storage']));
+}
+
+/**
+ * Bind group and pipeline layout for what a shader binds.
+ * @param {GPUDevice} device
+ * @param {string} code
+ * @returns {Layout}
+ */
+function layoutOf(device, code) {
   const known = layouts.get(device) ?? new Map();
   layouts.set(device, known);
-  const key = `${storage} ${uniform}`;
+  const types = bound(code);
+  const key = types.join();
   if (!known.has(key)) {
-    const entries = Array.from({ length: storage + Number(uniform) }, (_, binding) => (
-      { binding, visibility: GPUShaderStage.COMPUTE,
-        buffer: { type: /** @type {GPUBufferBindingType} */ (binding < storage ? 'storage' : 'uniform') } }));
+    const entries = types.map(([binding, type]) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type } }));
     const group = device.createBindGroupLayout({ entries });
     known.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
   }
@@ -59,19 +75,22 @@ function layoutOf(device, storage, uniform) {
  * A pipeline under way, and its module, which knows why it failed.
  * @param {GPUDevice} device
  * @param {string} code
- * @param {number} storage
- * @param {boolean} uniform
  */
-export function compile(device, code, storage, uniform) {
-  const { pipeline: layout } = layoutOf(device, storage, uniform);
-  device.pushErrorScope('validation'); // a module that does not compile is told by its pipeline
+export function compile(device, code) {
+  device.pushErrorScope('validation'); // what is wrong with module or layout is told by the pipeline
   let module;
+  let made;
   try {
+    made = layoutOf(device, code);
     module = device.createShaderModule({ code });
   } finally {
     device.popErrorScope().catch(() => {});
   }
-  const pipeline = device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } });
+  const { group, pipeline: layout } = made;
+  const pipeline = device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } }).then((ready) => {
+    groups.set(ready, group);
+    return ready;
+  });
   pipeline.catch(() => {}); // heard by who waits for it
   return { module, pipeline };
 }
@@ -92,13 +111,12 @@ function groupOf(device, layout, parts) {
  * @param {GPUDevice} device
  * @param {GPUComputePipeline} pipeline
  * @param {Part[]} parts in the order of their bindings
- * @param {boolean} uniform whether the last of them is
  * @param {[number, number, number]} grid
  * @param {number[]} scaled
  * @returns {Command | Open}
  */
-export function commandOf(device, pipeline, parts, uniform, grid, scaled) {
-  const { group: layout } = layoutOf(device, parts.length - Number(uniform), uniform);
+export function commandOf(device, pipeline, parts, grid, scaled) {
+  const layout = /** @type {GPUBindGroupLayout} */ (groups.get(pipeline)); // all pipelines are from `compile`
   if (parts.some(({ slot }) => slot >= 0)) return { pipeline, layout, entries: parts, grid, scaled };
   return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
 }
@@ -114,14 +132,14 @@ export function commandOf(device, pipeline, parts, uniform, grid, scaled) {
 function commandsOf(device, text, pipelines, buffers) {
   /** @type {{rows: Row[], order: number[] | null}} */
   const { rows, order } = JSON.parse(text);
-  const commands = rows.map(([pipeline, uniform, grid, scaled, numbers]) => {
+  const commands = rows.map(([pipeline, grid, scaled, numbers]) => {
     /** @type {Part[]} */
     const parts = [];
     for (let i = 0; i < numbers.length; i += 3) {
       const [number, offset, size] = [numbers[i], numbers[i + 1], numbers[i + 2]];
       parts.push(number < 0 ? { slot: -1 - number, offset, size } : { slot: -1, buffer: buffers[number], offset, size });
     }
-    return commandOf(device, pipelines[pipeline], parts, uniform, grid, scaled);
+    return commandOf(device, pipelines[pipeline], parts, grid, scaled);
   });
   return order ? order.map((i) => commands[i]) : commands;
 }

@@ -10,7 +10,6 @@ from typing import Any
 from pyruntime.device.base import Ledger
 from pyruntime.device.javascript import JsException, JsObject
 from pyruntime.errors import DeviceLost, EngineError
-from pyruntime.kernels.module import Module
 
 __all__ = ["Pipelines"]
 
@@ -79,8 +78,7 @@ class Pipelines:
 
     def _begin(self, source: str) -> tuple[JsObject, JsObject]:
         """The shader's module, and the promise of its pipeline."""
-        spaces = [resource.space for resource in Module(source).resources]
-        made = self._web.compile(self._device, source, spaces.count("storage"), "uniform" in spaces)
+        made = self._web.compile(self._device, source)
         return made.module, made.pipeline
 
     async def _finish(self, source: str, module: JsObject, promise: JsObject) -> JsObject:

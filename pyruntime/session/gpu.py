@@ -58,8 +58,8 @@ class Gpu:
         """Run a compute shader, entry point `main`, on values on the GPU; they are bound in order.
 
         Args:
-            wgsl: with `@group(0) @binding(i) var<storage, read_write>` for each value and, behind them, one
-                `var<uniform>` where there are `params`.
+            wgsl: with `@group(0) @binding(i) var<storage, read_write>` for each value, or `read` for those that it does
+                not write, and, behind them, one `var<uniform>` where there are `params`.
             workgroups: up to three numbers.
 
         Raises:

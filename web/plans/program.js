@@ -47,7 +47,7 @@ const TOGETHER = 128 << 20;
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
-  /** @type {Map<string, Promise<GPUComputePipeline>>} */
+  /** By the number of their shader. @type {Map<number, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
   /** Constants of computed constants, by number. @type {GPUBuffer[]} */
   #computed = [];
@@ -150,14 +150,10 @@ export class Program {
   }
 
   /** @param {SavedPlan} plan @param {import('./plan.js').SavedCommand} command */
-  #pipeline(plan, { shader, regions, params }) {
-    const code = this.plan.header.shaders[plan.shaders[shader]];
-    const key = `${plan.shaders[shader]} ${regions.length} ${Boolean(params)}`;
-    let made = this.#pipelines.get(key);
-    if (!made) {
-      made = compile(this.device, code, regions.length, Boolean(params)).pipeline;
-      this.#pipelines.set(key, made);
-    }
+  #pipeline(plan, { shader }) {
+    const number = plan.shaders[shader];
+    const made = this.#pipelines.get(number) ?? compile(this.device, this.plan.header.shaders[number]).pipeline;
+    this.#pipelines.set(number, made);
     return made;
   }
 
@@ -192,7 +188,7 @@ export class Program {
           return { slot: part.buffer ? -1 : region[1], ...part };
         });
         if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
-        return commandOf(this.device, pipelines[i], parts, Boolean(own), grid, scaled);
+        return commandOf(this.device, pipelines[i], parts, grid, scaled);
       });
       return { commands, place, params, raw, external, arenas };
     });
