@@ -1,7 +1,8 @@
 """A GPU for native tests: dispatches run in headless Chromium while Python stays under CPython.
 
-Each operand gets a buffer of its own; nothing of the planner is involved. Chromium's WebGPU is the one users have, so
-WGSL is compiled by the compiler that counts.
+Each operand gets a buffer of its own; nothing of the planner is involved. As in most models, the first input is an
+activation and the others are constants, which kernels bind as memory that is only read. Chromium's WebGPU is the one
+users have, so WGSL is compiled by the compiler that counts.
 """
 
 from __future__ import annotations
@@ -212,7 +213,8 @@ class Gpu:
                     bound.append(index)
             first = [shared.index(s) for s in shared]
             params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
-            source = dispatch.kernel.wgsl(tuple(first))
+            constants = frozenset(i for i, o in enumerate(dispatch.operands) if _is_constant(o))
+            source = dispatch.kernel.wgsl(tuple(first), constants)
             steps.append({"source": source, "bound": bound, "params": params, "grid": list(dispatch.grid)})
         named = [(i, t) for i, t in enumerate(outs) if t is not None]
         wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in named]
@@ -229,6 +231,10 @@ class Gpu:
         path = f"/{len(self._large)}"
         self._large[path] = data
         return {"path": path}
+
+
+def _is_constant(operand: Operand) -> bool:
+    return operand.role is Role.CONSTANT or (operand.role is Role.INPUT and operand.index > 0)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -240,6 +240,48 @@ def test_gpu__own_kernel_on_an_ort_value__runs(python_in_browser: BrowserPython)
     assert got["size"] >= X.nbytes and got["limits"] > 0
 
 
+def test_constants__read_only_or_not__give_the_same_bits(python_in_browser: BrowserPython) -> None:
+    """A product, a convolution and an addition by constants, one of them computed on the GPU, and by activations."""
+    rng = np.random.default_rng(5)
+    given = {
+        "w": rng.normal(size=(160, 160)).astype(np.float32) / 12,
+        "b": rng.normal(size=160).astype(np.float32),
+        "k": rng.normal(size=(1, 1, 3, 3)).astype(np.float32),
+        "picture": np.array([1, 1, 32, 160], np.int64),
+        "rows": np.array([32, 160], np.int64),
+    }
+    nodes = [
+        helper.make_node("Sigmoid", ["w"], ["v"]),
+        helper.make_node("MatMul", ["x", "v"], ["h"]),
+        helper.make_node("Add", ["h", "b"], ["s"]),
+        helper.make_node("Reshape", ["s", "picture"], ["p"]),
+        helper.make_node("Conv", ["p", "k"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Reshape", ["c", "rows"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["m"]),
+        helper.make_node("Add", ["m", "x"], ["y"]),
+    ]
+    x = rng.normal(size=(32, 160)).astype(np.float32)
+    got = python_in_browser(
+        """
+        import numpy as np, pyruntime as ort
+        made, read = [], []
+        for off in ("", "read_only_constants"):
+            options = ort.SessionOptions()
+            options.add_session_config_entry("pyruntime.disable", off)
+            session = await ort.InferenceSession.create(bytes(model), options, ["WebGpuExecutionProvider"])
+            made.append(session.run(None, {"x": x})[0])
+            shaders = session._program.roots[-1].executable.plan.shaders
+            read.append(sum("<storage, read>" in text for text in shaders))
+        {"made": made, "read": read}
+        """,
+        model=model(nodes, [32, 160], given),
+        x=x,
+    )
+    assert got["read"][0] >= 3 and got["read"][1] == 0
+    np.testing.assert_array_equal(*got["made"])
+    assert np.ptp(got["made"][0]) > 1
+
+
 def test_profiling__in_the_browser__has_every_kernel(any_python: BrowserPython) -> None:
     got = any_python(
         """

@@ -8,6 +8,7 @@ from itertools import count
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.kernels import Target
+from pyruntime.kernels.module import Module
 
 __all__ = ["NullDevice"]
 
@@ -68,6 +69,7 @@ class NullDevice:
             for part in command.storage:
                 if not isinstance(part, Slot):
                     self._inside(part)
+            _one_way(command)
         number = next(self._numbers)
         self.recordings[number] = list(commands)
         return number
@@ -80,6 +82,8 @@ class NullDevice:
             return Slice(buffer, 0, min(part.nbytes, self.ledger.live[buffer]))
 
         made = [replace(c, storage=tuple(map(filled, c.storage))) for c in self.recordings[recording]]
+        for command in made:
+            _one_way(command)
         number = next(self._numbers)
         self.recordings[number] = made
         return number
@@ -108,3 +112,13 @@ class NullDevice:
         """Raises IndexError where a slice is not within a live buffer."""
         if part.offset + part.nbytes > self.ledger.live.get(part.buffer, -1):
             raise IndexError(f"{part} is outside its buffer of {self.ledger.live.get(part.buffer)} bytes")
+
+
+def _one_way(command: Bound) -> None:
+    """Raises ValueError where a shader binds a buffer both as `read` and as `read_write`, as WebGPU refuses it."""
+    declared = [r for r in Module.of(command.source).resources if r.space == "storage"]
+    both = [(part.buffer, isinstance(part, Slot)) for part in command.storage]
+    read = {key for key, r in zip(both, declared, strict=False) if r.access == "read"}
+    written = {key for key, r in zip(both, declared, strict=False) if r.access == "read_write"}
+    if read & written:
+        raise ValueError(f"{command.label} binds a buffer as read and as read_write")

@@ -61,6 +61,7 @@ class TypedGraph:
         static: values that follow from constants and shapes alone (constants among them); `static_value` computes
             one when somebody asks.
         resident: inputs that are on the GPU already.
+        computed: resident inputs that are constants, computed before: no dispatch writes their memory.
         states: outputs that stay in the memory of a resident input, and how.
         sizes: what the dimensions that are no ints are made of; None where all are ints.
     """
@@ -74,6 +75,7 @@ class TypedGraph:
     resident: frozenset[str] = frozenset()
     sizes: Sizes | None = None
     states: dict[str, State] = field(default_factory=dict)
+    computed: frozenset[str] = frozenset()
     _fresh: int = field(default=0)
 
     def tensor(self, name: str) -> TensorType:

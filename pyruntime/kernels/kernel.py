@@ -69,13 +69,32 @@ class Kernel:
         words = [storage.word_type(x.dtype, storage.is_grouped(self.accessors(x.name))) for x in (a, b)]
         return words[0] == words[1] and not any(x.name in self.module.indexed for x in (a, b))
 
-    def wgsl(self, shared: tuple[int, ...] | None = None) -> str:
-        """The whole shader. `shared[i]` is the binding whose array operand i uses (default: its own)."""
-        return _render(self, shared or tuple(range(len(self.bindings))))
+    def wgsl(self, shared: tuple[int, ...] | None = None, constants: frozenset[int] = frozenset()) -> str:
+        """The whole shader.
+
+        Args:
+            shared: `shared[i]` is the binding whose array operand i uses (default: its own).
+            constants: operands in memory that no dispatch writes; their bindings are `read`, all others `read_write`.
+        """
+        shared = shared or tuple(range(len(self.bindings)))
+        return _render(self, shared, self._read_only(shared, constants))
+
+    def _read_only(self, shared: tuple[int, ...], constants: frozenset[int]) -> frozenset[int]:
+        """The bindings that are `read`: those of `constants`."""
+        others = {first for i, first in enumerate(shared) if i not in constants}
+        # Constants share buffers, and WebGPU refuses a dispatch that binds one buffer both ways: all of them, or none.
+        if any(shared[i] in others or self._changes(i) for i in constants):
+            return frozenset()
+        return frozenset(shared[i] for i in constants)
+
+    def _changes(self, i: int) -> bool:
+        """True where operand i is written, or addressed as atomics are, which are never read-only."""
+        binding = self.bindings[i]
+        return binding.write or binding.name in self.module.addressed
 
 
 @lru_cache(maxsize=4096)
-def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
+def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) -> str:
     declared: list[str] = []
     helpers: list[str] = []
     for i, binding in enumerate(kernel.bindings):
@@ -85,7 +104,8 @@ def _render(kernel: Kernel, shared: tuple[int, ...]) -> str:
             if binding.name in kernel.module.addressed:
                 words = f"atomic<{words}>"
             slot = len(declared)
-            declared.append(f"@group(0) @binding({slot}) var<storage, read_write> {var}: array<{words}>;")
+            access = "read" if i in read_only else "read_write"
+            declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {var}: array<{words}>;")
         helpers.append(storage.accessors(binding.name, var, binding.dtype, used, kernel.converts))
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")

@@ -23,6 +23,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "less_memory": "nodes in another order where activations then need less memory; without: in the model's",
         "node_order": "nodes in the model's order, or one that needs less memory; without: by levels, branches at once",
         "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
+        "read_only_constants": "kernels bind constants as memory that is only read; without: as all other memory",
         "shared_kernels": "a kernel that the plan has already, at little cost; without: the cheapest of each problem",
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",

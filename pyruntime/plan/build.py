@@ -41,7 +41,7 @@ def build_plan(
         ask: gets the text of each shader that the plan will probably have, as soon as it is known.
         lowerings: those of the stage's other plans for this device.
     """
-    foreseen = Foreseen(graph, resident_outputs) if ask else None
+    foreseen = Foreseen(graph, resident_outputs, target.allows("read_only_constants")) if ask else None
 
     def tell(at: int, placed: Placed) -> None:
         if foreseen is not None and ask is not None:
@@ -296,7 +296,10 @@ class _Builder:
             storages = self.lifetimes.storages()
             arenas = pack(list(storages.values()), self.target.limits.buffer_bytes) if storages else []
         root = self.lifetimes.root
-        emitter = Emitter(self.graph, self.constants, self.external, self.views, lambda name: storages[root(name)])
+        read_only = self.target.allows("read_only_constants")
+        emitter = Emitter(
+            self.graph, self.constants, self.external, self.views, lambda name: storages[root(name)], read_only
+        )
         segments = [
             s if isinstance(s, HostStep) else emitter.segment(s.uploads, s.steps, s.downloads) for s in self.segments
         ]

@@ -25,8 +25,8 @@ HEAVY = 64 << 10
 def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None = None) -> TypedGraph | None:
     """Take the nodes that make heavy static values out of `graph`.
 
-    `graph` then reads these values as resident inputs; views of constants stay in it, since they cost nothing, and keep
-    their value for host steps.
+    `graph` then reads these values as resident inputs, which are `computed`; views of constants stay in it, since they
+    cost nothing, and keep their value for host steps.
 
     Returns:
         The graph that makes them, to be run once, or None where there are none.
@@ -61,6 +61,7 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
     )
     graph.nodes = outside
     graph.resident = graph.resident | set(ends)
+    graph.computed = graph.computed | set(ends)
     graph.inputs = [*graph.inputs, *ends]
     return first if makers else None
 

@@ -45,6 +45,7 @@ class Emitter:
         external: values in memory of their own, each with its number.
         views: values that are the bytes of another one, with that.
         storage: where any other value is.
+        read_only: kernels bind constants, those computed too, as memory that is only read.
 
     What the commands name by numbers, `shaders`, `constants`, `params`, `expressions` and `patches`, is complete when
     all are made.
@@ -57,9 +58,11 @@ class Emitter:
         external: Mapping[str, int],
         views: Mapping[str, str],
         storage: Callable[[str], Storage],
+        read_only: bool,
     ) -> None:
         self._graph, self._constants, self._external, self._views = graph, constants, external, views
-        self._storage = storage
+        self._storage, self._read_only = storage, read_only
+        self._computed = {external[name] for name in graph.computed}
         self.shaders: dict[str, int] = {}
         self.constants: list[Constant] = []
         self.params = bytearray()
@@ -151,6 +154,12 @@ class Emitter:
             self.constants.append(constant)
         return self._constant_number[key]
 
+    def _is_constant(self, region: Region) -> bool:
+        """Whether kernels bind a region as memory that is only read: no command of this plan writes its buffer."""
+        if region.space is Space.EXTERNAL:
+            return self._read_only and region.index in self._computed
+        return self._read_only and region.space is Space.WEIGHTS
+
     def _command(self, step: Step) -> Command:
         """The dispatch with operands that are one region bound once."""
         x, y, z = step.dispatch.grid
@@ -166,8 +175,9 @@ class Emitter:
             number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
             scaled = self._scaled((operand.type.nbytes,))
             accesses.append(Access(name, number, nbytes, dispatch.kernel.bindings[i].write, *scaled))
+        constants = frozenset(i for i, a in enumerate(accesses) if self._is_constant(regions[a.region]))
         try:
-            source = dispatch.kernel.wgsl(tuple(shared))
+            source = dispatch.kernel.wgsl(tuple(shared), constants)
         except Exception as error:  # types that the operator should have refused
             types = ", ".join(str(o.type) for o in dispatch.operands)
             raise InvalidGraph(f"kernel {dispatch.kernel.name} does not take {types}: {error}") from error

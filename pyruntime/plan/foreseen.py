@@ -26,11 +26,13 @@ class Foreseen:
     Args:
         graph: what is planned.
         resident: values that stay in memory of their own.
+        read_only: kernels bind constants as memory that is only read.
     """
 
-    def __init__(self, graph: TypedGraph, resident: Iterable[str]) -> None:
-        self._graph = graph
+    def __init__(self, graph: TypedGraph, resident: Iterable[str], read_only: bool) -> None:
+        self._graph, self._read_only = graph, read_only
         self._own: set[Hashable] = {*graph.constants, *graph.static, *graph.resident, *resident}
+        self._constants: set[Hashable] = {*graph.computed}
         self._views = dict(_views(graph))
         self._last = self._readers()
 
@@ -42,7 +44,8 @@ class Foreseen:
             read |= {v for v in values if isinstance(v, str) and self._last.get(v, -1) > at}
             shared = self._shared(dispatch, values, read)
             if shared is not None:
-                yield dispatch.kernel.wgsl(shared)
+                read_only = (i for i, value in enumerate(values) if self._read_only and value in self._constants)
+                yield dispatch.kernel.wgsl(shared, frozenset(read_only))
             read.update(values)
 
     def _readers(self) -> dict[str, float]:
@@ -76,6 +79,7 @@ class Foreseen:
     def _constant(self, constant: Constant | None) -> Hashable:
         key = constant.key if constant is not None else None
         self._own.add(key)
+        self._constants.add(key)
         return key
 
     def _shared(self, dispatch: Dispatch, values: list[Hashable], later: set[Hashable]) -> tuple[int, ...] | None:

@@ -39,7 +39,7 @@ from pyruntime.plan.saved_plan import Sections, read_kept, read_segment, read_tr
 __all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 5
+FORMAT = 6
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20

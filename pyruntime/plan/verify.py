@@ -7,7 +7,8 @@ Memory is followed command by command: which value each byte of arenas, weights 
   bytes of elements of the same width; every operand that reads there has to be listed;
 - writes no weights, no tensor that stays on the GPU but the value it is to hold, and no byte twice;
 - takes a value in the size that others took it in: another size is another tensor;
-- stays within what it binds, and binds what is there.
+- stays within what it binds, and binds what is there;
+- binds as `read` only constants and tensors that no command writes, and then all constants so: they share buffers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from pyruntime.kernels.module import Module
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import Command, HostStep, Plan, Region, Space
 
@@ -63,6 +65,7 @@ def complaints(plan: Plan) -> Iterator[str]:
 
 def _command(command: Command, memory: _Memory) -> Iterator[str]:
     accesses = command.accesses
+    yield from _bound(command, memory)
     for access in accesses:
         region = command.regions[access.region]
         if access.nbytes > region.nbytes or region.offset + region.nbytes > memory.size(region):
@@ -91,6 +94,22 @@ def _command(command: Command, memory: _Memory) -> Iterator[str]:
             memory.write(access.value, command.regions[access.region], access.nbytes)
 
 
+def _bound(command: Command, memory: _Memory) -> Iterator[str]:
+    """What is wrong with the bindings that the shader declares."""
+    declared = memory.declared(command)
+    if len(declared) != len(command.regions):
+        yield f"binds {len(command.regions)} regions, and its shader declares {len(declared)}"
+        return
+    ways = set()
+    for region, access in zip(command.regions, declared, strict=True):
+        if region.space is Space.WEIGHTS:
+            ways.add(access)
+        if access == "read" and region.space is not Space.WEIGHTS and not memory.is_only_read(region):
+            yield f"binds {region} as read, which commands write"
+    if len(ways) > 1:
+        yield "binds constants as read and as read_write"
+
+
 def _shared(command: Command, other: int, written: int) -> Iterator[str]:
     """What is wrong with operands `other` and `written` having bytes in common."""
     a, b = command.accesses[other], command.accesses[written]
@@ -115,6 +134,12 @@ class _Memory:
         self._spans: dict[tuple[Space, int], list[tuple[int, int, str]]] = {}
         self.sizes: dict[str, int] = {}
         """Bytes of the values met so far."""
+        self._written = {
+            c.regions[a.region].index
+            for c in plan.commands
+            for a in c.accesses
+            if a.write and c.regions[a.region].space is Space.EXTERNAL
+        }
         written = {access.value for command in plan.commands for access in command.accesses if access.write}
         for transfer in plan.external:
             if transfer.name not in written:
@@ -129,6 +154,15 @@ class _Memory:
                 return round_up(self._plan.constants[region.index].nbytes)
             case Space.EXTERNAL:
                 return max(t.region.nbytes for t in self._plan.external if t.region.index == region.index)
+
+    def declared(self, command: Command) -> list[str]:
+        """How the shader of a command accesses each storage binding."""
+        resources = Module.of(self._plan.shaders[command.shader]).resources
+        return [r.access for r in resources if r.space == "storage"]
+
+    def is_only_read(self, region: Region) -> bool:
+        """Whether a region is of a tensor that no command writes."""
+        return region.space is Space.EXTERNAL and region.index not in self._written
 
     def root(self, value: str) -> str:
         """The value whose bytes `value` is."""

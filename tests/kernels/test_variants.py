@@ -23,6 +23,7 @@ def test_cases__every_variant__has_one() -> None:
         "less_memory",
         "node_order",
         "shared_memory",
+        "read_only_constants",
         "shared_kernels",
     }  # not kernels: tests/session, tests/plan
     assert CASES.keys() == VARIANTS.keys() - plans

@@ -12,10 +12,12 @@ from bench.shapes import GPU
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Target
+from pyruntime.kernels.module import Module
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.program import Program
 from tests import open_models
+from tests.open_models import Writer
 
 ENCODER = open_models.encoder(), {n: v.shape for n, v in open_models.encoder_feeds(1, 24).items()}
 DECODER = open_models.decoder(), {n: v.shape for n, v in open_models.decoder_feeds(1, 1, 40).items()}
@@ -64,3 +66,17 @@ def test_transformer__planned__all_shaders_are_asked_for_early_and_no_other(
 ) -> None:
     device = planned(model, shapes)
     assert set(device.asked) == device.wanted
+
+
+def test_computed_constants__planned__all_shaders_are_asked_for_early_and_no_other() -> None:
+    """One kernel reads computed constants, those that are uploaded, and activations."""
+    g = Writer(0)
+    h = g.add("MatMul", "x", g.add("Sigmoid", g.weight(160, 160)))
+    h = g.add("MatMul", g.add("Add", h, g.weight(160, 160)), g.weight(160, 160))
+    y = g.add("Add", g.add("MatMul", "x", h), g.add("Softmax", h), out="y")
+    device = planned(g.model({"x": (1, (160, 160))}, [y]), {"x": (160, 160)})
+    assert set(device.asked) == device.wanted
+    ways = {
+        tuple(r.access for r in Module(s).resources if r.space == "storage") for s in device.wanted if "matmul" in s
+    }
+    assert {("read_write", "read", "read_write"), ("read_write", "read_write", "read_write")} <= ways

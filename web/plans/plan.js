@@ -72,7 +72,7 @@ export { Refused };
  * @property {SavedConstant[]} constants
  */
 
-const FORMAT = 5;
+const FORMAT = 6;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 
