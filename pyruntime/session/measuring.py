@@ -32,13 +32,17 @@ class Lap:
 
     Use as `async with Lap(device, dispatches) as lap: await lap.seconds()`. Operands hold zeros.
 
+    Args:
+        constants: inputs behind the first are bound as constants are, which they are in most models.
+
     Raises:
         OutOfMemory, EngineError: of the device.
     """
 
-    def __init__(self, device: Device, dispatches: Sequence[Dispatch]) -> None:
+    def __init__(self, device: Device, dispatches: Sequence[Dispatch], constants: bool = False) -> None:
         self.device = device
         self.dispatches = dispatches
+        self._constants = constants
         self._buffers: list[int] = []
         self._bound: list[Bound] = []
         self._recordings: dict[int, int] = {}
@@ -50,7 +54,7 @@ class Lap:
                 key = o.role, o.index
                 sizes[key] = max(sizes.get(key, 16), round_up(o.type.nbytes))
         params = [d.params + bytes(-len(d.params) % 16) for d in self.dispatches]
-        sources = [d.kernel.wgsl() for d in self.dispatches]
+        sources = [self._wgsl(d) for d in self.dispatches]
         await self.device.compile(sources)
         self._buffers = await self.device.allocate([*sizes.values(), *(round_up(len(p)) for p in params)], "measuring")
         tensors = dict(zip(sizes, self._buffers, strict=False))
@@ -62,6 +66,11 @@ class Lap:
             storage = tuple(Slice(tensors[o.role, o.index], 0, sizes[o.role, o.index]) for o in dispatch.operands)
             self._bound.append(Bound(source, storage, place, dispatch.grid, "measuring"))
         return self
+
+    def _wgsl(self, dispatch: Dispatch) -> str:
+        operands = enumerate(dispatch.operands) if self._constants else ()
+        behind = (i for i, o in operands if o.role is Role.CONSTANT or (o.role is Role.INPUT and o.index > 0))
+        return dispatch.kernel.wgsl(None, frozenset(behind))
 
     async def __aexit__(self, *_: object) -> None:
         for recording in self._recordings.values():

@@ -80,13 +80,14 @@ async def measure_candidates(
         if progress is not None:
             progress(i, len(wanted))
         choice = noted.rank(target)
+        constants = target.allows("read_only_constants")
         found = []
         costs = [c.cost for c in choice.others if c.cost is not None]
         for considered in choice.others:
             if considered.cost is None or considered.cost > _HOPELESS * min(costs):
                 continue
             try:
-                async with Lap(device, sample(noted, considered.name, target)) as lap:
+                async with Lap(device, sample(noted, considered.name, target), constants) as lap:
                     found.append(Measured(considered.name, 1e6 * await lap.seconds(), considered.cost))
             except (EngineError, OutOfMemory, LookupError):
                 continue  # this one cannot run here: it does not win
