@@ -21,15 +21,20 @@ from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
-LONG = (
-    *("notebooks", "startup", "page", "ported_pages", "reliability", "reliability_page", "large_tensors", "bench"),
-    *("loading", "reading_ahead", "kept_plans", "kept_caches", "generate", "growing_caches", "javascript_decoding"),
+LONGEST = (
+    *("test_notebooks", "conformance/test_models", "conformance/test_node_cases", "test_kept_texts"),
+    *("conformance/test_forms", "ops/test_contrib", "test_window", "conformance/test_saved_plans", "ops/test_lanes"),
+    *("test_startup", "test_page", "test_ported_pages", "transformers/test_pipelines", "test_reliability"),
+    *("test_reliability_page", "test_large_tensors", "test_bench", "test_loading", "test_reading_ahead"),
+    *("test_kept_plans", "test_kept_caches", "test_generate", "test_growing_caches", "test_javascript_decoding"),
+    *("ops/test_attention", "test_plans", "test_writing_memory", "ops/test_integer_products"),
 )
-"""Files that take about a minute or more go before the others, so that no browser is left alone with one at the end."""
+"""Files that take about half a minute or more go before the others, so that no browser is left alone with one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.parent == HERE and item.path.stem.removeprefix("test_") not in LONG)
+    places = {HERE / f"{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -102,7 +107,10 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def unguarded_browser(playwright: Playwright) -> Iterator[Browser]:
-    """For tests of many kernels and of large ones. All others have shaders guarded, as in users' browsers."""
+    """For tests of many kernels, of large ones, and of kernels that others run guarded, for long.
+
+    All others have shaders guarded, as in users' browsers.
+    """
     with launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser:
         yield browser
 
@@ -110,6 +118,13 @@ def unguarded_browser(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def context(browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
     with shared_context(browser, site_server.url) as context:
+        yield context
+
+
+@pytest.fixture(scope="session")
+def unguarded_context(unguarded_browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
+    """For files of tests that write long texts or fill caches, which have it as their `context`."""
+    with shared_context(unguarded_browser, site_server.url) as context:
         yield context
 
 

@@ -67,6 +67,11 @@ def same_logits_always() -> bytes:
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
 def shared_script(
     browser: Browser, site_url: str, site_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Queueing]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import BrowserContext
 
 from e2e.harness.script import Script
 from e2e.test_growing_caches import run_on_host, steps_of
@@ -49,6 +50,11 @@ for (const state of states.slice(1)) {
 await session.release();
 return { results, ends };
 """
+
+
+@pytest.fixture(scope="module")
+def context(unguarded_context: BrowserContext) -> BrowserContext:
+    return unguarded_context
 
 
 def wired(feeds: dict[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,11 @@ return { results, ends, said, left, pipelines };
 """
 
 
+@pytest.fixture(scope="module")
+def context(unguarded_context: BrowserContext) -> BrowserContext:
+    return unguarded_context
+
+
 @pytest.fixture
 def visits(context: BrowserContext, site: Path, site_server: Server, tmp_path: Path) -> Iterator[Visits]:
     mounts = {"/x/": tmp_path, "/e2e/": site_server.mounts["/e2e/"], "/": site}

@@ -41,6 +41,11 @@ WARM: dict[str, Any] = {"temperature": 0.9, "topK": 40, "seed": 7}
 
 
 @pytest.fixture(scope="module")
+def context(unguarded_context: BrowserContext) -> BrowserContext:
+    return unguarded_context
+
+
+@pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The models, each in a folder."""
     folder = tmp_path_factory.mktemp("texts")

@@ -76,6 +76,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
+def context(unguarded_context: BrowserContext) -> BrowserContext:
+    return unguarded_context
+
+
+@pytest.fixture(scope="module")
 def shared_script(browser: Browser, site_url: str, site_server: Server, folders: Path) -> Iterator[Queueing]:
     site_server.mounts["/e2e/local/"] = folders
     with watched(browser, site_url, Queueing) as made:

@@ -17,6 +17,11 @@ LONG = " ".join([SENTENCE] * 3)
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
 def shared_script(browser: Browser, site_url: str) -> Iterator[Queueing]:
     with watched(browser, site_url, Queueing) as made:
         yield made

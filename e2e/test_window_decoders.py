@@ -33,6 +33,11 @@ class Windows(Queueing):
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
 def shared_script(
     browser: Browser, site_url: str, site_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Windows]:

@@ -76,6 +76,11 @@ class Heaps:
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
 def script(browser: Browser, site_url: str) -> Iterator[Writing]:
     with watched(browser, site_url, Writing) as made:
         yield made

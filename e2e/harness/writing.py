@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -39,12 +40,17 @@ class Writing(Script):
         return super().__call__(LATER + body, **variables)
 
 
+@functools.cache
+def under_onnxruntime() -> onnxruntime.InferenceSession:
+    """The model. Its runs leave nothing behind."""
+    return onnxruntime.InferenceSession(FOLDER / "onnx" / "model_q4.onnx", providers=["CPUExecutionProvider"])
+
+
 class Loop:
     """The same model under onnxruntime, token by token."""
 
     def __init__(self) -> None:
-        file = FOLDER / "onnx" / "model_q4.onnx"
-        self.session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        self.session = under_onnxruntime()
         config = json.loads((FOLDER / "config.json").read_text())
         empty = np.zeros((1, config["num_key_value_heads"], 0, config["head_dim"]), np.float32)
         self.names = [value.name for value in self.session.get_inputs() if value.name.startswith("past")]

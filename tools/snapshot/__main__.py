@@ -1,6 +1,6 @@
 """Take a snapshot of Python's memory, packages imported, in headless Chromium, and compile what was imported.
 
-    python -m tools.snapshot {page,kernel} PYODIDE OUT WHEEL ...
+    python -m tools.snapshot [--quick] {page,kernel} PYODIDE OUT WHEEL ...
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
 of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
@@ -38,6 +38,19 @@ SITE_PACKAGES = "/lib/python3.13/site-packages"
 LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 # Of no use without a compiler or a type checker.
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How much work packing is: levels of Zstandard, Brotli and gzip. Brotli's highest, 11, would take a minute."""
+
+    zstd: int
+    brotli: int
+    gzip: int
+
+
+SMALL, QUICK = Packing(19, 9, 6), Packing(9, 5, 1)
+"""Of users' sites, and in a tenth of the time a tenth larger."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,7 @@ def take(pyodide: Path, folder: Path) -> dict[str, Any]:
         return answer
 
 
-def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path) -> None:
+def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, packing: Packing) -> None:
     numpy = read_wheel(next(pyodide.glob("numpy-*.whl")))
     listed, libraries = split_libraries(numpy)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
@@ -114,41 +127,41 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path) -> None:
         answer = take(pyodide, folder)
     compiled = read_bytecode(base64.b64decode(answer["bytecode"]))
     files |= {name: data for name, data in compiled.items() if name.split("/")[0] in kind.later}
-    write(out / "snapshot", answer, bundle(files), libraries)
+    write(out / "snapshot", answer, bundle(files), libraries, packing)
     for wheel in wheels:
         with_bytecode(wheel, compiled, out)
 
 
-def brotli(data: bytes) -> bytes:
-    """`data` in Brotli's format; nothing where Python has no module for it. The highest quality would take a minute."""
+def brotli(data: bytes, quality: int = SMALL.brotli) -> bytes:
+    """`data` in Brotli's format; nothing where Python has no module for it."""
     try:
         module: Any = importlib.import_module("brotli")
     except ImportError:
         return b""
-    compressed: bytes = module.compress(data, quality=9, lgwin=24)
+    compressed: bytes = module.compress(data, quality=quality, lgwin=24)
     return compressed
 
 
-def zstd(data: bytes) -> bytes:
+def zstd(data: bytes, level: int = SMALL.zstd) -> bytes:
     """`data` in Zstandard's format, a third of Brotli's work to unpack; nothing where Python has no module for it."""
     try:
         module: Any = importlib.import_module("zstandard")
     except ImportError:
         return b""
     # Browsers unpack windows of 8 MB and no larger ones (RFC 9659).
-    settings = module.ZstdCompressionParameters.from_level(19, window_log=23)
+    settings = module.ZstdCompressionParameters.from_level(level, window_log=23)
     compressed: bytes = module.ZstdCompressor(compression_params=settings).compress(data)
     return compressed
 
 
-def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files) -> None:
+def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files, packing: Packing) -> None:
     """The files of web/picture.js. `packages`, a bundle, comes first, so that it can be used while the memory comes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
     packed = {
-        "memory.zst": zstd(content),
-        "memory.br": brotli(content),
-        "memory.gz": gzip.compress(content, 6, mtime=0),
+        "memory.zst": zstd(content, packing.zstd),
+        "memory.br": brotli(content, packing.brotli),
+        "memory.gz": gzip.compress(content, packing.gzip, mtime=0),
     }
     sizes = {"bytes": len(content), "packages": len(packages)}
     sizes |= {"zstd": len(packed["memory.zst"]), "brotli": len(packed["memory.br"])}
@@ -159,12 +172,13 @@ def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Fi
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="pack in a tenth of the time, a tenth larger")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("pyodide", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("wheels", type=Path, nargs="+")
     args = parser.parse_args()
-    make(KINDS[args.kind], args.pyodide, args.wheels, args.out)
+    make(KINDS[args.kind], args.pyodide, args.wheels, args.out, QUICK if args.quick else SMALL)
 
 
 if __name__ == "__main__":
