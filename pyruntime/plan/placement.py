@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
@@ -61,7 +62,8 @@ def place(
     Returns:
         The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
     """
-    every = _placed(graph, lowerings or Lowerings(target, graph.sizes is None), tell)
+    lowerings = lowerings or Lowerings(target, graph.sizes is None)
+    every = _placed(graph, lowerings, tell)
     needed = set(graph.outputs)
     running: list[Placed] = []
     idle: list[Placed] = []
@@ -74,7 +76,7 @@ def place(
             fold(graph, wanted)
             idle.append(Placed(node, "none", "its value follows from constants and shapes: folded"))
             continue
-        placed = every[at]
+        placed = every.get(at) or _place(graph, node, lowerings)
         needed.update(placed.reads)
         running.append(placed)
     # Static values whose node is not in this graph (an earlier stage, the plan of heavy constants) are folded here.
@@ -92,7 +94,10 @@ def fold(graph: TypedGraph, names: Iterable[str]) -> None:
 
 
 def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed], None]) -> dict[int, Placed]:
-    """The nodes whose values are not all static by their places in the graph, the largest placed first."""
+    """The nodes whose values are not all static by their places in the graph, the largest placed first.
+
+    Those that are wrong are left out: perhaps nothing needs them.
+    """
     keys: dict[int, Hashable] = {}
     sizes: dict[int, float] = {}
     for at, node in enumerate(graph.nodes):
@@ -106,8 +111,9 @@ def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed
     times = Counter(keys.values())
     made: dict[int, Placed] = {}
     for at in sorted(keys, key=lambda at: (-sizes[at] * (times[keys[at]] if keys[at] else 1), -at)):
-        made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[keys[at]] if keys[at] else 1)
-        tell(at, made[at])
+        with suppress(OrtError):
+            made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[keys[at]] if keys[at] else 1)
+            tell(at, made[at])
     return made
 
 
@@ -118,7 +124,7 @@ def _size(graph: TypedGraph, node: Node) -> float:
     return math.sqrt(math.prod(largest))
 
 
-def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable, times: int) -> Placed:
+def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = ..., times: int = 1) -> Placed:
     op = node.op
     assert isinstance(op, Op)
     types = tuple(graph.types[n] if n else None for n in node.inputs)
