@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,20 +220,28 @@ def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script
     assert sum(sizes.values()) + len(plan) < 90_000, sizes
 
 
-def test_widget__plan__answers_without_python(script: Script, site: Path) -> None:
-    plan = site / "models" / "digits.plan"
-    plan.write_bytes(compile_model(DIGITS))
+@pytest.fixture
+def plan_url(site: Path) -> Iterator[str]:
+    """A plan of the digits model, beside it in the site."""
+    file = site / "models" / "digits.plan"
+    file.write_bytes(compile_model(DIGITS))
+    yield "/models/digits.plan"
+    file.unlink()
+
+
+def test_widget__plan__answers_without_python(script: Script, plan_url: str) -> None:
     found = script(
         """
         await import('/web/widget.js');
         const element = document.createElement('pyruntime-model');
         element.setAttribute('src', '/models/digits.onnx');
-        element.setAttribute('plan', '/models/digits.plan');
+        element.setAttribute('plan', plan_url);
         document.body.append(element);
         const { probabilities } = await element.run({ image: new Float32Array(256) });
         element.remove();
         return [...probabilities.data];
-        """
+        """,
+        plan_url=plan_url,
     )
     feeds = {"image": np.zeros((1, 1, 16, 16), np.float32)}
     np.testing.assert_allclose(found, onnxruntime.InferenceSession(DIGITS).run(None, feeds)[0].ravel(), RTOL, ATOL)
