@@ -261,7 +261,7 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
     def refuses(p: AttentionProblem, target: Target) -> str:
         if target.is_software and p.seen < SOFTWARE_TILED_FROM:
             return f"on a processor for {SOFTWARE_TILED_FROM} keys or more: it takes seconds to compile"
-        if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) * tile.splits > target.speed.units):
+        if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) > target.speed.units):
             return "for GPUs of which each unit has one workgroup at most"
         if tile.keys > SMALL.keys and p.seen > MOST_ALONE:
             return f"for at most {MOST_ALONE} keys, more are dealt out"
@@ -322,8 +322,9 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
     "attention",
     (
         *map(_few_candidate, (0, 1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL, WIDE) for z in (1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL, WIDE) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(WIDE, half=half)) for half in (False, True)),
         *map(_flash_candidate, (16, 4, 1)),
         Candidate("rows", AttentionWay("rows"), lambda p, target: "", _rows_work),
     ),

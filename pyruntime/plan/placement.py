@@ -108,11 +108,12 @@ def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed
         tensors = all(t is None or isinstance(t, TensorType) for t in types)
         keys[at] = lowerings.key(op, types) if tensors else None  # type: ignore[arg-type]
         sizes[at] = _size(graph, node)
-    times = Counter(keys.values())
+    counts = Counter(keys.values())
+    times = {at: counts[key] if key is not None else 1 for at, key in keys.items()}
     made: dict[int, Placed] = {}
-    for at in sorted(keys, key=lambda at: (-sizes[at] * (times[keys[at]] if keys[at] else 1), -at)):
+    for at in sorted(keys, key=lambda at: (-sizes[at] * times[at], -at)):
         with suppress(OrtError):
-            made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[keys[at]] if keys[at] else 1)
+            made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[at])
             tell(at, made[at])
     return made
 
