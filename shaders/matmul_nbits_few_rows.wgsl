@@ -2,21 +2,24 @@
 //
 // b is [n][blocks][BLOCK weights of BITS bits, low bits first]. A chunk is what one load brings: UNIT words, never more
 // than a block, so it has one scale. LANES invocations side by side deal the chunks of a column out among them; each
-// takes COLS columns at a time, whose weights meet the same piece of a. STEPS pieces, of a chunk for every lane, are staged
-// in workgroup memory at a time for ROWS rows. The order of a result's sum depends on LANES and CHUNK alone: the same bits for any ROWS.
+// takes COLS columns at a time, whose weights meet the same piece of a. STEPS chunks for every lane are on their way at a
+// time, while the piece of a that they meet is staged in workgroup memory for ROWS rows. The order of a result's sum depends
+// on LANES and CHUNK alone (chunks of a lane, then neighbouring lanes in pairs): the same bits for any ROWS and SUBGROUP.
 //
 // VEC_A, VEC_Y: rows are whole vec4s. ZEROS: packed zero points, each row on a byte. FLOAT_ZEROS: one float each.
+// ONCE: one piece is all of a row.
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
-// SUBGROUP: invocations in a row that exchange numbers without workgroup memory; the sums have the same order.
+// SHUFFLE: SUBGROUP invocations in a row, COLS of them at least, exchange numbers without workgroup memory; else SUBGROUP is 1.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts, gain -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
 //#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
-//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SUBGROUP=32,STEPS=3 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SUBGROUP=32 b=uint32
+//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SHUFFLE=1,SUBGROUP=32,STEPS=2,ONCE=1 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SHUFFLE=1,SUBGROUP=32 b=uint32
+//#variants UNIT4=1,ONCE=1,NORM=1,COLS=8,VEC_A=1,SHUFFLE=1,SUBGROUP=16,STEPS=2 b=uint32
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -30,13 +33,24 @@ const THREADS: u32 = 256u;
 const COLS: u32 = 1u;
 const ROWS: u32 = 1u;
 const STEPS: u32 = 1u;
-const SUBGROUP: u32 = 0u;
+const SUBGROUP: u32 = 1u;
 
 const QUADS: u32 = CHUNK / 4u;
 const PER: u32 = 8u / BITS;
 const WIDE: u32 = THREADS / LANES * COLS;
 const PIECE: u32 = LANES * QUADS;
-const HELD: u32 = (ROWS * PIECE + THREADS - 1u) / THREADS;
+const STAGED: u32 = STEPS * ROWS * PIECE;
+const HELD: u32 = (STAGED + THREADS - 1u) / THREADS;
+// Lanes that exchange numbers, and how many such sides share a column.
+const SIDE: u32 = min(LANES, SUBGROUP);
+const SIDES: u32 = LANES / SIDE;
+// Numbers that sides make: a sum for each row and column, and (NORM) one of squares for each row.
+const SUMS: u32 = ROWS * WIDE;
+//#if NORM
+const MEANS: u32 = ROWS;
+//#else
+const MEANS: u32 = 0u;
+//#endif
 const MASK: u32 = (1u << BITS) - 1u;
 
 struct Params {
@@ -62,8 +76,13 @@ struct Params {
 //#endif
 }
 
-// Pieces of a; in the end the sums of every invocation, and behind them (NORM) the squares of each lane, a row a component.
-var<workgroup> tile: array<vec4<T>, max(STEPS * ROWS * PIECE, COLS * THREADS + LANES)>;
+// The piece of a, each chunk's vec4s LANES apart and swizzled: neither writing nor reading meets in one bank.
+var<workgroup> tile: array<vec4<T>, STAGED>;
+// What sides summed up: SIDES numbers for each of SUMS, then of MEANS.
+var<workgroup> shares: array<T, (SUMS + MEANS) * SIDES>;
+//#if NORM
+var<workgroup> squares: array<T, STAGED>;
+//#endif
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -97,15 +116,23 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
   return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
 }
 
-// The vec4 number `i` of the piece of a that begins at chunk `first`.
+// The row, of ROWS, and k of vec4 `i` of the piece of a that begins at chunk `first`; and where it is staged.
+fn place(first: u32, i: u32) -> vec3<u32> {
+  let g = i % PIECE;
+  let k = (first + i / (ROWS * PIECE) * LANES) * CHUNK + g * 4u;
+  return vec3<u32>(i / PIECE % ROWS, k, i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS)));
+}
+
+// Vec4 `i` of the piece of a that begins at chunk `first`.
 fn piece_a(row0: u32, first: u32, i: u32) -> vec4<T> {
-  return quad_a(row_a(min(row0 + i / PIECE, params.m - 1u)), first * CHUNK + i % PIECE * 4u);
+  let at = place(first, i);
+  return quad_a(row_a(min(row0 + at.x, params.m - 1u)), at.y);
 }
 
 //#if NORM
 // What the vec4 `piece_a` gives is multiplied by.
 fn piece_gain(first: u32, i: u32) -> vec4<T> {
-  let k = first * CHUNK + i % PIECE * 4u;
+  let k = place(first, i).y;
   let last = params.k - 1u;
 //#if VEC_A
   return vec4<T>(load4_gain(min(k, last) >> 2u));
@@ -136,9 +163,8 @@ fn chunk_b(at: u32) -> array<u32, UNIT> {
 //#endif
 }
 
-// The scale of chunk `at` of column `n`; past the end that of the last.
-fn scale_b(n: u32, at: u32) -> T {
-  let chunk = min(at, params.chunks - 1u);
+// The scale of chunk `chunk` of column `n`.
+fn scale_b(n: u32, chunk: u32) -> T {
 //#if CODES
   return T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
 //#else
@@ -146,9 +172,9 @@ fn scale_b(n: u32, at: u32) -> T {
 //#endif
 }
 
-// The zero point of chunk `at` of column `n`; past the end that of the last.
-fn zero_b(n: u32, at: u32) -> T {
-  let block = min(at, params.chunks - 1u) / (BLOCK / CHUNK);
+// The zero point of chunk `chunk` of column `n`.
+fn zero_b(n: u32, chunk: u32) -> T {
+  let block = chunk / (BLOCK / CHUNK);
 //#if FLOAT_ZEROS
   return T(load_zeros(n * params.blocks + block));
 //#else
@@ -195,6 +221,41 @@ fn quad_b(word: u32, base: vec4<T>) -> vec4<T> {
 //#endif
 }
 
+// A chunk of each of COLS columns.
+struct Chunks {
+  words: array<array<u32, UNIT>, COLS>,
+  scale: array<T, COLS>,
+  zero: array<T, COLS>,
+}
+
+// Chunk `chunk` of columns n0, n0 + 1, ..., `last` at most; past the end the last chunk with scales of zero.
+fn chunks_b(n0: u32, last: u32, chunk: u32) -> Chunks {
+  let there = min(chunk, params.chunks - 1u);
+  var made: Chunks;
+  //#unroll
+  for (var c = 0u; c < COLS; c++) {
+    let n = min(n0 + c, last);
+    made.words[c] = chunk_b(n * params.chunks + there);
+    made.scale[c] = select(T(), scale_b(n, there), chunk < params.chunks);
+    made.zero[c] = zero_b(n, there);
+  }
+  return made;
+}
+
+//#if SHUFFLE
+// Two sums of lanes `width` apart, of which lanes with that bit keep the second.
+fn fold(first: T, second: T, lane: u32, width: u32) -> T {
+  let high = (lane & width) != 0u;
+  return select(first, second, high) + subgroupShuffleXor(select(second, first, high), width);
+}
+
+// Which of COLS sums lane `lane` keeps: the lowest bit says which half of them, the next which quarter.
+fn kept(lane: u32) -> u32 {
+  return extractBits(lane, 0u, 1u) * (COLS / 2u) + extractBits(lane, 1u, 1u) * (COLS / 4u)
+    + extractBits(lane, 2u, 1u) * (COLS / 8u);
+}
+//#endif
+
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -206,240 +267,199 @@ fn main(
   let lane = local % LANES;
   let strip = group / params.row_groups;
   let row0 = (group - strip * params.row_groups) * ROWS;
-  let col0 = strip * WIDE + local / LANES * COLS;
 //#if EXPERTS
   let first_n = min(load_experts(row0), params.matrices - 1u) * params.n;
+//#else
+  let first_n = 0u;
+//#endif
   let last = first_n + params.n - 1u;
-  let n0 = first_n + col0;
-//#else
-  let last = params.n - 1u;
-  let n0 = col0;
-//#endif
+  let own = first_n + local / LANES * COLS;
 
-  // The weights and scales of the next step, and the next pieces of a, are on their way while this one is computed.
-  var next_a: array<array<vec4<T>, HELD>, STEPS>;
+  // Weights and scales are on their way while what they meet is staged, or their predecessors are computed.
+  var next: array<Chunks, STEPS>;
   //#unroll
   for (var s = 0u; s < STEPS; s++) {
-    //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      next_a[s][h] = piece_a(row0, s * LANES, local + h * THREADS);
-    }
+    next[s] = chunks_b(own + strip * WIDE, last, s * LANES + lane);
+  }
+  var next_a: array<vec4<T>, HELD>;
+  //#unroll
+  for (var h = 0u; h < HELD; h++) {
+    next_a[h] = piece_a(row0, 0u, local + h * THREADS);
   }
 //#if NORM
-  var next_gain: array<array<vec4<T>, HELD>, STEPS>;
-  var squares = array<T, HELD>();
+  var next_gain: array<vec4<T>, HELD>;
   //#unroll
-  for (var s = 0u; s < STEPS; s++) {
-    //#unroll
-    for (var h = 0u; h < HELD; h++) {
-      next_gain[s][h] = piece_gain(s * LANES, local + h * THREADS);
-    }
+  for (var h = 0u; h < HELD; h++) {
+    next_gain[h] = piece_gain(0u, local + h * THREADS);
   }
+  var square: array<T, ROWS>;
 //#endif
-  var next: array<array<u32, UNIT>, COLS>;
-  //#unroll
-  for (var c = 0u; c < COLS; c++) {
-    next[c] = chunk_b(min(n0 + c, last) * params.chunks + lane);
-  }
-  var next_scale: array<T, COLS>;
-  var next_zero: array<T, COLS>;
-  //#unroll
-  for (var c = 0u; c < COLS; c++) {
-    next_scale[c] = scale_b(min(n0 + c, last), lane);
-    next_zero[c] = zero_b(min(n0 + c, last), lane);
-  }
-  var sums: array<vec4<T>, COLS>;
-  for (var first = 0u; first < params.chunks; first += STEPS * LANES) {
-    //#unroll
-    for (var s = 0u; s < STEPS; s++) {
-      //#unroll
-      for (var h = 0u; h < HELD; h++) {
-        let i = local + h * THREADS;
-        let g = i % PIECE;
-        // Swizzled, so that neither the writes nor the reads of a chunk by neighbours meet in one bank.
-        if (i < ROWS * PIECE) {
-          let at = s * ROWS * PIECE + i - g + (g % QUADS) * LANES + ((g / QUADS) ^ (g % QUADS));
-//#if NORM
-          tile[at] = next_a[s][h] * next_gain[s][h];
-          squares[h] += dot(next_a[s][h], next_a[s][h]);
+  var sums: array<array<T, ROWS>, COLS>;
+//#if ONCE
+  {
+    const first = 0u;
 //#else
-          tile[at] = next_a[s][h];
+  for (var first = 0u; first < params.chunks; first += STEPS * LANES) {
 //#endif
-        }
+    //#unroll
+    for (var h = 0u; h < HELD; h++) {
+      let i = local + h * THREADS;
+      if (i < STAGED) {
+        let to = place(first, i).z;
+//#if NORM
+        tile[to] = next_a[h] * next_gain[h];
+        squares[to] = dot(next_a[h], next_a[h]);
+//#else
+        tile[to] = next_a[h];
+//#endif
       }
     }
     workgroupBarrier();
+//#if NORM
+    //#unroll
+    for (var s = 0u; s < STEPS; s++) {
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        //#unroll
+        for (var r = 0u; r < ROWS; r++) {
+          square[r] += squares[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+        }
+      }
+    }
+//#endif
+    let b = next;
+//#if !ONCE
     if (first + STEPS * LANES < params.chunks) {
       //#unroll
       for (var s = 0u; s < STEPS; s++) {
-        //#unroll
-        for (var h = 0u; h < HELD; h++) {
-          next_a[s][h] = piece_a(row0, first + (STEPS + s) * LANES, local + h * THREADS);
+        next[s] = chunks_b(own + strip * WIDE, last, first + (STEPS + s) * LANES + lane);
+      }
+      //#unroll
+      for (var h = 0u; h < HELD; h++) {
+        next_a[h] = piece_a(row0, first + STEPS * LANES, local + h * THREADS);
+      }
 //#if NORM
-          next_gain[s][h] = piece_gain(first + (STEPS + s) * LANES, local + h * THREADS);
-//#endif
-        }
+      //#unroll
+      for (var h = 0u; h < HELD; h++) {
+        next_gain[h] = piece_gain(first + STEPS * LANES, local + h * THREADS);
       }
+//#endif
     }
+//#endif
+    //#unroll
     for (var s = 0u; s < STEPS; s++) {
-      let words = next;
-      let scale = next_scale;
-      let zero = next_zero;
-      let step = first + s * LANES;
-      let chunk = step + lane;
-      if (step >= params.chunks) { break; }
-      if (step + LANES < params.chunks) {
+      var parts = array<array<T, ROWS>, COLS>();
+      var base: array<vec4<T>, COLS>;
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
+//#if FLOAT_ZEROS
+        base[c] = base_b(0.0);
+//#else
+        base[c] = base_b(b[s].zero[c]);
+//#endif
+      }
+      //#unroll
+      for (var q = 0u; q < QUADS; q++) {
+        var left: array<vec4<T>, ROWS>;
+        //#unroll
+        for (var r = 0u; r < ROWS; r++) {
+          left[r] = tile[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+        }
         //#unroll
         for (var c = 0u; c < COLS; c++) {
-          next[c] = chunk_b(min(n0 + c, last) * params.chunks + chunk + LANES);
-          next_scale[c] = scale_b(min(n0 + c, last), chunk + LANES);
-          next_zero[c] = zero_b(min(n0 + c, last), chunk + LANES);
+//#if FLOAT_ZEROS
+          let right = quad_b(b[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - b[s].zero[c];
+//#else
+          let right = quad_b(b[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+//#endif
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            parts[c][r] = fma(left[r].x, right.x, parts[c][r]);
+            parts[c][r] = fma(left[r].y, right.y, parts[c][r]);
+            parts[c][r] = fma(left[r].z, right.z, parts[c][r]);
+            parts[c][r] = fma(left[r].w, right.w, parts[c][r]);
+          }
         }
       }
-      if (chunk < params.chunks) {
-        var parts = array<array<T, ROWS>, COLS>();
-        var base: array<vec4<T>, COLS>;
+      //#unroll
+      for (var c = 0u; c < COLS; c++) {
         //#unroll
-        for (var c = 0u; c < COLS; c++) {
-//#if FLOAT_ZEROS
-          base[c] = base_b(0.0);
-//#else
-          base[c] = base_b(zero[c]);
-//#endif
-        }
-        //#unroll
-        for (var q = 0u; q < QUADS; q++) {
-          var left: array<vec4<T>, ROWS>;
-          //#unroll
-          for (var r = 0u; r < ROWS; r++) {
-            left[r] = tile[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
-          }
-          //#unroll
-          for (var c = 0u; c < COLS; c++) {
-//#if FLOAT_ZEROS
-            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - zero[c];
-//#else
-            let right = quad_b(words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
-//#endif
-            //#unroll
-            for (var r = 0u; r < ROWS; r++) {
-              parts[c][r] += dot(left[r], right);
-            }
-          }
-        }
-        //#unroll
-        for (var c = 0u; c < COLS; c++) {
-          //#unroll
-          for (var r = 0u; r < ROWS; r++) {
-            sums[c][r] += parts[c][r] * scale[c];
-          }
+        for (var r = 0u; r < ROWS; r++) {
+          sums[c][r] = fma(parts[c][r], b[s].scale[c], sums[c][r]);
         }
       }
     }
+//#if !ONCE
     workgroupBarrier();
+//#endif
   }
 
-//#if NORM
+  let col0 = local / LANES * COLS;
+  let side = lane / SIDE;
+//#if SHUFFLE
   //#unroll
-  for (var h = 0u; h < HELD; h++) {
-    if (local + h * THREADS < ROWS * PIECE) { tile[local + h * THREADS] = vec4<T>(squares[h]); }
-  }
-  workgroupBarrier();
-  var square = vec4<T>();
-  if (local < LANES) {
-    for (var i = 0u; i < ROWS * QUADS; i++) {
-      square[i / QUADS] += tile[i * LANES + local].x;
-    }
-  }
-  workgroupBarrier();
-//#if !SUBGROUP
-  if (local < LANES) { tile[COLS * THREADS + local] = square; }
-//#endif
-//#endif
-//#if SUBGROUP
-  // Halves that lie in different subgroups meet in workgroup memory, the others by shuffles.
-  if (LANES > SUBGROUP) {
-//#if NORM
-    if (local < LANES) { tile[COLS * THREADS + local] = square; }
-//#endif
+  for (var r = 0u; r < ROWS; r++) {
     //#unroll
-    for (var c = 0u; c < COLS; c++) {
-      tile[c * THREADS + local] = sums[c];
+    for (var c = 0u; c < COLS / 2u; c++) {
+      sums[c][r] = fold(sums[c][r], sums[c + COLS / 2u][r], lane, 1u);
     }
-    workgroupBarrier();
-    for (var width = LANES / 2u; width >= SUBGROUP; width >>= 1u) {
-      if (lane < width) {
-        //#unroll
-        for (var c = 0u; c < COLS; c++) {
-          sums[c] += tile[c * THREADS + local + width];
-          tile[c * THREADS + local] = sums[c];
-        }
-//#if NORM
-        if (local < width) {
-          square += tile[COLS * THREADS + local + width];
-          tile[COLS * THREADS + local] = square;
-        }
-//#endif
-      }
-      workgroupBarrier();
-    }
-  }
-  for (var width = min(LANES, SUBGROUP) / 2u; width > 0u; width >>= 1u) {
     //#unroll
-    for (var r = 0u; r < ROWS; r++) {
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
-        sums[c][r] += subgroupShuffleDown(sums[c][r], width);
-      }
-//#if NORM
-      square[r] += subgroupShuffleDown(square[r], width);
-//#endif
+    for (var c = 0u; c < COLS / 4u; c++) {
+      sums[c][r] = fold(sums[c][r], sums[c + COLS / 4u][r], lane, 2u);
     }
-  }
-//#if NORM
-  if (local == 0u) { tile[COLS * THREADS] = square; }
-//#endif
-  if (lane == 0u) {
     //#unroll
-    for (var c = 0u; c < COLS; c++) {
-      tile[c * THREADS + local] = sums[c];
+    for (var c = 0u; c < COLS / 8u; c++) {
+      sums[c][r] = fold(sums[c][r], sums[c + COLS / 8u][r], lane, 4u);
     }
+    for (var width = COLS; width < SIDE; width <<= 1u) {
+      sums[0][r] += subgroupShuffleXor(sums[0][r], width);
+    }
+    if (lane % SIDE < COLS) { shares[(r * WIDE + col0 + kept(lane)) * SIDES + side] = sums[0][r]; }
   }
-  workgroupBarrier();
 //#else
   //#unroll
-  for (var c = 0u; c < COLS; c++) {
-    tile[c * THREADS + local] = sums[c];
+  for (var r = 0u; r < ROWS; r++) {
+    //#unroll
+    for (var c = 0u; c < COLS; c++) {
+      shares[(r * WIDE + col0 + c) * SIDES + side] = sums[c][r];
+    }
   }
-  workgroupBarrier();
-  for (var width = LANES / 2u; width > 0u; width >>= 1u) {
-    if (lane < width) {
-      //#unroll
-      for (var c = 0u; c < COLS; c++) {
-        tile[c * THREADS + local] += tile[c * THREADS + local + width];
-      }
-//#if NORM
-      if (local < width) { tile[COLS * THREADS + local] += tile[COLS * THREADS + local + width]; }
 //#endif
+//#if NORM
+  //#unroll
+  for (var r = 0u; r < ROWS; r++) {
+//#if SHUFFLE
+    for (var width = 1u; width < SIDE; width <<= 1u) {
+      square[r] += subgroupShuffleXor(square[r], width);
+    }
+//#endif
+    if (local < LANES) { shares[(SUMS + r) * SIDES + side] = square[r]; }
+  }
+//#endif
+  workgroupBarrier();
+  // Sides are added up as lanes are, neighbours first, until two are left.
+  for (var width = 1u; 2u * width < SIDES; width <<= 1u) {
+    for (var i = local; i < (SUMS + MEANS) * (SIDES / (2u * width)); i += THREADS) {
+      shares[i * 2u * width] += shares[i * 2u * width + width];
     }
     workgroupBarrier();
   }
-//#endif
   for (var i = local; i < WIDE / 4u * ROWS; i += THREADS) {
     let row = i / (WIDE / 4u);
-    let quad = i - row * (WIDE / 4u);
-    var sum = vec4<T>(
-      total(quad * 4u)[row], total(quad * 4u + 1u)[row], total(quad * 4u + 2u)[row], total(quad * 4u + 3u)[row]);
+    let col = (i - row * (WIDE / 4u)) * 4u;
+    let sum = row * WIDE + col;
+    var value = vec4<T>(total(sum), total(sum + 1u), total(sum + 2u), total(sum + 3u));
 //#if NORM
-    sum *= inverseSqrt(tile[COLS * THREADS][row] / T(params.k) + T(params.epsilon));
+    value *= inverseSqrt(total(SUMS + row) / T(params.k) + T(params.epsilon));
 //#endif
-    put(row0 + row, strip * WIDE + quad * 4u, sum);
+    put(row0 + row, strip * WIDE + col, value);
   }
 }
 
-// The sums of column `col` of the workgroup, a row a lane.
-fn total(col: u32) -> vec4<T> {
-  return tile[(col % COLS) * THREADS + col / COLS * LANES];
+// Number `sum`, of which two shares are left.
+fn total(sum: u32) -> T {
+  if (SIDES == 1u) { return shares[sum]; }
+  return shares[sum * SIDES] + shares[sum * SIDES + SIDES / 2u];
 }
 
 fn put(row: u32, col: u32, sum: vec4<T>) {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import upper
-from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import packed_product
 from pyruntime.kernels.matmul_candidates import FEW_ROWS
@@ -32,14 +32,17 @@ __all__ = [
 CHUNK = 32
 """Most weights a lane takes at a time: 128 bits of 4-bit ones."""
 
+THREADS = 256
+"""Invocations of a workgroup: every device has as many."""
+
 ROWS = 4
-"""Most rows a workgroup of `few_rows` makes: a vec4 holds their sums."""
+"""Most rows a workgroup of `few_rows` makes: registers hold their sums."""
 
-STAGED = 16384
-"""Bytes of a that are staged at a time at most: what every device has."""
+STAGED = 32768
+"""Bytes of a that are staged at a time at most, where a device has them: more leaves a unit too few workgroups."""
 
-AT_ONCE = 8192
-"""Bytes of a that are staged at once where a step takes less: their way from memory is waited for once."""
+UNDERWAY = 16
+"""Most chunks of an invocation that are on their way at a time, in registers."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""
@@ -179,23 +182,27 @@ class Deal:
         lanes: invocations that share a column: many where columns alone fill no GPU, else so few that each has some
             chunks. It depends on n and k alone, since the order of sums does on it.
         columns: of an invocation, which share what is read of a.
-        threads: of a workgroup: every device has 256.
     """
 
     lanes: int
     columns: int
-    threads: int
+
+    @property
+    def wide(self) -> int:
+        """Columns of a workgroup."""
+        return THREADS // self.lanes * self.columns
 
 
 def _dealt(chunks: int, n: int, m: int) -> Deal:
-    """Fitted to 28 configurations on nine shapes of decoders by themselves, and to 60 within a decoder's step."""
-    most = 64 if n <= 2560 else 32 if n < 8192 else 16 if chunks >= 64 or n < 16384 else 8
+    """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
     lanes = 8
-    while lanes < min(most, chunks):
+    while lanes < min(chunks, 64 if chunks >= 192 or n < 768 else 32):
         lanes *= 2
-    if m > 1:
-        return Deal(lanes, 2 if n >= 10000 else 1, 256)
-    return Deal(lanes, 4 if n >= 10000 else 2, 256 if 2560 < n < 8192 else 128)
+    columns, most = max(1, 4 * lanes // THREADS), 2 if m > 1 else 8 if chunks <= lanes else 4
+    enough = 100 if lanes > 32 else 400
+    while columns < most and n * lanes // (THREADS * 2 * columns) >= enough:
+        columns *= 2
+    return Deal(lanes, columns)
 
 
 def _few_rows(
@@ -211,8 +218,9 @@ def _few_rows(
     norm, a = (a, a.x) if isinstance(a, Normed) else (None, a)
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
-    rows = _rows(upper(p.m), 4 * _dealt(chunks, p.n, 1).lanes * chunk, target.limits) if experts is None else 1
-    deal = _dealt(chunks, p.n, rows)
+    most = min(ROWS, upper(p.m)) if experts is None else 1
+    rows, deal, steps = _staged(target, p, chunks, chunk, norm is not None, most)
+    strips, row_groups = -(-p.n // deal.wide), -(-p.m // rows)
     flags = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,
@@ -220,6 +228,8 @@ def _few_rows(
         "EXPERTS": experts is not None,
         "PAIRED": paired,
         "NORM": norm is not None,
+        "ONCE": steps * deal.lanes >= chunks,
+        "SHUFFLE": _exchanging(target, deal) > 1,
     }
     more: dict[str, float] = {}
     read = dict(b.operands)
@@ -243,13 +253,12 @@ def _few_rows(
         UNIT=unit,
         CHUNK=chunk,
         LANES=deal.lanes,
-        THREADS=deal.threads,
+        THREADS=THREADS,
         COLS=deal.columns,
         ROWS=rows,
-        STEPS=max(1, min(-(-chunks // deal.lanes), AT_ONCE // (rows * 4 * deal.lanes * chunk))),
-        SUBGROUP=target.subgroup,
+        STEPS=steps,
+        SUBGROUP=_exchanging(target, deal),
     )
-    strips, row_groups = -(-p.n // (deal.threads // deal.lanes * deal.columns)), -(-p.m // rows)
     groups = strips * row_groups
     params = params_of(
         kernel,
@@ -269,10 +278,24 @@ def _few_rows(
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
 
 
-def _rows(m: int, staged: int, limits: Limits) -> int:
-    """Rows of a workgroup, m dealt out evenly; `staged` bytes of each are in workgroup memory."""
-    most = max(1, min(ROWS, min(limits.workgroup_bytes, STAGED) // staged))
-    return -(-m // -(-m // most))
+def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
+    """Rows of a workgroup, `most` at most and m dealt out evenly, its deal, and the chunks of a lane at a time."""
+    for rows in range(most, 0, -1):
+        deal = _dealt(chunks, p.n, rows)
+        sides = deal.lanes // min(deal.lanes, _exchanging(target, deal))
+        room = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (deal.wide + is_normed) * sides)
+        fits = room // ((5 if is_normed else 4) * rows * chunk * deal.lanes)
+        if fits or rows == 1:
+            break
+    groups = -(-upper(p.m) // rows)
+    rows, whole = -(-upper(p.m) // groups), -(-chunks // deal.lanes)
+    pieces = -(-whole // max(1, min(UNDERWAY // deal.columns, fits)))
+    return rows, deal, -(-whole // pieces)
+
+
+def _exchanging(target: Target, deal: Deal) -> int:
+    """Invocations that exchange numbers without workgroup memory, for all columns of one; else 1."""
+    return target.subgroup if target.subgroup >= deal.columns else 1
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paired: bool = False) -> Dispatch:

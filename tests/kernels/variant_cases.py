@@ -164,7 +164,7 @@ CASES = {
     "subgroup_sums": Case(
         _packed_product(),
         ((5, 300), (52, 10, 16), (52, 10)),
-        lambda dispatches: any("subgroupShuffleDown" in d.kernel.body for d in dispatches),
+        lambda dispatches: any("subgroupShuffleXor" in d.kernel.body for d in dispatches),
         packed=(1,),
         tolerance=0,
     ),
