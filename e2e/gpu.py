@@ -12,7 +12,7 @@ import functools
 import http.server
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -170,11 +170,16 @@ class Gpu:
         self._server.shutdown()
 
     def run(
-        self, dispatches: Sequence[Dispatch], inputs: Sequence[Array | None], types: Sequence[Any], outs: Sequence[Any]
+        self,
+        dispatches: Sequence[Dispatch],
+        inputs: Sequence[Array | None],
+        types: Sequence[Any],
+        outs: Sequence[Any],
+        overwrites: Mapping[int, int] | None = None,
     ) -> list[Array]:
         """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs` but None.
 
-        Output memory is poisoned first, so an element nobody wrote shows.
+        Output memory is poisoned first, so an element nobody wrote shows; `overwrites`: outputs that begin as inputs.
 
         Raises:
             AssertionError: the compiler or the device refused, with the message and the source.
@@ -197,6 +202,8 @@ class Gpu:
                     data = bytes(operand.data.raw())
                 elif operand.role is Role.OUTPUT:
                     whole = outs[operand.index]
+                    before = inputs[overwrites[operand.index]] if overwrites and operand.index in overwrites else None
+                    data = b"" if before is None else encode(before, whole.dtype).tobytes()
                 size = max(256, -(-whole.nbytes // 256) * 256)
                 slots[key] = len(buffers)
                 buffers.append({"size": size, **self._sent(data)})

@@ -10,7 +10,13 @@
 // SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
 // shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
-//#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
+//
+// FRESH: one query, turned and normalised here, as `attention_prepare` does, and with it the newest row of keys and
+// values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
+//#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats
+//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PACKED=1,SPLIT=1,PROMPT=1 lengths=int32 prompt=int32
+//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PAIRS=1,NORM=1,POSITIONS=1,CUT_K=1 lengths=int32 positions=int64 k=float16
+//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,NORM=1,SUBGROUP=32,DIM=128,DIM_V=128,PACKED=1 lengths=int32
 //#variants VEC=1,SUBGROUP=32 | VEC=1,MASK=1,SUBGROUP=16,ROWS=8,LANES=8
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
 //#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
@@ -61,6 +67,14 @@ struct Params {
   split_stride: u32,      // elements from one split of y to the next
   scale: f32,
   cap: f32,
+//#if FRESH
+  fresh_strides: vec4<u32>,  // of batches and heads: of own_key, of own_value
+  key_base: u32,
+  value_base: u32,
+  half: u32,
+  angle_rows: u32,
+  epsilon: f32,
+//#endif
 }
 
 var<workgroup> tile_q: array<vec4<f32>, ROWS * QUADS>;
@@ -71,6 +85,10 @@ var<workgroup> part: array<f32, ROWS * LANES>;
 var<workgroup> decay: array<f32, ROWS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
 var<workgroup> stretch: vec2<u32>;
+//#if FRESH
+var<workgroup> fresh_k: array<vec4<f32>, QUADS>;
+var<workgroup> fresh_v: array<vec4<f32>, QUADS_V>;
+//#endif
 //#if SUBGROUP
 
 alias Share = f32;
@@ -81,6 +99,9 @@ fn join_shares(a: Share, b: Share) -> Share { return max(a, b); }
 //#endif
 
 //#include attention_views
+//#if FRESH
+//#include attention_fresh
+//#endif
 
 struct Row {
   head: u32,
@@ -92,6 +113,12 @@ struct Row {
 fn row_of(row: u32) -> Row {
   let query = row / params.group;
   return Row(row - query * params.group, min(query, params.queries - 1u), query < params.queries);
+}
+
+// Vec4 `d` of value `turn` of the step that begins at `first`, of which there are `count`; zero of those behind.
+fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32> {
+  let at = v_base + (first + select(0u, turn, turn < count)) * params.v_strides.z;
+  return select(vec4<f32>(), quad_v(at, min(d, QUADS_V - 1u)), turn < count);
 }
 
 @compute @workgroup_size(THREADS)
@@ -114,11 +141,37 @@ fn main(
   let k_base = params.bases.y + dot(vec2<u32>(batch, kv_head), params.k_strides.xy);
   let v_base = params.bases.z + dot(vec2<u32>(batch, kv_head), params.v_strides.xy);
 
+//#if FRESH
+  let newest = newest_row(batch);
+  let angles = angles_of(batch, newest);
+//#endif
   for (var i = t; i < ROWS * QUADS; i += THREADS) {
     let row = row_of(row0 + i / QUADS);
     let base = params.bases.x + dot(vec3<u32>(batch, head0 + row.head, row.query), params.q_strides.xyz);
+//#if FRESH
+    tile_q[i] = fresh_quad(0u, base, i % QUADS, angles) * params.scale;
+//#else
     tile_q[i] = quad_q(base, i % QUADS) * params.scale;
+//#endif
   }
+//#if FRESH
+  // The last invocations, which have no queries: the newest row, as the caches have it.
+  let sets = split == 0u && row0 == 0u && newest >= 0 && newest < i32(params.keys);
+  for (var i = THREADS - 1u - t; i < QUADS + QUADS_V; i += THREADS) {
+    let part = select(2u, 1u, i < QUADS);
+    let d = select(i - QUADS, i, i < QUADS);
+    let strides = select(params.fresh_strides.zw, params.fresh_strides.xy, i < QUADS);
+    let base = select(params.value_base, params.key_base, i < QUADS) + dot(vec2<u32>(batch, kv_head), strides);
+    let x = fresh_quad(part, base, d, angles);
+    if (i < QUADS) {
+      fresh_k[d] = kept_k(x);
+      if (sets) { store4_k(((k_base + u32(newest) * params.k_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
+    } else {
+      fresh_v[d] = kept_v(x);
+      if (sets) { store4_v(((v_base + u32(newest) * params.v_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
+    }
+  }
+//#endif
   if (t < ROWS) {
 //#if RANGE
     seen[t] = visible(batch, row_of(row0 + t).query);
@@ -150,7 +203,20 @@ fn main(
   var sum = 0.0;
 
   for (var first = span.x; first < span.y; first += KEYS) {
-    let at_k = k_base + min(first + t / SHARE, span.y - 1u) * params.k_strides.z;
+    let nearest = min(first + t / SHARE, span.y - 1u);
+    let at_k = k_base + nearest * params.k_strides.z;
+    let count = select(0u, min(KEYS, span.y - first), group < GROUPS);
+//#if FEW_TURNS
+    // Values are on their way while scores are made.
+    var coming: array<vec4<f32>, TURNS * WIDE>;
+    //#unroll
+    for (var i = 0u; i < TURNS; i++) {
+      //#unroll
+      for (var n = 0u; n < WIDE; n++) {
+        coming[i * WIDE + n] = value_of(v_base, first, group + i * GROUPS, count, owned + n * THREADS);
+      }
+    }
+//#endif
     var score: array<vec4<f32>, PACKS>;
     //#unroll
     for (var p = 0u; p < PACKS; p++) {
@@ -159,7 +225,12 @@ fn main(
     //#unroll FEW_QUADS
     for (var n = 0u; n < PER; n++) {
       let d = min(n * SHARE + t % SHARE, QUADS - 1u);
-      let x = select(vec4<f32>(), quad_k(at_k, d), n * SHARE + t % SHARE < QUADS);
+//#if FRESH
+      let key = select(quad_k(at_k, d), fresh_k[d], i32(nearest) == newest);
+//#else
+      let key = quad_k(at_k, d);
+//#endif
+      let x = select(vec4<f32>(), key, n * SHARE + t % SHARE < QUADS);
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
         score[r / 4u][r % 4u] += dot(tile_q[r * QUADS + d], x);
@@ -263,15 +334,20 @@ fn main(
         y[r * WIDE + n] *= decay[r];
       }
     }
-    let count = select(0u, min(KEYS, span.y - first), group < GROUPS);
     //#unroll FEW_TURNS
     for (var i = 0u; i < TURNS; i++) {
-      let is_there = group + i * GROUPS < count;
-      let j = select(0u, group + i * GROUPS, is_there);
-      let at_v = v_base + (first + j) * params.v_strides.z;
+      let turn = group + i * GROUPS;
+      let j = select(0u, turn, turn < count);
       //#unroll
       for (var n = 0u; n < WIDE; n++) {
-        let x = select(vec4<f32>(), quad_v(at_v, min(owned + n * THREADS, QUADS_V - 1u)), is_there);
+//#if FEW_TURNS
+        var x = coming[i * WIDE + n];
+//#else
+        var x = value_of(v_base, first, turn, count, owned + n * THREADS);
+//#endif
+//#if FRESH
+        if (turn < count && i32(first + j) == newest) { x = fresh_v[min(owned + n * THREADS, QUADS_V - 1u)]; }
+//#endif
         //#unroll
         for (var r = 0u; r < ROWS; r++) {
           y[r * WIDE + n] += scores[r * KEYS + j] * x;

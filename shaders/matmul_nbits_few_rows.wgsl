@@ -316,13 +316,15 @@ fn main(
     }
     workgroupBarrier();
 //#if NORM
-    //#unroll
-    for (var s = 0u; s < STEPS; s++) {
+    if (local < LANES) {
       //#unroll
-      for (var q = 0u; q < QUADS; q++) {
+      for (var s = 0u; s < STEPS; s++) {
         //#unroll
-        for (var r = 0u; r < ROWS; r++) {
-          square[r] += squares[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+        for (var q = 0u; q < QUADS; q++) {
+          //#unroll
+          for (var r = 0u; r < ROWS; r++) {
+            square[r] += squares[(s * ROWS + r) * PIECE + q * LANES + (lane ^ q)];
+          }
         }
       }
     }

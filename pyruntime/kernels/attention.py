@@ -33,12 +33,13 @@ from pyruntime.kernels.attention_form import (
     named,
     values_of,
 )
+from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "fits"]
+__all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_fresh", "fits"]
 
 
 def fits(target: Target, form: AttentionForm) -> bool:
@@ -73,6 +74,27 @@ def attend(
     if way.kernel == "flash":
         return (_flash(target, form, tensors, way.rows),)
     return (attend_rows(target, form, tensors),)
+
+
+def attend_fresh(
+    target: Target, form: AttentionForm, tensors: AttentionTensors, fresh: FreshRow
+) -> tuple[Dispatch, ...] | None:
+    """`attend` of one query that is made ready here, as the newest row of keys and values is, which caches then have.
+
+    None where another kernel than that for few queries is better, or a device binds too few tensors.
+
+    Args:
+        tensors: q as it is given; k and v: the caches, in memory that holds all rows but the newest.
+    """
+    if target.is_software or not target.allows("attention_fresh") or not fresh.fits(form, tensors):
+        return None
+    problem = AttentionProblem.of(form)
+    way = ATTENTIONS.choose(problem, target).way
+    made = few_of(problem, target, way) if way.kernel == "few" else None
+    if made is None:
+        return None
+    dispatches = attend_few(target, form, tensors, made, fresh)
+    return dispatches if all(len(d.operands) <= target.limits.storage_buffers for d in dispatches) else None
 
 
 _UNROLLED = 256

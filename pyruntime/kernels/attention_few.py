@@ -23,6 +23,7 @@ from pyruntime.kernels.attention_form import (
     named,
     values_of,
 )
+from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.lanes import shuffled
@@ -104,9 +105,17 @@ def few_queries(wanted: int, size: int, v_size: int, limits: Limits) -> FewQueri
 
 
 def attend_few(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, made: FewQueries
+    target: Target,
+    form: AttentionForm,
+    tensors: AttentionTensors,
+    made: FewQueries,
+    fresh: FreshRow | None = None,
 ) -> tuple[Dispatch, ...]:
-    """y by the kernel for few queries; uses two scratch tensors where keys are dealt out."""
+    """y by the kernel for few queries; uses two scratch tensors where keys are dealt out.
+
+    Args:
+        fresh: the query and the newest row of the caches are made ready on the way.
+    """
     batch, heads, M, _, D, E = form.sizes
     splits, y, view, stats = made.splits, tensors.y, form.y, None
     shape = (batch, heads, M, E)
@@ -115,8 +124,9 @@ def attend_few(
         stats = scratch(DType.FLOAT, splits, form.rows, 2)
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
-    bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink)
-    flags = flags_of(form, tensors, SPLIT=splits > 1)
+    more = fresh.operands(tensors) if fresh is not None else {}
+    bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink, **more)
+    flags = flags_of(form, tensors, SPLIT=splits > 1, **(fresh.flags(tensors) if fresh is not None else {}))
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
     kernel = template(
@@ -145,6 +155,7 @@ def attend_few(
         jobs=groups * splits,
         rows=form.rows,
         split_stride=math.prod(shape),
+        **(fresh.values if fresh is not None else {}),
     )
     operands = tuple(bound[b.name] for b in kernel.bindings)
     first = Dispatch(kernel, operands, target.fold(groups * splits), params, flops=form.flops)

@@ -198,8 +198,8 @@ def _dealt(chunks: int, n: int, m: int) -> Deal:
     lanes = 8
     while lanes < min(chunks, 64 if chunks >= 192 or n < 768 else 32):
         lanes *= 2
-    columns, most = max(1, 4 * lanes // THREADS), 2 if m > 1 else 8 if chunks <= lanes else 4
-    enough = 100 if lanes > 32 else 400
+    columns, most = max(1, 4 * lanes // THREADS), 2 if m > 1 else 8
+    enough = 100 if lanes > 32 else 250
     while columns < most and n * lanes // (THREADS * 2 * columns) >= enough:
         columns *= 2
     return Deal(lanes, columns)

@@ -2,7 +2,8 @@
 
 A template is WGSL plus six directives, each a comment on a line of its own:
 
-    //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`
+    //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`.
+                              One that is read is written, too, where the text left by conditions stores into it
     //#type T = a             `T` names the compute type of tensor `a` in the code below
     //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
@@ -149,7 +150,10 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
     text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
     module = Module.of(text.strip())
-    bound = tuple(Binding(n, types[n], n in writes) for n in types if n in module.names or n in module.accessors)
+    stored = {n for n, kinds in module.accessors.items() if any(kind.startswith("store") for kind in kinds)}
+    bound = tuple(
+        Binding(n, types[n], n in writes or n in stored) for n in types if n in module.names or n in module.accessors
+    )
     suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
     return Kernel(name + suffix, module.text, bound)
 

@@ -30,6 +30,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "half_loads": "float16 read by the device's own conversion, where it has shader-f16; without: bit by bit",
         "attention_flash": "attention as one kernel; without: products around a softmax",
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
+        "attention_fresh": "attention of one query makes it and the newest row ready; without: a kernel before it",
         **ATTENTIONS.switches,
         **PRODUCTS.switches,
         "matmul_norm": "the kernel that adds those shares normalises too; without: a kernel of its own",

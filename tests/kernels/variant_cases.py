@@ -135,6 +135,14 @@ CASES = {
         "attention_prepare",
         given=_decoding_step(),
     ),
+    "attention_fresh": Case(
+        op_class("GroupQueryAttentionInPlace", "pyruntime", 1)(  # type: ignore[call-arg]
+            num_heads=2, kv_num_heads=1, do_rotary=1, present=(True,) * 3
+        ),
+        (),
+        _has("_fresh1"),
+        given=_decoding_step(),
+    ),
     "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
     "attention_half": Case(
         Attention(),

@@ -8,9 +8,10 @@ import numpy as np
 
 from pyruntime.ir import Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, inp, out, scratch, strided_copy
-from pyruntime.kernels.attention import attend
+from pyruntime.kernels.attention import attend, attend_fresh
 from pyruntime.kernels.attention_append import Append, Lengths, Quantised, Turn, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.contrib._scores import output_scores
@@ -41,6 +42,8 @@ def lower_group_query(
         turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
     norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
 
+    if (fused := _fresh_in_attention(op, target, s, given, outs, views, bound, turn)) is not None:
+        return fused
     ready_all = _prepared(op, target, s, given, outs, views, bound, rows, turn)
     if ready_all is not None:
         made, q, caches = ready_all
@@ -115,6 +118,25 @@ def _prepared(
     return [two, *append(target, ys[1], bound[2], views[2], s.new, s.size, placed)], q, ys
 
 
+def _fresh_in_attention(
+    op: GroupQueryAttention,
+    target: Target,
+    s: GroupQuerySizes,
+    given: list[Operand | None],
+    outs: tuple[TensorType, ...],
+    views: list[HeadView],
+    bound: list[Operand],
+    turn: Turn | None,
+) -> tuple[Dispatch, ...] | None:
+    """One query with caches that hold all other rows: the attention makes ready what is new; None for all else."""
+    one = s.queries == 1 and s.new == 1 and op.overwrites and not op.is_quantised
+    if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
+        return None
+    form, tensors = _attention_of(op, s, given, outs, (bound[0], out(1, outs[1]), out(2, outs[2])), views[0])
+    fresh = FreshRow(bound[1], views[1], bound[2], views[2], turn, given[14], given[15], op.qk_norm_epsilon)
+    return attend_fresh(target, form, tensors, fresh)
+
+
 def _attention(
     op: GroupQueryAttention,
     target: Target,
@@ -124,6 +146,23 @@ def _attention(
     qkv: tuple[Operand, Operand, Operand],
     q_view: HeadView,
 ) -> list[Dispatch]:
+    form, tensors = _attention_of(op, s, given, outs, qkv, q_view)
+    made: list[Dispatch] = []
+    if op.wants(0):
+        made += attend(target, form, tensors)
+    if op.wants(3):
+        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2)
+    return made
+
+
+def _attention_of(
+    op: GroupQueryAttention,
+    s: GroupQuerySizes,
+    given: list[Operand | None],
+    outs: tuple[TensorType, ...],
+    qkv: tuple[Operand, Operand, Operand],
+    q_view: HeadView,
+) -> tuple[AttentionForm, AttentionTensors]:
     q, k, v = qkv
     width = op.num_heads * s.size
     y_view = HeadView(0, (s.queries * width, s.size, width, 1))
@@ -142,13 +181,7 @@ def _attention(
         op.cap,
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
-    tensors = AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)
-    made: list[Dispatch] = []
-    if op.wants(0):
-        made += attend(target, form, tensors)
-    if op.wants(3):
-        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2)
-    return made
+    return form, AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)
 
 
 def _fresh(
