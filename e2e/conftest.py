@@ -22,12 +22,12 @@ from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
 LONGEST = (
-    *("test_notebooks", "conformance/test_models", "conformance/test_node_cases", "test_kept_texts"),
-    *("conformance/test_forms", "ops/test_contrib", "test_window", "conformance/test_saved_plans", "ops/test_lanes"),
-    *("test_startup", "test_page", "test_ported_pages", "transformers/test_pipelines", "test_reliability"),
-    *("test_reliability_page", "test_large_tensors", "test_bench", "test_loading", "test_reading_ahead"),
-    *("test_kept_plans", "test_kept_caches", "test_generate", "test_growing_caches", "test_javascript_decoding"),
-    *("ops/test_attention", "test_plans", "test_writing_memory", "ops/test_integer_products"),
+    *("test_notebooks", "transformers/test_pipelines", "conformance/test_models", "test_kept_texts", "test_kept_plans"),
+    *("test_startup", "test_kept_caches", "conformance/test_node_cases", "test_plans", "conformance/test_forms"),
+    *("test_window", "ops/test_contrib", "test_page_kept", "test_ported_pages", "test_reliability", "test_generate"),
+    *("test_reliability_page", "test_large_tensors", "test_reading_ahead", "conformance/test_saved_plans"),
+    *("test_page", "test_writing_memory", "ops/test_lanes", "test_javascript_decoding", "test_growing_caches"),
+    *("ops/test_attention", "test_bench", "ops/test_integer_products", "test_loading"),
 )
 """Files that take about half a minute or more go before the others, so that no browser is left alone with one."""
 

@@ -73,6 +73,11 @@ class Visits:
         return self.script.page.evaluate(code)
 
 
+@pytest.fixture(scope="module")
+def context(unguarded_context: BrowserContext) -> BrowserContext:
+    return unguarded_context
+
+
 @pytest.fixture
 def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
     with Server({"/x/": tmp_path, "/": site}) as server, fresh_page(context, server.url) as (page, guard):

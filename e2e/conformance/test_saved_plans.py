@@ -1,6 +1,7 @@
 """ONNX's node tests and model sets as compiled models in a page that cannot get Python: the player gives their outputs.
 
-Every seventh case; `PYRUNTIME_SAVED_CASES=all` runs all of them, `=light` the `light` models.
+Every seventh case; `PYRUNTIME_SAVED_CASES=all` runs all of them, `=light` the `light` models. Kernels have no guards in
+their shaders: test_node_cases.py runs the same with guards.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ return results;
 
 
 @pytest.fixture
-def player(browser: Browser, site: Path) -> Iterator[Script]:
+def player(unguarded_browser: Browser, site: Path) -> Iterator[Script]:
     """A page to which Pyodide, the wheel and the worker do not come."""
     asked: list[str] = []
 
@@ -67,7 +68,7 @@ def player(browser: Browser, site: Path) -> Iterator[Script]:
         asked.append(route.request.url)
         route.abort()
 
-    with Server({"/": site}) as server, guarded_page(browser, server.url) as (page, guard):
+    with Server({"/": site}) as server, guarded_page(unguarded_browser, server.url) as (page, guard):
         for pattern in ("**/pyodide/**", "**/snapshot/**", "**/*.whl", "**/worker.js", "**/host.js"):
             page.route(pattern, refuse)
         page.goto(f"{server.url}e2e/blank.html")

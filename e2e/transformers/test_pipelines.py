@@ -71,6 +71,11 @@ HTML = {
 
 
 @pytest.fixture(scope="module")
+def browser(unguarded_browser: Browser) -> Browser:
+    return unguarded_browser
+
+
+@pytest.fixture(scope="module")
 def url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The pages, the library, both runtimes and the models on one server."""
     folder = tmp_path_factory.mktemp("transformers")
