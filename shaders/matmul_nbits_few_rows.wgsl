@@ -20,6 +20,7 @@
 //#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
 //#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SHUFFLE=1,SUBGROUP=32,STEPS=2,ONCE=1 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SHUFFLE=1,SUBGROUP=32 b=uint32
 //#variants UNIT4=1,ONCE=1,NORM=1,COLS=8,VEC_A=1,SHUFFLE=1,SUBGROUP=16,STEPS=2 b=uint32
+//#variants UNIT4=1,LANES=128,THREADS=512,COLS=4,VEC_A=1,VEC_Y=1 b=uint32
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16

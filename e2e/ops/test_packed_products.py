@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,14 @@ def product(k: int, n: int, bits: int, block: int) -> tuple[Any, list[Array]]:
 @pytest.mark.parametrize("device", ["gpu", "software"])
 @pytest.mark.parametrize(
     ("k", "n", "bits", "block"),
-    [(2304, 64, 4, 32), (2500, 37, 4, 16), (4096, 40, 2, 64), (20, 32801, 8, 16), (520, 4100, 4, 128)],
+    [
+        (2304, 64, 4, 32),
+        (2500, 37, 4, 16),
+        (4096, 40, 2, 64),
+        (20, 32801, 8, 16),
+        (520, 4100, 4, 128),
+        (6200, 44, 4, 32),
+    ],
 )
 def test_few_rows__any_number_of_them__gives_the_same_bits(
     k: int, n: int, bits: int, block: int, device: str, request: pytest.FixtureRequest
@@ -45,6 +54,20 @@ def test_few_rows__any_number_of_them__gives_the_same_bits(
     for rows in range(1, 8):
         (part,) = run_op(op, [a[:rows], *weights], gpu)
         np.testing.assert_array_equal(part, whole[:rows])
+
+
+def test_few_rows__long_rows_on_a_device_of_512_invocations__have_the_same_bits_for_any_number(gpu: Any) -> None:
+    large = copy.copy(gpu)
+    large.target = replace(gpu.target, limits=replace(gpu.target.limits, invocations=512))
+    op, weights = product(6200, 44, 4, 32)
+    a = np.random.default_rng(0).standard_normal((5, 6200)).astype(np.float32)
+    types: Any = [typed(x) for x in (a, *weights)]
+    (dispatch,) = op.lower(large.target, *types)
+    assert "THREADS: u32 = 512u" in dispatch.kernel.body
+    (whole,), (expected,) = run_op(op, [a, *weights], large), run_op(op, [a, *weights])
+    np.testing.assert_allclose(whole, expected, 1e-4, 1e-4)
+    (one,) = run_op(op, [a[:1], *weights], large)
+    np.testing.assert_array_equal(one, whole[:1])
 
 
 def normed(base: Any, inputs: list[Array | None], dtype: Any) -> tuple[NormedProduct, list[Array | None]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import upper
-from pyruntime.kernels.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import packed_product
 from pyruntime.kernels.matmul_candidates import FEW_ROWS
@@ -34,6 +34,9 @@ CHUNK = 32
 
 THREADS = 256
 """Invocations of a workgroup: every device has as many."""
+
+LONG = 192
+"""Chunks of a column from which on more lanes share it, in workgroups of 512 invocations where a device has them."""
 
 ROWS = 4
 """Most rows a workgroup of `few_rows` makes: registers hold their sums."""
@@ -180,29 +183,33 @@ class Deal:
 
     Attributes:
         lanes: invocations that share a column: many where columns alone fill no GPU, else so few that each has some
-            chunks. It depends on n and k alone, since the order of sums does on it.
+            chunks. It depends on n, k and the device alone, since the order of sums does on it.
         columns: of an invocation, which share what is read of a.
+        threads: invocations of a workgroup.
     """
 
     lanes: int
     columns: int
+    threads: int = THREADS
 
     @property
     def wide(self) -> int:
         """Columns of a workgroup."""
-        return THREADS // self.lanes * self.columns
+        return self.threads // self.lanes * self.columns
 
 
-def _dealt(chunks: int, n: int, m: int) -> Deal:
+def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
     """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
+    threads = 2 * THREADS if chunks >= LONG and limits.invocations >= 2 * THREADS else THREADS
+    most = threads // 4 if chunks >= LONG else 64 if n < 768 else 32
     lanes = 8
-    while lanes < min(chunks, 64 if chunks >= 192 or n < 768 else 32):
+    while lanes < min(chunks, most):
         lanes *= 2
-    columns, most = max(1, 4 * lanes // THREADS), 2 if m > 1 else 8
+    columns, widest = max(1, 4 * lanes // threads), 2 if m > 1 else 8
     enough = 100 if lanes > 32 else 250
-    while columns < most and n * lanes // (THREADS * 2 * columns) >= enough:
+    while columns < widest and n * lanes // (threads * 2 * columns) >= enough:
         columns *= 2
-    return Deal(lanes, columns)
+    return Deal(lanes, columns, threads)
 
 
 def _few_rows(
@@ -253,7 +260,7 @@ def _few_rows(
         UNIT=unit,
         CHUNK=chunk,
         LANES=deal.lanes,
-        THREADS=THREADS,
+        THREADS=deal.threads,
         COLS=deal.columns,
         ROWS=rows,
         STEPS=steps,
@@ -281,7 +288,7 @@ def _few_rows(
 def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
     """Rows of a workgroup, `most` at most and m dealt out evenly, its deal, and the chunks of a lane at a time."""
     for rows in range(most, 0, -1):
-        deal = _dealt(chunks, p.n, rows)
+        deal = _dealt(chunks, p.n, rows, target.limits)
         sides = deal.lanes // min(deal.lanes, _exchanging(target, deal))
         room = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (deal.wide + is_normed) * sides)
         fits = room // ((5 if is_normed else 4) * rows * chunk * deal.lanes)

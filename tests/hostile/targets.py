@@ -86,7 +86,7 @@ def _zeros(session: InferenceSession) -> dict[str, object]:
         if not isinstance(kind, DeclaredTensor):
             continue
         shape = [d if isinstance(d, int) else 2 for d in kind.shape or ()]
-        if np.prod([float(d) for d in shape]) <= 1 << 16:
+        if np.prod([float(max(d, 1)) for d in shape]) <= 1 << 16:  # NumPy counts bytes as if none were 0
             carrier = object if kind.dtype is DType.STRING else kind.dtype.numpy
             feeds[value.name] = np.zeros(shape, carrier)
     return feeds
