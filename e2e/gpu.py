@@ -53,8 +53,7 @@ async ({buffers, steps, reads}) => {
     const adapter = await navigator.gpu.requestAdapter();
     const limits = {};
     for (const k of ['maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
-                     'maxComputeWorkgroupStorageSize', 'maxComputeInvocationsPerWorkgroup',
-                     'maxComputeWorkgroupSizeX']) limits[k] = adapter.limits[k];
+                     'maxComputeWorkgroupStorageSize']) limits[k] = adapter.limits[k];
     const requiredFeatures = ['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name));
     const device = await adapter.requestDevice({requiredLimits: limits, requiredFeatures});
     globalThis.gpu = {device, pipelines: new Map()};

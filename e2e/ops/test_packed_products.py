@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pyruntime.ir import Array
+from pyruntime.kernels import nbits
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
 from pyruntime.ops.normed_product import NormedProduct
 from pyruntime.ops.paired_product import PairedProduct
@@ -56,17 +55,19 @@ def test_few_rows__any_number_of_them__gives_the_same_bits(
         np.testing.assert_array_equal(part, whole[:rows])
 
 
-def test_few_rows__long_rows_on_a_device_of_512_invocations__have_the_same_bits_for_any_number(gpu: Any) -> None:
-    large = copy.copy(gpu)
-    large.target = replace(gpu.target, limits=replace(gpu.target.limits, invocations=512))
+def test_few_rows__long_rows_in_workgroups_of_twice_as_many__have_the_same_bits_for_any_number(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This adapter has no 512 invocations: 128 and twice as many instead.
+    monkeypatch.setattr(nbits, "THREADS", 128)
     op, weights = product(6200, 44, 4, 32)
     a = np.random.default_rng(0).standard_normal((5, 6200)).astype(np.float32)
     types: Any = [typed(x) for x in (a, *weights)]
-    (dispatch,) = op.lower(large.target, *types)
-    assert "THREADS: u32 = 512u" in dispatch.kernel.body
-    (whole,), (expected,) = run_op(op, [a, *weights], large), run_op(op, [a, *weights])
+    (dispatch,) = op.lower(gpu.target, *types)
+    assert "LANES: u32 = 64u" in dispatch.kernel.body and "THREADS: u32 = 256u" in dispatch.kernel.body
+    (whole,), (expected,) = run_op(op, [a, *weights], gpu), run_op(op, [a, *weights])
     np.testing.assert_allclose(whole, expected, 1e-4, 1e-4)
-    (one,) = run_op(op, [a[:1], *weights], large)
+    (one,) = run_op(op, [a[:1], *weights], gpu)
     np.testing.assert_array_equal(one, whole[:1])
 
 
