@@ -13,9 +13,9 @@
 //
 // FRESH: one query, turned and normalised here, as `attention_prepare` does, and with it the newest row of keys and
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
-//#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats
+//#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v
 //#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PACKED=1,SPLIT=1,PROMPT=1 lengths=int32 prompt=int32
-//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PAIRS=1,NORM=1,POSITIONS=1,CUT_K=1 lengths=int32 positions=int64 k=float16
+//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PAIRS=1,NORM=1,POSITIONS=1,CUT=1 lengths=int32 positions=int64 k=float16 v=float16
 //#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,NORM=1,SUBGROUP=32,DIM=128,DIM_V=128,PACKED=1 lengths=int32
 //#variants VEC=1,SUBGROUP=32 | VEC=1,MASK=1,SUBGROUP=16,ROWS=8,LANES=8
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
@@ -142,7 +142,7 @@ fn main(
   let v_base = params.bases.z + dot(vec2<u32>(batch, kv_head), params.v_strides.xy);
 
 //#if FRESH
-  let newest = newest_row(batch);
+  let newest = placed(batch).x;
   let angles = angles_of(batch, newest);
 //#endif
   for (var i = t; i < ROWS * QUADS; i += THREADS) {
@@ -164,10 +164,10 @@ fn main(
     let base = select(params.value_base, params.key_base, i < QUADS) + dot(vec2<u32>(batch, kv_head), strides);
     let x = fresh_quad(part, base, d, angles);
     if (i < QUADS) {
-      fresh_k[d] = kept_k(x);
+      fresh_k[d] = as_kept(x);
       if (sets) { store4_k(((k_base + u32(newest) * params.k_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
     } else {
-      fresh_v[d] = kept_v(x);
+      fresh_v[d] = as_kept(x);
       if (sets) { store4_v(((v_base + u32(newest) * params.v_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
     }
   }

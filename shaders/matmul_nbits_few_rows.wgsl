@@ -145,12 +145,7 @@ fn piece_gain(first: u32, i: u32) -> vec4<T> {
 }
 //#endif
 
-fn chunk_b(at: u32) -> array<u32, UNIT> {
-//#if EXPERTS
-  let i = min(at, params.matrices * params.n * params.chunks - 1u);
-//#else
-  let i = min(at, params.n * params.chunks - 1u);
-//#endif
+fn chunk_b(i: u32) -> array<u32, UNIT> {
 //#if UNIT4
   let w = load4_b(i);
   return array<u32, UNIT>(w.x, w.y, w.z, w.w);
@@ -274,13 +269,13 @@ fn main(
   let first_n = 0u;
 //#endif
   let last = first_n + params.n - 1u;
-  let own = first_n + local / LANES * COLS;
+  let n0 = first_n + strip * WIDE + local / LANES * COLS;
 
   // Weights and scales are on their way while what they meet is staged, or their predecessors are computed.
   var next: array<Chunks, STEPS>;
   //#unroll
   for (var s = 0u; s < STEPS; s++) {
-    next[s] = chunks_b(own + strip * WIDE, last, s * LANES + lane);
+    next[s] = chunks_b(n0, last, s * LANES + lane);
   }
   var next_a: array<vec4<T>, HELD>;
   //#unroll
@@ -335,7 +330,7 @@ fn main(
     if (first + STEPS * LANES < params.chunks) {
       //#unroll
       for (var s = 0u; s < STEPS; s++) {
-        next[s] = chunks_b(own + strip * WIDE, last, first + (STEPS + s) * LANES + lane);
+        next[s] = chunks_b(n0, last, first + (STEPS + s) * LANES + lane);
       }
       //#unroll
       for (var h = 0u; h < HELD; h++) {

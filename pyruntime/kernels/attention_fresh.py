@@ -37,10 +37,10 @@ class FreshRow:
     def fits(self, form: AttentionForm, tensors: AttentionTensors) -> bool:
         """Whether the kernel takes it: rows of whole vec4s, one query, lengths, caches of float32 or float16."""
         whole = form.is_quads and self.key_view.is_quads and self.value_view.is_quads
-        caches = {tensors.k.type.dtype, tensors.v.type.dtype} <= {DType.FLOAT, DType.FLOAT16}
+        caches = tensors.k.type.dtype is tensors.v.type.dtype in (DType.FLOAT, DType.FLOAT16)
         packed = {self.key == tensors.q, self.value == tensors.q}
-        lengths = tensors.lengths is not None and tensors.lengths.type.dtype is DType.INT32
-        return form.sizes[2] == 1 and whole and caches and lengths and len(packed) == 1 and self._turns_in_quads
+        one = form.sizes[2] == 1 and tensors.lengths is not None
+        return one and whole and caches and len(packed) == 1 and self._turns_in_quads
 
     @property
     def _turns_in_quads(self) -> bool:
@@ -70,8 +70,7 @@ class FreshRow:
             "PAIRS": turn is not None and turn.interleaved,
             "POSITIONS": turn is not None and turn.positions is not None,
             "NORM": self.q_norm,
-            "CUT_K": tensors.k.type.dtype is DType.FLOAT16,
-            "CUT_V": tensors.v.type.dtype is DType.FLOAT16,
+            "CUT": tensors.k.type.dtype is DType.FLOAT16,
         }
 
     @property

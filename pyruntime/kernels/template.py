@@ -3,7 +3,7 @@
 A template is WGSL plus six directives, each a comment on a line of its own:
 
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`.
-                              One that is read is written, too, where the text left by conditions stores into it
+                              One on both sides is written where the text left by conditions stores into it
     //#type T = a             `T` names the compute type of tensor `a` in the code below
     //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
@@ -151,9 +151,8 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
     module = Module.of(text.strip())
     stored = {n for n, kinds in module.accessors.items() if any(kind.startswith("store") for kind in kinds)}
-    bound = tuple(
-        Binding(n, types[n], n in writes or n in stored) for n in types if n in module.names or n in module.accessors
-    )
+    written = {n for n in writes if n not in reads or n in stored}
+    bound = tuple(Binding(n, types[n], n in written) for n in types if n in module.names or n in module.accessors)
     suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
     return Kernel(name + suffix, module.text, bound)
 

@@ -1,32 +1,12 @@
 // The newest row of queries, keys and values made ready, in vec4s: what attention_few_queries has of attention_prepare.
-// TURN, PAIRS, POSITIONS, NORM, PACKED, PROMPT: as attention_prepare.wgsl; `half` is a multiple of 4, with PAIRS of 2.
-// CUT_K, CUT_V: the caches are float16, and hold what is rounded to it.
+// TURN, PAIRS, POSITIONS, NORM, PACKED: as attention_prepare.wgsl; `half` is a multiple of 4, with PAIRS of 2.
+// CUT: the caches are float16, and hold what is rounded to it. The newest row is where the one query is: `placed`.
 
-fn kept_k(x: vec4<f32>) -> vec4<f32> {
-//#if CUT_K
+fn as_kept(x: vec4<f32>) -> vec4<f32> {
+//#if CUT
   return vec4<f32>(unpack2x16float(pack2x16float(x.xy)), unpack2x16float(pack2x16float(x.zw)));
 //#else
   return x;
-//#endif
-}
-
-fn kept_v(x: vec4<f32>) -> vec4<f32> {
-//#if CUT_V
-  return vec4<f32>(unpack2x16float(pack2x16float(x.xy)), unpack2x16float(pack2x16float(x.zw)));
-//#else
-  return x;
-//#endif
-}
-
-// The row of the caches that is new; outside of them there is none.
-fn newest_row(batch: u32) -> i32 {
-//#if PROMPT
-  if (load_prompt(0u) == 1) { return 0; }
-//#endif
-//#if LONG
-  return i64_low(load_lengths(batch)) + params.reach.w - 1;
-//#else
-  return load_lengths(batch) + params.reach.w - 1;
 //#endif
 }
 

@@ -39,8 +39,8 @@ fn quad_v(base: u32, d: u32) -> vec4<f32> {
 //#endif
 
 //#if RANGE
-// The keys [x, y) that a query sees.
-fn visible(batch: u32, query: u32) -> vec2<u32> {
+// The position of the first query, and how many keys there are.
+fn placed(batch: u32) -> vec2<i32> {
   var first = params.reach.x;
   var length = i32(params.keys);
 //#if LENGTHS
@@ -54,6 +54,12 @@ fn visible(batch: u32, query: u32) -> vec2<u32> {
 //#if PROMPT
   if (load_prompt(0u) == i32(params.queries)) { first = 0; }
 //#endif
-  return keys_in_reach(first + i32(query), clamp(length, 0, i32(params.keys)), params.reach.yz);
+  return vec2<i32>(first, length);
+}
+
+// The keys [x, y) that a query sees.
+fn visible(batch: u32, query: u32) -> vec2<u32> {
+  let at = placed(batch);
+  return keys_in_reach(at.x + i32(query), clamp(at.y, 0, i32(params.keys)), params.reach.yz);
 }
 //#endif

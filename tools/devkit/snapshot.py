@@ -29,10 +29,8 @@ def ensure_snapshot(
     folder = CACHE / "startup" / kind
     switch = os.environ.get(SWITCH)
     wanted, quick = switch != "0", ["--quick"] if switch == "quick" else []
-    stamp, value = (
-        folder / ".stamp",
-        fingerprint(str(wanted), *quick, (runtime / ".stamp").read_text(), *wheels, *SOURCES),
-    )
+    stamp = folder / ".stamp"
+    value = fingerprint(str(wanted), *quick, (runtime / ".stamp").read_text(), *wheels, *SOURCES)
     if stamped(stamp, value):
         return folder
     shutil.rmtree(folder, ignore_errors=True)

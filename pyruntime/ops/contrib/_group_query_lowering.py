@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["lower_group_query"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node to lower, its inputs as operands."""
+
+    op: GroupQueryAttention
+    target: Target
+    sizes: GroupQuerySizes
+    given: list[Operand | None]
+    outs: tuple[TensorType, ...]
+
+
 def lower_group_query(
     op: GroupQueryAttention,
     target: Target,
@@ -31,26 +43,27 @@ def lower_group_query(
 ) -> tuple[Dispatch, ...]:
     """The dispatches of a GroupQueryAttention node."""
     given = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
+    node = _Node(op, target, s, given, outs)
     query, lengths, total = given[0], given[5], given[6]
     assert query is not None and lengths is not None and total is not None
     made: list[Dispatch] = []
     rows = Lengths(lengths=lengths, lacking=1, prompt=total, queries=s.queries)
-    views, bound = _fresh(op, s, given)
+    views, bound = _fresh(node)
     turn = None
     if op.do_rotary:
         assert given[7] is not None and given[8] is not None
         turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
     norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
 
-    if (fused := _fresh_in_attention(op, target, s, given, outs, views, bound, turn)) is not None:
+    if (fused := _fresh_in_attention(node, views, bound, turn)) is not None:
         return fused
-    ready_all = _prepared(op, target, s, given, outs, views, bound, rows, turn)
+    ready_all = _prepared(node, views, bound, rows, turn)
     if ready_all is not None:
         made, q, caches = ready_all
         if not op.wants(0) and not op.wants(3):
             return tuple(made)
         qkv = (q, caches[0], caches[1])
-        return (*made, *_attention(op, target, s, given, outs, qkv, HeadView.of(q)))
+        return (*made, *_attention(node, qkv, HeadView.of(q)))
     caches = []
     for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
         past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
@@ -82,91 +95,71 @@ def lower_group_query(
         q_view = HeadView.of(q)
         ready = Append(lengths=rows, turn=turn, norm=norms[0])
         made += append(target, q, query, views[0], s.queries, s.size, ready)
-    return (*made, *_attention(op, target, s, given, outs, (q, caches[0], caches[1]), q_view))
+    return (*made, *_attention(node, (q, caches[0], caches[1]), q_view))
 
 
 def _prepared(
-    op: GroupQueryAttention,
-    target: Target,
-    s: GroupQuerySizes,
-    given: list[Operand | None],
-    outs: tuple[TensorType, ...],
-    views: list[HeadView],
-    bound: list[Operand],
-    rows: Lengths,
-    turn: Turn | None,
+    node: _Node, views: list[HeadView], bound: list[Operand], rows: Lengths, turn: Turn | None
 ) -> tuple[list[Dispatch], Operand, list[Operand]] | None:
     """Dispatches, queries and caches where few dispatches make all ready; None where rows need more than that."""
-    norms = given[14:16]
-    if op.is_quantised or not s.new or (turn is None and norms[0] is None) or not target.allows("attention_prepare"):
+    op, s = node.op, node.sizes
+    norms = node.given[14:16]
+    if (
+        op.is_quantised
+        or not s.new
+        or (turn is None and norms[0] is None)
+        or not node.target.allows("attention_prepare")
+    ):
         return None
-    ys = [out(i, outs[i]) if op.wants(i) else scratch(outs[i].dtype, *outs[i].shape) for i in (1, 2)]
+    ys = [out(i, node.outs[i]) if op.wants(i) else scratch(node.outs[i].dtype, *node.outs[i].shape) for i in (1, 2)]
     q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
     fresh = [
         Fresh(bound[0], views[0], q, None, norms[0]),
-        Fresh(bound[1], views[1], ys[0], given[3], norms[1]),
-        Fresh(bound[2], views[2], ys[1], given[4]),
+        Fresh(bound[1], views[1], ys[0], node.given[3], norms[1]),
+        Fresh(bound[2], views[2], ys[1], node.given[4]),
     ]
     into = bool(op.overwrites)
-    one = prepare(target, fresh, s.new, rows, turn, op.qk_norm_epsilon, into)
+    one = prepare(node.target, fresh, s.new, rows, turn, op.qk_norm_epsilon, into)
     if one is not None:
         return [one], q, ys
-    two = prepare(target, fresh[:2], s.new, rows, turn, op.qk_norm_epsilon, into)
+    two = prepare(node.target, fresh[:2], s.new, rows, turn, op.qk_norm_epsilon, into)
     if two is None:
         return None
-    placed = Append(True, None if into else given[4], lengths=rows, into=into)
-    return [two, *append(target, ys[1], bound[2], views[2], s.new, s.size, placed)], q, ys
+    placed = Append(True, None if into else node.given[4], lengths=rows, into=into)
+    return [two, *append(node.target, ys[1], bound[2], views[2], s.new, s.size, placed)], q, ys
 
 
 def _fresh_in_attention(
-    op: GroupQueryAttention,
-    target: Target,
-    s: GroupQuerySizes,
-    given: list[Operand | None],
-    outs: tuple[TensorType, ...],
-    views: list[HeadView],
-    bound: list[Operand],
-    turn: Turn | None,
+    node: _Node, views: list[HeadView], bound: list[Operand], turn: Turn | None
 ) -> tuple[Dispatch, ...] | None:
     """One query with caches that hold all other rows: the attention makes ready what is new; None for all else."""
+    op, s = node.op, node.sizes
     one = s.queries == 1 and s.new == 1 and op.overwrites and not op.is_quantised
     if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
         return None
-    form, tensors = _attention_of(op, s, given, outs, (bound[0], out(1, outs[1]), out(2, outs[2])), views[0])
-    fresh = FreshRow(bound[1], views[1], bound[2], views[2], turn, given[14], given[15], op.qk_norm_epsilon)
-    return attend_fresh(target, form, tensors, fresh)
+    form, tensors = _attention_of(node, (bound[0], out(1, node.outs[1]), out(2, node.outs[2])), views[0])
+    fresh = FreshRow(bound[1], views[1], bound[2], views[2], turn, node.given[14], node.given[15], op.qk_norm_epsilon)
+    return attend_fresh(node.target, form, tensors, fresh)
 
 
-def _attention(
-    op: GroupQueryAttention,
-    target: Target,
-    s: GroupQuerySizes,
-    given: list[Operand | None],
-    outs: tuple[TensorType, ...],
-    qkv: tuple[Operand, Operand, Operand],
-    q_view: HeadView,
-) -> list[Dispatch]:
-    form, tensors = _attention_of(op, s, given, outs, qkv, q_view)
+def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView) -> list[Dispatch]:
+    form, tensors = _attention_of(node, qkv, q_view)
     made: list[Dispatch] = []
-    if op.wants(0):
-        made += attend(target, form, tensors)
-    if op.wants(3):
-        made += output_scores(target, form, tensors, out(3, outs[3]), op.qk_output == 2)
+    if node.op.wants(0):
+        made += attend(node.target, form, tensors)
+    if node.op.wants(3):
+        made += output_scores(node.target, form, tensors, out(3, node.outs[3]), node.op.qk_output == 2)
     return made
 
 
 def _attention_of(
-    op: GroupQueryAttention,
-    s: GroupQuerySizes,
-    given: list[Operand | None],
-    outs: tuple[TensorType, ...],
-    qkv: tuple[Operand, Operand, Operand],
-    q_view: HeadView,
+    node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView
 ) -> tuple[AttentionForm, AttentionTensors]:
+    op, s = node.op, node.sizes
     q, k, v = qkv
     width = op.num_heads * s.size
     y_view = HeadView(0, (s.queries * width, s.size, width, 1))
-    sink = given[11]
+    sink = node.given[11]
     if sink is None and op.smooth_softmax == 1:
         sink = constant(Constant.from_array(np.zeros(op.num_heads, np.float32)))
     form = AttentionForm(
@@ -181,14 +174,13 @@ def _attention_of(
         op.cap,
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
-    return form, AttentionTensors(q, k, v, out(0, outs[0]), given[10], given[5], given[6], sink)
+    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), node.given[10], node.given[5], node.given[6], sink)
 
 
-def _fresh(
-    op: GroupQueryAttention, s: GroupQuerySizes, given: list[Operand | None]
-) -> tuple[list[HeadView], list[Operand]]:
+def _fresh(node: _Node) -> tuple[list[HeadView], list[Operand]]:
     """Query, key and value as [B, heads, rows, D], and the tensors they are in."""
-    query, key, value = given[:3]
+    op, s = node.op, node.sizes
+    query, key, value = node.given[:3]
     assert query is not None
     groups = op.kv_num_heads
     if key is None or value is None:
