@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from e2e.harness.browser import UNGUARDED, Guard, fresh_page, guarded_page, launch, shared_context
+from e2e.harness.crashes import run_again
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
@@ -43,6 +44,10 @@ def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
     for tests in sched.workqueue.values():
         if crashitem in tests:
             tests[crashitem] = True
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    return run_again(item, nextitem)
 
 
 @pytest.fixture(scope="session")

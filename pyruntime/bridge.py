@@ -134,7 +134,7 @@ async def create(
 
     Returns:
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder`: see
-        `_decoder`, `replays`: see `replays.py`.
+        `_decoder`, `replays` and `spares`: see `replays.py`.
     """
     plain = options.to_py()
     source = source_of(model)
@@ -148,6 +148,7 @@ async def create(
         )
     try:
         decoder = await _decoder(session)
+        replays, memory = await expected_replays(session)
     except BaseException:
         session.release()
         raise
@@ -159,7 +160,8 @@ async def create(
         "inputs": [value_metadata(value) for value in session.get_inputs()],
         "outputs": [value_metadata(value) for value in session.get_outputs()],
         "decoder": decoder,
-        "replays": expected_replays(session),
+        "replays": replays,
+        "spares": [wire.kept_to_wire(tensor) for tensor in memory],
     }
 
 

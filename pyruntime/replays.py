@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 from pyruntime.device.executable import Executable, Replay
 from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import HostTensor
+from pyruntime.errors import OutOfMemory
+from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session import InferenceSession
 from pyruntime.session.openings import sizes_data
 from pyruntime.session.stages import Stage
@@ -35,12 +36,28 @@ def replay_of(
     return _described(session, program.device, *found)
 
 
-def expected_replays(session: InferenceSession) -> list[JsObject]:
-    """What the worker replays of runs that are expected and that nobody has asked for."""
+async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
+    """What the worker replays of runs that are expected and that nobody has asked for.
+
+    Returns:
+        These runs, and tensors whose memory those fed by the host alone leave their outputs in: a prompt needs no Python
+        for that. None of these where the device has no room for them, which the run will tell.
+    """
     program = session._program
     if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):
-        return []
-    return [_described(session, device, *found) for found in program.expected_replays()]
+        return [], []
+    found = list(program.expected_replays())
+    made = [
+        TensorType(tensor.type.dtype, tuple(map(int, tensor.type.shape)))
+        for _, replay in found
+        if not replay.inputs
+        for tensor in replay.outputs
+    ]
+    try:
+        memory = await DeviceTensor.allocate(made, device)
+    except OutOfMemory:
+        memory = []
+    return [_described(session, device, *each) for each in found], memory
 
 
 def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, replay: Replay) -> JsObject:

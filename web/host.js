@@ -231,7 +231,7 @@ const methods = {
     /** @type {import('./runs.js').Session} */
     const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
     const told = expecting(report, aheadLoaded, known);
-    const { replays, ...info } = await created(loading, known, async () => {
+    const { replays, spares, ...info } = await created(loading, known, async () => {
       const [buffer, ...files] = await timed(report, 'model', () => (
         Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
       known.model = buffer;
@@ -243,6 +243,7 @@ const methods = {
     });
     known.outputs = info.outputs.length;
     known.replays = replays;
+    for (const made of spares) tensors.spare(made, known.spares);
     sessions.set(info.handle, known);
     await aheadLoaded;
     return info;

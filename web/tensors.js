@@ -27,8 +27,11 @@
  * @typedef {Memory[]} Spares memory of one session without tensors
  */
 
-/** Memory that a session keeps for the outputs of its next runs. */
-const SPARES = 64;
+/** Memory that a session keeps for the outputs of its next runs: the caches of 64 layers. */
+const SPARES = 128;
+
+/** Bytes up to which memory serves an output that has fewer: caches behind a prompt of any length. */
+const SMALL = 1 << 20;
 
 export class Tensors {
   /** @type {Map<number, Remote>} */
@@ -128,6 +131,15 @@ export class Tensors {
   }
 
   /**
+   * Keep the memory of a tensor that Python has made for an output of the runs to come.
+   * @param {any} wire
+   * @param {Spares} spares
+   */
+  spare(wire, spares) {
+    this.dispose(this.receive(wire, spares).gpu);
+  }
+
+  /**
    * Memory without tensors, known by a number of its own that keeps it: `python.dispose` gives it back.
    * @param {number} id
    * @param {GPUBuffer} buffer
@@ -192,15 +204,19 @@ export class Tensors {
 }
 
 /**
- * Memory for an output of so many bytes, taken out of `spares`: what was left last, so that runs that come again find the
- * bind groups of those before.
+ * Memory for an output of so many bytes, taken out of `spares`: the smallest, and of equal ones what was left last, so that runs
+ * that come again find the bind groups of those before.
  * @param {Spares} spares
  * @param {number} nbytes
  * @returns {Memory | null}
  */
 export function takeSpare(spares, nbytes) {
-  const at = spares.findLastIndex(({ buffer }) => buffer.size >= nbytes && buffer.size <= Math.max(2 * nbytes, 256));
-  return at < 0 ? null : spares.splice(at, 1)[0];
+  const most = Math.max(2 * nbytes, SMALL);
+  let found = -1;
+  for (const [at, { buffer: { size } }] of spares.entries()) {
+    if (size >= nbytes && size <= most && (found < 0 || size <= spares[found].buffer.size)) found = at;
+  }
+  return found < 0 ? null : spares.splice(found, 1)[0];
 }
 
 /** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */
