@@ -104,33 +104,46 @@ def playwright() -> Iterator[Playwright]:
         yield started
 
 
+def _of_file(request: pytest.FixtureRequest, what: str) -> Any:
+    """The guarded or the unguarded one, as the file of tests is marked."""
+    kind = "unguarded" if request.node.get_closest_marker("unguarded") else "guarded"
+    return request.getfixturevalue(f"{kind}_{what}")
+
+
 @pytest.fixture(scope="session")
-def browser(playwright: Playwright) -> Iterator[Browser]:
+def guarded_browser(playwright: Playwright) -> Iterator[Browser]:
     with launch(playwright, ensure_chromium(Path(sys.executable))) as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
 def unguarded_browser(playwright: Playwright) -> Iterator[Browser]:
-    """For tests of many kernels, of large ones, and of kernels that others run guarded, for long.
-
-    All others have shaders guarded, as in users' browsers.
-    """
     with launch(playwright, ensure_chromium(Path(sys.executable)), UNGUARDED) as browser:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def browser(request: pytest.FixtureRequest) -> Browser:
+    made: Browser = _of_file(request, "browser")
+    return made
+
+
 @pytest.fixture(scope="session")
-def context(browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
-    with shared_context(browser, site_server.url) as context:
+def guarded_context(guarded_browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
+    with shared_context(guarded_browser, site_server.url) as context:
         yield context
 
 
 @pytest.fixture(scope="session")
 def unguarded_context(unguarded_browser: Browser, site_server: Server) -> Iterator[BrowserContext]:
-    """For files of tests that write long texts or fill caches, which have it as their `context`."""
     with shared_context(unguarded_browser, site_server.url) as context:
         yield context
+
+
+@pytest.fixture(scope="module")
+def context(request: pytest.FixtureRequest) -> BrowserContext:
+    made: BrowserContext = _of_file(request, "context")
+    return made
 
 
 @pytest.fixture
@@ -152,9 +165,21 @@ def guard(page_and_guard: tuple[Page, Guard]) -> Guard:
 
 
 @pytest.fixture(scope="session")
-def shared_python(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
-    with guarded_page(browser, site_url) as (page, guard):
+def guarded_python(guarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    with guarded_page(guarded_browser, site_url) as (page, guard):
         yield BrowserPython(page, guard, site_url)
+
+
+@pytest.fixture(scope="session")
+def unguarded_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
+    with guarded_page(unguarded_browser, site_url) as (page, guard):
+        yield BrowserPython(page, guard, site_url)
+
+
+@pytest.fixture(scope="module")
+def shared_python(request: pytest.FixtureRequest) -> BrowserPython:
+    made: BrowserPython = _of_file(request, "python")
+    return made
 
 
 @pytest.fixture
@@ -165,15 +190,8 @@ def python_in_browser(shared_python: BrowserPython) -> Iterator[BrowserPython]:
 
 
 @pytest.fixture(scope="session")
-def unguarded_python(unguarded_browser: Browser, site_url: str) -> Iterator[BrowserPython]:
-    """For files of tests of many kernels, which have it as their `shared_python`."""
-    with guarded_page(unguarded_browser, site_url) as (page, guard):
-        yield BrowserPython(page, guard, site_url)
-
-
-@pytest.fixture(scope="session")
-def shared_lone_python(browser: Browser, lenient_server: Server) -> Iterator[BrowserPython]:
-    with guarded_page(browser, lenient_server.url) as (page, guard):
+def shared_lone_python(guarded_browser: Browser, lenient_server: Server) -> Iterator[BrowserPython]:
+    with guarded_page(guarded_browser, lenient_server.url) as (page, guard):
         yield BrowserPython(page, guard, lenient_server.url, alone=True)
 
 
@@ -188,8 +206,8 @@ def any_python(request: pytest.FixtureRequest) -> Iterator[BrowserPython]:
 
 
 @pytest.fixture(scope="session")
-def shared_page(browser: Browser, site_url: str) -> Iterator[tuple[Page, Guard]]:
-    with guarded_page(browser, site_url) as (page, guard):
+def shared_page(guarded_browser: Browser, site_url: str) -> Iterator[tuple[Page, Guard]]:
+    with guarded_page(guarded_browser, site_url) as (page, guard):
         page.set_viewport_size(DESKTOP)
         open_page(page, site_url)
         yield page, guard

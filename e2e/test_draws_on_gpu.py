@@ -19,6 +19,8 @@ from tests.generate.test_sampling import quantile
 from tests.sampling import ALL
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 WORDS, LIKELY, DRAWS = 320, 24, 1500 if ALL else 600
 SHAPE = Shape(layers=1, heads=1, groups=1, size=1, inner=1, words=WORDS, bias=False, tied=False)
 
@@ -64,11 +66,6 @@ def same_logits_always() -> bytes:
     graph = helper.make_graph(nodes, "same_logits_always", inputs, outputs, weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     return bytes(made.SerializeToString())
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
 
 
 @pytest.fixture(scope="module")

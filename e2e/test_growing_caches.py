@@ -12,6 +12,8 @@ from e2e.harness.python import BrowserPython
 from tests.cache_models import CACHED, Cached
 from tests.sampling import matrix
 
+pytestmark = pytest.mark.unguarded
+
 RUN = """
 import os
 os.environ["PYRUNTIME_VERIFY"] = "1"
@@ -45,11 +47,6 @@ del binding, made, states
 session.release()
 [results, ends, len(kept)]
 """
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
 
 
 def run_on_host(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:

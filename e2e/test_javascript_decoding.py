@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext
 
 from e2e.harness.script import Script
 from e2e.test_growing_caches import run_on_host, steps_of
 from tests.cache_models import CACHED
 from tests.sampling import ALL
+
+pytestmark = pytest.mark.unguarded
 
 HELPERS = """
 const arrays = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, bool: Uint8Array };
@@ -50,11 +51,6 @@ for (const state of states.slice(1)) {
 await session.release();
 return { results, ends };
 """
-
-
-@pytest.fixture(scope="module")
-def context(unguarded_context: BrowserContext) -> BrowserContext:
-    return unguarded_context
 
 
 def wired(feeds: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from e2e.test_static_caches import PLAN, compare
 from tests.cache_models import CACHED, STATIC, Cached
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 ALL = bool(os.environ.get("PYRUNTIME_SOAK"))
 GROWING = list(CACHED) if ALL else ["concat", "group_query_4", "merged", "attention", "rows_inside", "float16", "int64"]
 WRITTEN = list(STATIC) if ALL else ["scatter", "group_query_masked", "group_query_8"]
@@ -54,11 +56,6 @@ await session.release();
 const left = gpuBytes();
 return { results, ends, said, left, pipelines };
 """
-
-
-@pytest.fixture(scope="module")
-def context(unguarded_context: BrowserContext) -> BrowserContext:
-    return unguarded_context
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.onnx.ort_files import converted
 from tests.plan.test_saved import DIGITS, computed_weights
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 RTOL, ATOL = 1e-3, 1e-4  # float32, as in test_javascript_api.py
 
 RUN = """
@@ -71,11 +73,6 @@ class Visits:
     def evaluate(self, code: str) -> Any:
         """JavaScript in the page of the last visit."""
         return self.script.page.evaluate(code)
-
-
-@pytest.fixture(scope="module")
-def context(unguarded_context: BrowserContext) -> BrowserContext:
-    return unguarded_context
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.genai.precisions import SEEDS
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 
+pytestmark = pytest.mark.unguarded
+
 WRITE = """
 const { TextGenerator } = await import('/web/pyruntime.js');
 const warned = [];
@@ -38,11 +40,6 @@ return { texts, said, warned, queued: fetched.includes('/web/decoding.js') };
 PROMPT = "It is a truth universally acknowledged"
 GREEDY: dict[str, Any] = {"temperature": 0}
 WARM: dict[str, Any] = {"temperature": 0.9, "topK": 40, "seed": 7}
-
-
-@pytest.fixture(scope="module")
-def context(unguarded_context: BrowserContext) -> BrowserContext:
-    return unguarded_context
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from tests.generate import test_trimming as trimming
 from tests.generate import test_window_caches as windows
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 CREATE = """
 globalThis.local ??= {};
 local[kind] ??= await TextGenerator.create(`/e2e/local/${kind}/`);
@@ -73,16 +75,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     put(folder / "fixed", decoder(rows=64).model, sliding_window={"window_size": 8, "slide_inputs": False})
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
-
-
-@pytest.fixture(scope="module")
-def context(unguarded_context: BrowserContext) -> BrowserContext:
-    return unguarded_context
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from e2e.harness.python import BrowserPython
 from e2e.test_open_sizes import RUN, x
 
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
-
+pytestmark = pytest.mark.unguarded
 
 RESIZES = [
     ("nearest", coordinates, nearest, scale)

@@ -31,6 +31,8 @@ Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
 RTOL, ATOL = 2e-3, 2e-3
 ALL = bool(os.environ.get("PYRUNTIME_SOAK"))
 
+pytestmark = pytest.mark.unguarded
+
 RUN = """
 import os
 os.environ["PYRUNTIME_VERIFY"] = "1"
@@ -46,11 +48,6 @@ finally:
     session.release()
 [outputs, told, plans]
 """
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
 
 
 def x(*shape: int) -> Feeds:

@@ -213,9 +213,9 @@ def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) 
 
 @pytest.mark.parametrize(("tokens", "by_python"), [(12, 2), (200, 3)])
 def test_writing__first_text_of_a_session__python_runs_a_token(tokens: int, by_python: int, script: Script) -> None:
-    """How a prompt and tokens are run is described with the session, which has memory for what the prompt leaves on the GPU.
+    """How a prompt and tokens are run is described with the session, which has memory for the caches of the prompt.
 
-    Python moves the caches to memory with room behind them and runs the first token. A longer prompt than was expected is
+    Python moves these to memory with room behind them and runs the first token. A longer prompt than was expected is
     Python's, too.
     """
     prompt = prompt_of(tokens, LLAMA.words)

@@ -19,13 +19,10 @@ from e2e.test_javascript_decoding import BRANCHING, COUNTS, DECODING, HELPERS, s
 from tests.cache_models import STATIC, STATIC_ROWS, Cached
 from tests.sampling import matrix
 
+pytestmark = pytest.mark.unguarded
+
 PLAN = [(0, 0, 7), (1, 7, 1), (2, 8, 1), (3, 9, 1), (4, 10, 1), (2, 8, 1), (4, 10, 1), (3, 5, 1), (8, 6, 1), (5, 11, 1)]
 """(state that is fed, rows of it that count, new rows): on, back to older ones, and over rows that count."""
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
 
 
 def expected(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:

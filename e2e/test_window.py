@@ -11,14 +11,11 @@ from e2e.harness.script import watched
 from e2e.harness.writing import PROMPT, Loop
 from e2e.test_tokens_on_gpu import BATCHES_OF, Queueing
 
+pytestmark = pytest.mark.unguarded
+
 WINDOW, SINKS = 24, 4
 SENTENCE = PROMPT + " that a single man in possession of a good fortune must be in want of a wife."
 LONG = " ".join([SENTENCE] * 3)
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.genai.packed import SHAPES, prompt_of, write_packed_folder
 from tests.genai.precisions import SEEDS
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 CONTEXT = 96
 RECORDED: dict[str, dict[str, list[int]]] = json.loads((DATA / "windows.json").read_text())
 
@@ -30,11 +32,6 @@ class Windows(Queueing):
 
     def __call__(self, body: str, given: dict[str, float] | None = None, kind: str = "llama", **variables: Any) -> Any:
         return super().__call__(CREATE + body, given or BATCHES_OF, kind=kind, **variables)
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, Page
 from e2e.harness.script import watched
 from e2e.harness.writing import PROMPT, Writing
 
+pytestmark = pytest.mark.unguarded
+
 TOKENS = 200 if os.environ.get("PYRUNTIME_SOAK") else 60
 """Of each text: 200 take more than two minutes, and leave what 60 do."""
 
@@ -73,11 +75,6 @@ class Heaps:
                     self.page.wait_for_timeout(20)
             found[url.rsplit("/", 1)[-1]] = int(self.answers[number]["usedSize"])
         return found
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
     """What the worker replays of runs that are expected and that nobody has asked for.
 
     Returns:
-        These runs, and tensors whose memory those fed by the host alone leave their outputs in: a prompt needs no Python
-        for that. None of these where the device has no room for them, which the run will tell.
+        These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no
+        Python for it. None of these where the device has no room for them, which the run will tell.
     """
     program = session._program
     if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):

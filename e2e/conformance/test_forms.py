@@ -18,6 +18,8 @@ from tests.forms import OPS, SIZES, Form, Shape, forms
 from tests.oracle import OPTIONS
 from tests.sampling import ALL
 
+pytestmark = pytest.mark.unguarded
+
 KERNELS = {"software": "", "gpu": "software"}
 """What is switched off for kernels of each sort."""
 WHOLE = SIZES[0]
@@ -37,11 +39,6 @@ def some(size: Shape, turn: int) -> Iterator[Form]:
     for number, first in enumerate(range(0, len(made), len(OPS))):
         if (number + turn) % 12 == 0:
             yield made[first + (number // 12 + turn) % len(OPS)]
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
 
 
 def check(python: BrowserPython, given: Iterable[Form], kernels: str) -> None:

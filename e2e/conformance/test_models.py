@@ -7,13 +7,9 @@ import pytest
 from e2e.conformance.suites import SUITES, Results, run_in_browser
 from e2e.harness.python import BrowserPython
 
+pytestmark = pytest.mark.unguarded  # 100 GFLOP take their time. `python -m e2e.conformance` has guards.
+
 HEAP = "import pyodide_js\npyodide_js._module.HEAP8.length"
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    """Without guards in the shaders: 100 GFLOP take their time. `python -m e2e.conformance` has them."""
-    return unguarded_python
 
 
 def test_models__default_providers__fail_only_as_listed(python_in_browser: BrowserPython) -> None:

@@ -11,13 +11,10 @@ from e2e.harness.python import BrowserPython
 from tests.fuzz.build import Sample, samples
 from tests.fuzz.families import FAMILIES
 
+pytestmark = pytest.mark.unguarded
+
 BATCH, BATCHES = 10, {"graph": 3, "reuse": 3}
 """Samples of a batch, and batches of a family where they are not 2."""
-
-
-@pytest.fixture(scope="module")
-def shared_python(unguarded_python: BrowserPython) -> BrowserPython:
-    return unguarded_python
 
 
 @pytest.mark.parametrize("family", FAMILIES)

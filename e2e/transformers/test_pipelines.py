@@ -29,6 +29,8 @@ from tests.genai.greedy import greedy
 from tools.devkit import fetch, pins
 from tools.devkit.server import Server
 
+pytestmark = pytest.mark.unguarded
+
 PAGES = Path(__file__).parent / "pages"
 WATCH = Path(__file__).parents[1] / "pages/watch.js"
 CASES = [
@@ -68,11 +70,6 @@ HTML = {
     'src="page.js"></script>',
     "own-worker": '<script type="module" src="own-worker.js"></script>',
 }
-
-
-@pytest.fixture(scope="module")
-def browser(unguarded_browser: Browser) -> Browser:
-    return unguarded_browser
 
 
 @pytest.fixture(scope="module")

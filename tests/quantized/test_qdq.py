@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from pyruntime.ir import Array
+from tests.oracle import exact
 from tests.quantized.cases import bytes_of, rngs
 from tests.quantized.planned import planned
 from tests.quantized.test_models import reference
@@ -116,7 +117,7 @@ def contrib_case(rng: np.random.Generator, op: str) -> tuple[onnx.ModelProto, Ar
     chain, (m, k, n) = Chain(rng), (int(v) for v in rng.integers(1, 40, 3))
     b = BYTES[rng.integers(2)]
     per_column = rng.random() < 0.5
-    weight = chain.given(bytes_of(rng, b, (k, n)))
+    weight = chain.given(exact(bytes_of(rng, b, (k, n))))
     scale = chain.given(rng.uniform(0.001, 0.004, n if per_column else ()).astype(np.float32))
     zero = chain.given(bytes_of(rng, b, (n,) if per_column else ())) if rng.random() < 0.7 else ""
     bias = chain.given(rng.standard_normal(n).astype(np.float32)) if rng.random() < 0.5 else ""
@@ -145,7 +146,7 @@ def test_products_with_float_results__random__one_product(op: str) -> None:
 
 def test_qlinear_operators__known_parameters__are_one_dispatch() -> None:
     rng = np.random.default_rng(1)
-    x, w = bytes_of(rng, np.uint8, (2, 8, 6, 6)), bytes_of(rng, np.int8, (12, 8, 3, 3))
+    x, w = bytes_of(rng, np.uint8, (2, 8, 6, 6)), exact(bytes_of(rng, np.int8, (12, 8, 3, 3)))
     for op, left, right in (("QLinearConv", x, w), ("QLinearMatMul", x[0, 0], x[0, 1][:, :4])):
         chain = Chain(rng)
         step, zero = chain.given(np.float32(0.02)), chain.given(np.array(3, np.uint8))

@@ -173,7 +173,11 @@ def _signed(case: Case) -> Case:
     plain.inputs[6] = np.array(128, np.uint8) if zero is None else zero
     inputs = [(x.astype(int) - 128).astype(np.int8), *case.inputs[1:]]
     inputs[6] = None if zero is None else np.asarray(int(zero) - 128, np.int8)
-    return replace(case, inputs=inputs, reference=lambda *_: tuple(expected(plain)))
+
+    def reference(_: Any, w: Any, *rest: Any) -> tuple[Array, ...]:
+        return tuple(expected(replace(plain, inputs=[plain.inputs[0], w, *plain.inputs[2:]])))
+
+    return replace(case, inputs=inputs, reference=reference)
 
 
 def _dequantised(case: Case, attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
