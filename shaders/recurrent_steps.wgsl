@@ -5,19 +5,21 @@
 //   RNN   h = f(z)
 //
 // A workgroup makes UNITS units of one batch entry and direction, or, LOOP, all of them in turn, and all `steps`
-// steps; SHARES invocations a unit split the sum over h. State lives in `hs` [step + 1, direction, batch, unit], slot 0
-// being the initial one, so that what a step reads no workgroup writes. Sequences end at `lens`. A GRU that resets first
-// takes two phases: gates z and r, then, with r * h in `reset`, the candidate. CLIP bounds the gates' inputs.
-//#tensors xw, rt, peephole, bias, lens -> hs, cell, update, reset
-//#variants LSTM=1,GATES=4,LOOP=1,LENS=1,PEEPHOLE=1,CLIP=1 lens=int32 | LSTM=1,GATES=4,INPUT_FORGET=1
-//#variants GRU=1,GATES=3,BIAS=1 | GRU=1,RESET_FIRST=1,GATES=2 | GRU=1,RESET_FIRST=1,GATES=2,LOOP=1 | RNN=1
+// steps; SHARES neighbours split a unit's sum over h. What a step reads no workgroup writes: states are in `hs`, each
+// time's at a place of its own. These are the times of y, DIRECT: then the state before the first step is h0, with C0
+// c0, or zero. Else hs is [step + 1, direction, batch, unit], slot 0 being the initial state, as `cell` begins with it.
+// Sequences end at `lens`, which DIRECT has none of. A GRU that resets first takes two phases: gates z and r, then, with
+// r * h in `reset`, the candidate. CLIP bounds the gates' inputs.
+//#tensors xw, r, h0, c0, peephole, bias, lens -> hs, cell, update, reset
+//#variants LSTM=1,GATES=4,LOOP=1,LENS=1,PEEPHOLE=1,CLIP=1 lens=int32 | LSTM=1,GATES=4,INPUT_FORGET=1,DIRECT=1,H0=1,C0=1
+//#variants GRU=1,GATES=3,BIAS=1 | GRU=1,RESET_FIRST=1,GATES=2,DIRECT=1 | GRU=1,RESET_FIRST=1,GATES=2,LOOP=1,DIRECT=1,H0=1
+//#variants RNN=1 | RNN=1,LOOP=1,DIRECT=1 | LSTM=1,GATES=4,LOOP=1,DIRECT=1,C0=1
 const UNITS: u32 = 32u;
 const SHARES: u32 = 8u;
 const GATES: u32 = 1u;
 
 struct Params {
   times: u32,
-  directions: u32,
   batch: u32,
   hidden: u32,
   first: u32,
@@ -30,6 +32,13 @@ struct Params {
   xw_batch: u32,
   all_gates: u32,
   reversed: u32,
+  hs_time: u32,
+  hs_direction: u32,
+  hs_batch: u32,
+  cell_direction: u32,  // of the cell, and of what phases leave
+  cell_batch: u32,
+  given_direction: u32, // of h0 and c0
+  given_batch: u32,
   clip: f32,
 }
 
@@ -47,9 +56,58 @@ fn limited(x: f32) -> f32 {
 //#endif
 }
 
-fn state_at(d: u32, slot: u32, b: u32) -> u32 {
-  return ((slot * params.directions + d) * params.batch + b) * params.hidden;
+fn is_backward(d: u32) -> bool {
+  return ((params.reversed >> d) & 1u) == 1u;
 }
+
+// Where the state that a step is fed lies in hs, and where its own goes.
+fn state_before(d: u32, s: u32, b: u32) -> u32 {
+//#if DIRECT
+  let time = select(max(s, 1u) - 1u, params.times - max(s, 1u), is_backward(d));
+//#else
+  let time = s;
+//#endif
+  return time * params.hs_time + d * params.hs_direction + b * params.hs_batch;
+}
+
+fn state_behind(d: u32, s: u32, b: u32) -> u32 {
+//#if DIRECT
+  let time = select(s, params.times - 1u - s, is_backward(d));
+//#else
+  let time = s + 1u;
+//#endif
+  return time * params.hs_time + d * params.hs_direction + b * params.hs_batch;
+}
+
+// Unit k of the state before step `s`, which is at `at` of hs.
+fn h_before(d: u32, s: u32, b: u32, at: u32, k: u32) -> f32 {
+//#if DIRECT
+  if (s == 0u) {
+//#if H0
+    return load_h0(d * params.given_direction + b * params.given_batch + k);
+//#else
+    return 0.0;
+//#endif
+  }
+//#endif
+  return load_hs(at + k);
+}
+//#if LSTM
+
+// Unit j of the cell before step `s`, which is at `own`.
+fn c_before(d: u32, s: u32, b: u32, own: u32, j: u32) -> f32 {
+//#if DIRECT
+  if (s == 0u) {
+//#if C0
+    return load_c0(d * params.given_direction + b * params.given_batch + j);
+//#else
+    return 0.0;
+//#endif
+  }
+//#endif
+  return load_cell(own);
+}
+//#endif
 
 fn length_of(b: u32) -> u32 {
 //#if LENS
@@ -59,21 +117,24 @@ fn length_of(b: u32) -> u32 {
 //#endif
 }
 
+fn own_at(d: u32, b: u32) -> u32 {
+  return d * params.cell_direction + b * params.cell_batch;
+}
+
 // Sums of gates `gate` .. `gate + count - 1` of unit `j`, left in parts[lane] of share 0, GATES apart.
-fn multiply(d: u32, b: u32, h_at: u32, gate: u32, count: u32, j: u32, unit: u32, share: u32) {
+fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, share: u32) {
   var sums: array<f32, GATES>;
-  let row = params.all_gates * params.hidden;
-  let r_base = d * params.hidden * row + gate * params.hidden + min(j, params.hidden - 1u);
+  let h_at = state_before(d, s, b);
+  let r_at = ((d * params.all_gates + gate) * params.hidden + min(j, params.hidden - 1u)) * params.hidden;
   for (var k = share; k < params.hidden; k += SHARES) {
 //#if RESET_FIRST
     var h = 0.0;
-    if (gate == 2u) { h = load_reset((d * params.batch + b) * params.hidden + k); } else { h = load_hs(h_at + k); }
+    if (gate == 2u) { h = load_reset(own_at(d, b) + k); } else { h = h_before(d, s, b, h_at, k); }
 //#else
-    let h = load_hs(h_at + k);
+    let h = h_before(d, s, b, h_at, k);
 //#endif
-    let at = r_base + k * row;
     for (var g = 0u; g < GATES; g++) {
-      if (g < count) { sums[g] += h * load_rt(at + g * params.hidden); }
+      if (g < count) { sums[g] += h * load_r(r_at + g * params.hidden * params.hidden + k); }
     }
   }
   for (var g = 0u; g < GATES; g++) { parts[(share * UNITS + unit) * GATES + g] = sums[g]; }
@@ -96,11 +157,13 @@ fn summed(unit: u32, g: u32) -> f32 {
 // Unit `j` at step `s`: its gates are in workgroup memory.
 fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
   let x_at = d * params.xw_direction + t * params.xw_time + b * params.xw_batch + j;
-  let own = (d * params.batch + b) * params.hidden + j;
-  let h_old = load_hs(state_at(d, s, b) + j);
-  let h_new = state_at(d, s + 1u, b) + j;
+  let own = own_at(d, b) + j;
+  let h_new = state_behind(d, s, b) + j;
+//#if GRU
+  let h_old = h_before(d, s, b, state_before(d, s, b), j);
+//#endif
 //#if LSTM
-  let c_old = load_cell(own);
+  let c_old = c_before(d, s, b, own, j);
   var zi = load_xw(x_at) + summed(unit, 0u);
   var zo = load_xw(x_at + params.hidden) + summed(unit, 1u);
   var zf = load_xw(x_at + 2u * params.hidden) + summed(unit, 2u);
@@ -156,8 +219,8 @@ fn main(
 ) {
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
-  let unit = lane % UNITS;
-  let share = lane / UNITS;
+  let unit = lane / SHARES;
+  let share = lane % SHARES;
 //#if LOOP
   let place = group;
 //#else
@@ -166,7 +229,7 @@ fn main(
   let d = place / params.batch;
   let b = place - d * params.batch;
   let length = length_of(b);
-  let backward = ((params.reversed >> d) & 1u) == 1u;
+  let backward = is_backward(d);
 
 //#if LOOP
   for (var s = params.first; s < params.first + params.steps; s++) {
@@ -178,7 +241,7 @@ fn main(
 //#endif
       for (var block = 0u; block < params.blocks; block++) {
         let j = block * UNITS + unit;
-        multiply(d, b, state_at(d, s, b), phase * 2u, select(GATES, 1u, phase == 1u), j, unit, share);
+        multiply(d, b, s, phase * 2u, select(GATES, 1u, phase == 1u), j, unit, share);
         if (share == 0u && j < params.hidden && s < length) {
           step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, phase);
         }
@@ -191,7 +254,7 @@ fn main(
   let s = params.first;
   let j = (group - place * params.blocks) * UNITS + unit;
   let count = select(GATES, 1u, params.phase == 1u);
-  multiply(d, b, state_at(d, s, b), params.phase * 2u, count, j, unit, share);
+  multiply(d, b, s, params.phase * 2u, count, j, unit, share);
   if (share == 0u && j < params.hidden && s < length) {
     step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, params.phase);
   }

@@ -1,7 +1,7 @@
 """A test whose page has lost its process is run once more, in a browser of its own.
 
-Chromium loses one in some ten thousand of these pages while Python starts there, on a busy machine; what ends the process is
-not known. A second loss in the same process of tests is a failure, and the first is told among the warnings.
+Chromium loses one in some ten thousand of these pages while Python starts there, on a busy machine; why is not known. A
+second loss in the same process of tests is a failure, and the first is told among the warnings.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 The inputs of all times are multiplied by W at once; then come the steps: one dispatch that loops over all of them with
 a workgroup for each batch entry and direction where a step is small, else a dispatch a step that spreads over the GPU.
+Where no sequence is shorter than others and y is float32, they read the initial states and write y themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pyruntime.kernels.epilogue import Epilogue
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.matmul import Product, matmul
-from pyruntime.kernels.movement import strided_copy
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["Layer", "recurrent"]
@@ -86,36 +86,80 @@ class Layer:
         """Gates of all units."""
         return self.gates * self.hidden
 
+    @property
+    def reversed(self) -> int:
+        """A bit for each direction, 1 where it runs backward."""
+        return sum(1 << d for d, backward in enumerate(self.backward) if backward)
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """Where the steps keep what they hand on: elements from one time, direction and batch entry to the next.
+
+    Attributes:
+        hs: h of every time; of the initial state too, in front, where not `is_direct`. cell: c, of an LSTM.
+        is_direct: hs has the times of y, and may be y.
+    """
+
+    hs: Operand
+    cell: Operand | None
+    is_direct: bool
+    hs_steps: tuple[int, int, int]
+    cell_steps: tuple[int, int]
+
+
+def _pair(layer: Layer, batch_first: bool) -> tuple[int, int]:
+    """Elements from a direction and from a batch entry to the next, in [D, B, H] or [B, D, H]."""
+    D, B, H = layer.directions, layer.batch, layer.hidden
+    return (H, D * H) if batch_first else (B * H, H)
+
+
+def _states(layer: Layer, y: Operand | None, y_c: Operand | None) -> _States:
+    D, B, H, T = layer.directions, layer.batch, layer.hidden, layer.times
+
+    def plain(operand: Operand | None) -> bool:
+        return operand is None or operand.type.dtype is DType.FLOAT
+
+    is_direct = layer.lens is None and plain(y) and T > 0
+    own = is_direct and y_c is not None and plain(y_c)
+    cell = (y_c if own else scratch(DType.FLOAT, D, B, H)) if layer.kind == "LSTM" else None
+    cell_steps = _pair(layer, layer.batch_first and own)
+    if not is_direct:
+        return _States(scratch(DType.FLOAT, T + 1, D, B, H), cell, False, (D * B * H, *_pair(layer, False)), cell_steps)
+    if layer.batch_first:
+        steps = (D * H, H, T * D * H)
+    else:
+        steps = (D * B * H, *_pair(layer, False))
+    return _States(y if y is not None else scratch(DType.FLOAT, T, D, B, H), cell, True, steps, cell_steps)
+
 
 def recurrent(
     target: Target, layer: Layer, y: Operand | None, y_h: Operand | None, y_c: Operand | None = None
 ) -> tuple[Dispatch, ...]:
     """The layer's dispatches; outputs that are None are not made."""
-    states = (layer.directions, layer.batch, layer.hidden)
-    hs = scratch(DType.FLOAT, layer.times + 1, *states)
-    cell = scratch(DType.FLOAT, *states) if layer.kind == "LSTM" else None
-    rt = scratch(layer.r.type.dtype, layer.directions, layer.hidden, layer.rows)
+    states = _states(layer, y, y_c)
     xw = scratch(DType.FLOAT, layer.directions, layer.times * layer.batch, layer.rows)
-    made = [*_inputs(target, layer, rt, xw), _initial(target, "recurrent_h0", hs, layer.h0, layer)]
-    if cell is not None:
-        made.append(_initial(target, "recurrent_c0", cell, layer.c0, layer))
-    made += _steps(target, layer, rt, xw, hs, cell)
-    if y is not None:
-        made.append(_outputs(target, layer, y, hs))
+    made = [*_inputs(target, layer, xw)]
+    if not states.is_direct:
+        made.append(_initial(target, "recurrent_h0", states.hs, layer.h0, layer))
+        if states.cell is not None:
+            made.append(_initial(target, "recurrent_c0", states.cell, layer.c0, layer))
+    made += _steps(target, layer, xw, states)
+    if y is not None and y is not states.hs:
+        made.append(_outputs(target, layer, y, states.hs))
     if y_h is not None:
-        made.append(_last(target, layer, y_h, hs, "recurrent_last"))
-    if y_c is not None and cell is not None:
-        made.append(_last(target, layer, y_c, cell, "recurrent_cell"))
+        made.append(_last_state(target, layer, y_h, states))
+    if y_c is not None and states.cell is not None and y_c is not states.cell:
+        made.append(_last(target, layer, y_c, states.cell, "recurrent_cell", "0u", (0, *states.cell_steps)))
     return tuple(made)
 
 
-def _inputs(target: Target, layer: Layer, rt: Operand, xw: Operand) -> tuple[Dispatch, ...]:
-    """R transposed, so that neighbouring units read neighbouring weights, and x Wᵀ plus biases for all times."""
-    D, H, rows = layer.directions, layer.hidden, layer.rows
-    turned = strided_copy(target, "recurrent_turn", rt, layer.r, 0, (rows * H, 1, H))
+def _inputs(target: Target, layer: Layer, xw: Operand) -> tuple[Dispatch, ...]:
+    """x Wᵀ plus biases for all times."""
+    D, rows = layer.directions, layer.rows
     m, k = layer.times * layer.batch, layer.x.type.shape[2]
     product = Product(m, rows, k, (D,), (0,), (rows * k,), trans_b=True)
-    return (turned, *matmul(target, xw, layer.x, layer.w, product, _bias(layer, m)))
+    return matmul(target, xw, layer.x, layer.w, product, _bias(layer, m))
 
 
 def _bias(layer: Layer, m: int) -> Epilogue | None:
@@ -164,7 +208,7 @@ def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, 
     return tuple((name, "u32") for name in values), values
 
 
-def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[str, DType]) -> Kernel:
+def _kernel(layer: Layer, looped: bool, is_direct: bool, units: int, shares: int, types: Mapping[str, DType]) -> Kernel:
     """The template with this layer's functions."""
     flags = {
         layer.kind: True,
@@ -175,6 +219,9 @@ def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[
         "LENS": layer.lens is not None,
         "CLIP": layer.clip is not None,
         "LOOP": looped,
+        "DIRECT": is_direct,
+        "H0": is_direct and layer.h0 is not None,
+        "C0": is_direct and layer.c0 is not None,
     }
     gates = 2 if layer.reset_first else layer.gates
     sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
@@ -188,27 +235,27 @@ def _kernel(layer: Layer, looped: bool, units: int, shares: int, types: Mapping[
     return replace(kernel, name=f"recurrent_{layer.kind.lower()}{'_loop' if looped else '_step'}", body=module.text)
 
 
-def _steps(target: Target, layer: Layer, rt: Operand, xw: Operand, hs: Operand, cell: Operand | None) -> list[Dispatch]:
+def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[Dispatch]:
     """All steps, in as few dispatches as their size allows."""
     D, B, H = layer.directions, layer.batch, layer.hidden
     work = layer.rows * H
     looped = work <= LOOPED
-    states = (D, B, H)
     operands = {
         "xw": xw,
-        "rt": rt,
+        "r": layer.r,
+        "h0": layer.h0 if states.is_direct else None,
+        "c0": layer.c0 if states.is_direct else None,
         "peephole": layer.peephole,
         "bias": layer.bias,
         "lens": layer.lens,
-        "hs": hs,
-        "cell": cell,
-        "update": scratch(DType.FLOAT, *states),
-        "reset": scratch(DType.FLOAT, *states),
+        "hs": states.hs,
+        "cell": states.cell,
+        "update": scratch(DType.FLOAT, D, B, H),
+        "reset": scratch(DType.FLOAT, D, B, H),
     }
     units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
-    kernel = _kernel(
-        layer, looped, units, shares, {name: o.type.dtype for name, o in operands.items() if o is not None}
-    )
+    types = {name: o.type.dtype for name, o in operands.items() if o is not None}
+    kernel = _kernel(layer, looped, states.is_direct, units, shares, types)
     bound = tuple(o for b in kernel.bindings if (o := operands[b.name]) is not None)
     blocks = -(-H // units)
     groups = D * B if looped else D * B * blocks
@@ -216,7 +263,6 @@ def _steps(target: Target, layer: Layer, rt: Operand, xw: Operand, hs: Operand, 
     time, batch = (layer.rows, layer.times * layer.rows) if layer.batch_first else (B * layer.rows, layer.rows)
     fixed = {
         "times": layer.times,
-        "directions": D,
         "batch": B,
         "hidden": H,
         "blocks": blocks,
@@ -225,7 +271,10 @@ def _steps(target: Target, layer: Layer, rt: Operand, xw: Operand, hs: Operand, 
         "xw_time": time,
         "xw_batch": batch,
         "all_gates": layer.gates,
-        "reversed": sum(1 << d for d, backward in enumerate(layer.backward) if backward),
+        "reversed": layer.reversed,
+        **dict(zip(("hs_time", "hs_direction", "hs_batch"), states.hs_steps, strict=True)),
+        **dict(zip(("cell_direction", "cell_batch"), states.cell_steps, strict=True)),
+        **dict(zip(("given_direction", "given_batch"), _pair(layer, layer.batch_first), strict=True)),
     }
     clip = layer.clip or 0.0
     made = []
@@ -267,26 +316,42 @@ def _outputs(target: Target, layer: Layer, y: Operand, hs: Operand) -> Dispatch:
     values |= {
         "row": row,
         "times": layer.times,
-        "reversed": sum(1 << d for d, backward in enumerate(layer.backward) if backward),
+        "reversed": layer.reversed,
     }
     return gather_map(target, "recurrent_outputs", y, sources, element, fields, values)
 
 
-def _last(target: Target, layer: Layer, y: Operand, state: Operand, name: str) -> Dispatch:
-    """The state after every sequence's last step; a cell holds no other."""
-    fields, values = _state_fields(layer)
+def _last_state(target: Target, layer: Layer, y: Operand, states: _States) -> Dispatch:
+    """h after every sequence's last step."""
+    slot = _length(layer)
+    if states.is_direct:
+        slot = "select(params.times - 1u, 0u, ((params.reversed >> d) & 1u) == 1u)"
+    return _last(target, layer, y, states.hs, "recurrent_last", slot, states.hs_steps)
+
+
+def _last(
+    target: Target, layer: Layer, y: Operand, state: Operand, name: str, slot: str, steps: tuple[int, int, int]
+) -> Dispatch:
+    """What `state` holds at time `slot`, in the order the model wants."""
     if layer.batch_first:
         order = "let d = i / params.hidden % params.directions; let b = i / (params.hidden * params.directions);"
     else:
         order = "let b = i / params.hidden % params.batch; let d = i / (params.hidden * params.batch);"
-    slot = _length(layer) if name == "recurrent_last" else "0u"
     element = f"""
   let j = i % params.hidden;
   {order}
-  return load_hs((({slot} * params.directions + d) * params.batch + b) * params.hidden + j);"""
+  return load_hs({slot} * params.time_step + d * params.direction_step + b * params.batch_step + j);"""
     sources = [Source("hs", state)]
-    if layer.lens is not None and name == "recurrent_last":
+    if "load_lens" in slot:
+        assert layer.lens is not None
         sources.append(Source("lens", layer.lens))
-    fields += (("times", "u32"),)
-    values |= {"times": layer.times}
+    values = {
+        "hidden": layer.hidden,
+        "batch": layer.batch,
+        "directions": layer.directions,
+        "times": layer.times,
+        "reversed": layer.reversed,
+        **dict(zip(("time_step", "direction_step", "batch_step"), steps, strict=True)),
+    }
+    fields = tuple((name, "u32") for name in values)
     return gather_map(target, name, y, sources, element, fields, values)

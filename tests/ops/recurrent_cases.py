@@ -14,6 +14,7 @@ OUTPUTS = {"LSTM": 3, "GRU": 2, "RNN": 2}
 CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "lstm-forward": ("LSTM", {}, ("b",)),
     "lstm-all": ("LSTM", {"direction": "bidirectional"}, ("b", "lens", "h0", "c0", "p")),
+    "lstm-whole": ("LSTM", {"direction": "bidirectional"}, ("b", "h0", "c0", "p")),
     "lstm-reverse-clip": ("LSTM", {"direction": "reverse", "clip": 0.3}, ("b", "lens", "p")),
     "lstm-coupled": ("LSTM", {"input_forget": 1}, ("b", "c0")),
     "lstm-functions": (
@@ -23,6 +24,8 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     ),
     "gru-forward": ("GRU", {}, ("b",)),
     "gru-all": ("GRU", {"direction": "bidirectional"}, ("b", "lens", "h0")),
+    "gru-whole": ("GRU", {"direction": "bidirectional"}, ("b", "h0")),
+    "gru-late-whole": ("GRU", {"direction": "reverse", "linear_before_reset": 1}, ("b", "h0")),
     "gru-late": ("GRU", {"direction": "bidirectional", "linear_before_reset": 1}, ("b", "lens", "h0")),
     "gru-late-plain": ("GRU", {"linear_before_reset": 1}, ()),
     "gru-functions": ("GRU", {"activations": ["Sigmoid", "LeakyRelu"], "activation_alpha": [0.2], "clip": 0.5}, ("b",)),
@@ -32,13 +35,14 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {"direction": "bidirectional", "activations": ["Tanh", "Affine"], "activation_alpha": [0.5]},
         ("b", "lens", "h0"),
     ),
+    "rnn-whole": ("RNN", {"direction": "bidirectional"}, ("b", "h0")),
     "rnn-reverse": (
         "RNN",
         {"direction": "reverse", "activations": ["ScaledTanh"], "activation_alpha": [0.5], "activation_beta": [2.0]},
         ("b",),
     ),
 }
-"""Name to operator, attributes and the optional inputs given."""
+"""Name to operator, attributes and the optional inputs given. `whole`: of no sequence the length is given."""
 
 
 def inputs_of(
