@@ -7,6 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.oracle import exact
+
 __all__ = ["FLOATS", "INTEGERS", "NUMBERS", "make", "numpy_type"]
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -36,9 +38,11 @@ def make(dtype: str, shape: tuple[int, ...], kind: str, seed: int) -> np.ndarray
         'normal': floats around 0 (standard deviation 2), integers in [-9, 9] (unsigned: [0, 9]).
         'unit': in (0, 1); 'positive': in (0.1, 4); 'above': in (1.1, 4); 'ties': multiples of 0.5.
         'special': floats with NaN, infinities and both zeros; integers with the ends of their range.
-        'full': integers over their whole range.
+        'full': integers over their whole range; 'factor': as far as onnxruntime's products with them are exact.
         'distinct': different numbers, in random order.
     """
+    if kind == "factor":
+        return exact(make(dtype, shape, "full", seed))
     rng = np.random.default_rng(seed)
     kindless = numpy_type(dtype)
     if dtype == "bool":

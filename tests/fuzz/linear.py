@@ -31,7 +31,7 @@ def products(b: Build) -> None:
         else:
             left, right = b.pick("uint8", "int8"), b.pick("uint8", "int8")
             zeros = [b.scalar(2, left), b.scalar(3, right)][: b.integer(0, 2)]
-            b.node(name, [b.tensor(left, (m, k), "full"), b.tensor(right, (k, n), "full"), *zeros])
+            b.node(name, [b.tensor(left, (m, k), "full"), b.tensor(right, (k, n), "factor"), *zeros])
     elif name == "Gemm":
         b.opset = b.pick(13, 11, 9)
         flip_a, flip_b = b.flag(), b.flag()

@@ -21,7 +21,7 @@ def quantized(b: Build) -> None:
         b.opset = b.pick(10, 21)
         scales = [b.scalar(v, "float32") for v in (0.05, 0.04, 0.3)]
         zeros = [b.scalar(v, t) for v, t in ((3, left), (0, right), (5, y))]
-        x, w = b.tensor(left, (m, k), "full"), b.tensor(right, (k, n), "full")
+        x, w = b.tensor(left, (m, k), "full"), b.tensor(right, (k, n), "factor")
         b.node(name, [x, scales[0], zeros[0], w, scales[1], zeros[1], scales[2], zeros[2]])
     elif name == "QLinearConv":
         b.opset = 10

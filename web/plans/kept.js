@@ -131,17 +131,27 @@ async function found(place) {
   return plans;
 }
 
-/** Addresses of plans in the order of their use, the last one last. @param {Cache} cache @returns {Promise<string[]>} */
+/**
+ * Addresses of plans and their bytes in the order of their use, the last one last: in one entry, so that no other is looked at.
+ * @param {Cache} cache
+ * @returns {Promise<[string, number][]>}
+ */
 async function order(cache) {
+  /** @type {[string, number][]} */
   const known = await (await cache.match(address(ORDER)))?.json().catch(() => []) ?? [];
   const there = (await cache.keys()).map(({ url }) => url).filter((url) => url !== address(ORDER));
-  return [...there.filter((url) => !known.includes(url)), ...known.filter((/** @type {string} */ url) => there.includes(url))];
+  const listed = new Map(known.filter((one) => Array.isArray(one) && there.includes(one[0])));
+  const others = there.filter((url) => !listed.has(url)).map(async (url) => (
+    /** @type {[string, number]} */ ([url, Number((await cache.match(url))?.headers.get('Content-Length') ?? 0)])));
+  return [...await Promise.all(others), ...listed];
 }
 
-/** @param {Cache} cache @param {string} url */
-async function used(cache, url) {
-  const rest = (await order(cache)).filter((other) => other !== url);
-  await cache.put(address(ORDER), Response.json([...rest, url])).catch(() => {}); // no room: the order stays
+/** @param {Cache} cache @param {string} url @param {number} [nbytes] of a plan that is new */
+async function used(cache, url, nbytes) {
+  const all = await order(cache);
+  const own = all.filter(([other]) => other === url).map(([, before]) => [url, nbytes ?? before]);
+  const rest = all.filter(([other]) => other !== url);
+  await cache.put(address(ORDER), Response.json([...rest, ...own])).catch(() => {}); // no room: the order stays
 }
 
 /**
@@ -169,7 +179,7 @@ async function putNow(place, made, plan, may) {
       if (!(await cache.keys()).length) await caches.delete(CACHE);
       return false;
     }
-    await used(cache, url);
+    await used(cache, url, plan.byteLength);
     for (const request of await cache.keys()) {
       const other = request.url.startsWith(address(`${place}/`)) ? madeFor(await cache.match(request)) : null;
       if (other && other.version !== made.version) await cache.delete(request);
@@ -188,30 +198,27 @@ export async function forget(place, made) {
   changes.dispatchEvent(new Event('change'));
 }
 
-/** @param {Cache} cache @param {string} url */
-async function bytesOf(cache, url) {
-  return Number((await cache.match(url))?.headers.get('Content-Length') ?? 0);
-}
-
 /** @param {Cache} cache */
 async function makeRoom(cache) {
-  const urls = await order(cache);
-  const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
-  let total = sizes.reduce((sum, size) => sum + size, 0);
-  for (let i = 0; i < urls.length && (urls.length - i > MOST || total > MOST_BYTES); i += 1) {
-    await cache.delete(urls[i]);
-    total -= sizes[i];
+  const plans = await order(cache);
+  let total = bytesOf(plans);
+  for (let i = 0; i < plans.length && (plans.length - i > MOST || total > MOST_BYTES); i += 1) {
+    const [url, nbytes] = plans[i];
+    await cache.delete(url);
+    total -= nbytes;
   }
 }
+
+/** @param {[string, number][]} plans */
+const bytesOf = (plans) => plans.reduce((sum, [, nbytes]) => sum + nbytes, 0);
 
 /** How many plans are kept, and their bytes. */
 export function usage() {
   return inTurn(async () => {
     const cache = await existing();
     if (!cache) return { plans: 0, bytes: 0 };
-    const urls = await order(cache);
-    const sizes = await Promise.all(urls.map((url) => bytesOf(cache, url)));
-    return { plans: urls.length, bytes: sizes.reduce((sum, size) => sum + size, 0) };
+    const plans = await order(cache);
+    return { plans: plans.length, bytes: bytesOf(plans) };
   });
 }
 
