@@ -1,12 +1,19 @@
-"""A test whose page has lost its process is run once more, in a browser of its own.
+"""A test whose browser is lost, or stands still, is run once more, in a browser of its own.
 
-Chromium loses one in some ten thousand of these pages while Python starts there, on a busy machine; why is not known. A
-second loss in the same process of tests is a failure, and the first is told among the warnings.
+Chromium loses a page's process in some ten thousand of these pages while Python starts there, on a busy machine; and twice
+it has not answered for ten minutes, in the one test that fills Cache Storage. Why is not known. A second loss in the same
+process of tests is a failure, and the first is told among the warnings, with what the test was at.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -14,28 +21,73 @@ from _pytest.runner import runtestprotocol
 __all__ = ["LostPage", "run_again"]
 
 LOST = ("Target crashed", "Page crashed")
-"""What Playwright says of such a page."""
+"""What Playwright says of a page without a process."""
+
+STILL_S = float(os.environ.get("PYRUNTIME_STILL", "360"))
+"""After so many seconds of one test its browsers are ended; the longest takes 200, on a slow machine. 0: never."""
 
 _lost: list[str] = []
 
 
 class LostPage(pytest.PytestWarning):
-    """A page has lost its process."""
+    """A page has lost its process, or its browser has not answered."""
 
 
 def run_again(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     """`pytest_runtest_protocol` for a test of the browser."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if not _lost and any(report.failed and any(t in report.longreprtext for t in LOST) for report in reports):
+    ended = threading.Event()
+    with _ended_when_still(ended):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    texts = [report.longreprtext for report in reports if report.failed]
+    crashed = any(said in text for text in texts for said in LOST)
+    if not _lost and (crashed or ended.is_set()):
         _lost.append(item.nodeid)
+        found = "Chromium lost the page's process" if crashed else "its browser stood still"
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            item.warn(LostPage(f"{item.nodeid}: Chromium lost the page's process, so it was run once more"))
-        item.session._setupstate.teardown_exact(None)
+            item.warn(LostPage("\n".join([f"{item.nodeid} was run once more: {found}", *texts[:1]])))
+        with suppress(Exception):  # all is torn down, whatever a dead browser says to it
+            item.session._setupstate.teardown_exact(None)
         item._initrequest()  # type: ignore[attr-defined]
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        with _ended_when_still(threading.Event()):
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@contextmanager
+def _ended_when_still(ended: threading.Event) -> Iterator[None]:
+    """End all browsers of this process after `STILL_S`, so that Playwright waits no longer; `ended` says so."""
+
+    def end() -> None:
+        ended.set()
+        for pid in _browsers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(STILL_S, end)
+    timer.daemon = True
+    if STILL_S and "PYRUNTIME_SOAK" not in os.environ:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _browsers() -> list[int]:
+    """The processes that descend from this one, but for Playwright's own, which is its child."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+    parents = {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+    own = os.getpid()
+
+    def depth(pid: int) -> int:
+        steps = 0
+        while pid != own and pid in parents:
+            pid, steps = parents[pid], steps + 1
+        return steps if pid == own else 0
+
+    return [pid for pid in parents if depth(pid) > 1]

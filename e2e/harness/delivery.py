@@ -30,7 +30,7 @@ class Served:
         compressed: sent with Content-Encoding: gzip. chunked: without Content-Length.
         breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
-        asked: the Range header ('' where there is none) of each request. sent: bytes of it that went out.
+        asked: the Range header ('' where there is none) of each request. sent: bytes of it given to the connection.
         left: set when somebody has gone before all was sent.
         parts: those of requests for a part with an end, which neither break nor wait, and are in no other list.
         other: what these get instead of `data`, with `other_etag` (None: without one).
@@ -143,8 +143,8 @@ class _Handler(Handler):
                 file.opened.wait(120)
                 continue
             piece = body[at : at + size]
+            file.sent[-1] += size  # first: whoever has the last byte may look at once
             self.wfile.write(b"%x\r\n%s\r\n" % (size, piece) if file.chunked else piece)
-            file.sent[-1] += size
             at += size
         if file.chunked:
             self.wfile.write(b"0\r\n\r\n")
