@@ -11,9 +11,11 @@
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
+// SHARES: a is what an attention left in SHARES shares of the keys, [share, batch, head, query, HEAD], which are joined on the way
+// as attention_merge does (HALF: and rounded to float16); stats and EMPTY_ZERO are as there.
 // SHUFFLE: SUBGROUP invocations in a row, COLS of them at least, exchange numbers without workgroup memory; else SUBGROUP is 1.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
-//#tensors a, b, scales, zeros, experts, gain -> y
+//#tensors a, b, scales, zeros, experts, gain, stats -> y
 //#type T = y
 //#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
 //#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
@@ -21,6 +23,8 @@
 //#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SHUFFLE=1,SUBGROUP=32,STEPS=2,ONCE=1 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SHUFFLE=1,SUBGROUP=32 b=uint32
 //#variants UNIT4=1,ONCE=1,NORM=1,COLS=8,VEC_A=1,SHUFFLE=1,SUBGROUP=16,STEPS=2 b=uint32
 //#variants UNIT4=1,LANES=128,THREADS=512,COLS=4,VEC_A=1,VEC_Y=1 b=uint32
+//#variants UNIT4=1,COLS=2,VEC_Y=1,SHARES=4,EMPTY_ZERO=1,SHUFFLE=1,SUBGROUP=32,ONCE=1 b=uint32
+//#variants UNIT4=1,ROWS=4,SHARES=2,HALF=1 b=uint32 y=float16
 //#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
 //#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
 //#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
@@ -35,6 +39,9 @@ const COLS: u32 = 1u;
 const ROWS: u32 = 1u;
 const STEPS: u32 = 1u;
 const SUBGROUP: u32 = 1u;
+const SHARES: u32 = 0u;
+const HEAD: u32 = 64u;
+const LOWEST: f32 = -3.4028234663852886e38;
 
 const QUADS: u32 = CHUNK / 4u;
 const PER: u32 = 8u / BITS;
@@ -75,6 +82,12 @@ struct Params {
   pad1: u32,
   pad2: u32,
 //#endif
+//#if SHARES
+  heads: u32,
+  queries: u32,
+  pad0: u32,
+  pad1: u32,
+//#endif
 }
 
 // The piece of a, each chunk's vec4s LANES apart and swizzled: neither writing nor reading meets in one bank.
@@ -103,8 +116,51 @@ fn row_a(row: u32) -> u32 {
 //#endif
 }
 
+//#if SHARES
+// a[row, k .. k + 3], of its shares.
+fn joined(row: u32, k: u32) -> vec4<f32> {
+  let batch = row / params.queries;
+  let query = batch * params.heads + k / HEAD;
+  let place = query * params.queries + row - batch * params.queries;
+  let rows = params.m * params.heads;
+  var tops: array<f32, SHARES>;
+  var sums: array<f32, SHARES>;
+  var top = LOWEST;
+  //#unroll
+  for (var s = 0u; s < SHARES; s++) {
+    let at = (s * rows + place) * 2u;
+    tops[s] = load_stats(at);
+    sums[s] = load_stats(at + 1u);
+    top = max(top, tops[s]);
+  }
+  var sum = 0.0;
+  var x = vec4<f32>();
+  //#unroll
+  for (var s = 0u; s < SHARES; s++) {
+    if (sums[s] != 0.0) {
+      let share = exp(tops[s] - top);
+      sum += share * sums[s];
+      x += share * load4_a(((s * rows + place) * HEAD + k % HEAD) >> 2u);
+    }
+  }
+//#if EMPTY_ZERO
+  x *= select(1.0 / sum, 0.0, sum == 0.0);
+//#else
+  x *= 1.0 / sum;
+//#endif
+//#if HALF
+  return vec4<f32>(unpack2x16float(pack2x16float(x.xy)), unpack2x16float(pack2x16float(x.zw)));
+//#else
+  return x;
+//#endif
+}
+//#endif
+
 // a[row, k .. k + 3], zero past the end.
 fn quad_a(row: u32, k: u32) -> vec4<T> {
+//#if SHARES
+  let v = vec4<T>(joined(row, min(k, params.k - 4u)));
+//#else
 //#if VEC_A
   let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
 //#else
@@ -113,6 +169,7 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
   let v = vec4<T>(
     T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
     T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
+//#endif
 //#endif
   return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
 }

@@ -24,7 +24,7 @@ from pyruntime.kernels.attention_form import (
     values_of,
 )
 from pyruntime.kernels.attention_fresh import FreshRow
-from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Target, scratch
+from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Shares, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.template import params_of, template
@@ -189,7 +189,9 @@ def merge(
         splits=splits,
         jobs=jobs,
     )
-    return Dispatch(kernel, tuple(given.values()), target.grid(jobs), params)
+    rows = form.y == HeadView(0, (M * heads * E, E, heads * E, 1))
+    shares = Shares(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
+    return Dispatch(kernel, tuple(given.values()), target.grid(jobs), params, shares=shares)
 
 
 def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:

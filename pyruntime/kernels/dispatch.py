@@ -22,6 +22,7 @@ __all__ = [
     "Limits",
     "Operand",
     "Role",
+    "Shares",
     "Target",
     "Winners",
     "constant",
@@ -230,6 +231,29 @@ def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
     return tuple(replace(d, operands=tuple(map(named, d.operands))) for d in dispatches)
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """An attention's result in shares of the keys: what its last dispatch joins, unless who reads the result does.
+
+    y[b, i, h * E + e] = sum over s of exp(top[s] - T) * parts[s, b, h, i, e] / sum over s of exp(top[s] - T) * sum[s], with
+    T = max top. A sum of 0 says that a share has no results.
+
+    Attributes:
+        parts: float32 [splits, batch, heads, queries, E].
+        stats: float32 [splits, batch * heads * queries, 2]: top and sum.
+        empty_zero: rows of which all sums are 0 are 0 instead of NaN.
+    """
+
+    parts: Operand
+    stats: Operand
+    empty_zero: bool
+
+    @property
+    def splits(self) -> int:
+        """Shares of the keys."""
+        return self.parts.type.shape[0]
+
+
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 """(read, written): positions of operands."""
 
@@ -247,6 +271,7 @@ class Dispatch:
             writes, or all its workgroup reads meet at a barrier before the first write, and no other workgroup reads
             there. Memory that a dispatch reads through another operand too is shared only where all of them are listed.
         flops: floating-point operations, for profiles; 0 where nobody counted.
+        shares: what the kernel joins, where its result is that and nothing else.
     """
 
     kernel: Kernel
@@ -255,6 +280,7 @@ class Dispatch:
     params: bytes = b""
     inplace: Pairs = ()
     flops: int = 0
+    shares: Shares | None = field(default=None, compare=False)
 
     @property
     def reads(self) -> tuple[Operand, ...]:

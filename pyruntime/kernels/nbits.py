@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pyruntime.ir import upper
-from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target
+from pyruntime.ir import DType, upper
+from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Shares, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import packed_product
 from pyruntime.kernels.matmul_candidates import FEW_ROWS
@@ -24,6 +24,7 @@ __all__ = [
     "Normed",
     "can_deal_out",
     "expert_product",
+    "joining_product",
     "normed_product",
     "paired_product",
     "product_with_packed",
@@ -46,6 +47,9 @@ STAGED = 32768
 
 UNDERWAY = 16
 """Most chunks of an invocation that are on their way at a time, in registers."""
+
+MOST_SHARES = 4
+"""Shares of an attention that a product joins itself, at most: each workgroup reads them all."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""
@@ -118,6 +122,23 @@ def normed_product(
     if not _can_normalize(target, b, product):
         return None
     return _with_bias((_few_rows(target, y, a, b, product),), bias, product)
+
+
+def joining_product(
+    target: Target, y: Operand, a: Shares, dtype: DType, b: Packed, product: Product, bias: Operand | None = None
+) -> tuple[Dispatch, ...] | None:
+    """`product_with_packed` of rows that are joined from their shares on the way; None where that is not worth it.
+
+    Args:
+        dtype: of the rows.
+    """
+    if not y.type.size:
+        return ()
+    if target.is_software or not target.allows("joining_few_rows") or a.splits > MOST_SHARES:
+        return None
+    if dtype not in (DType.FLOAT, DType.FLOAT16) or not _takes_few_rows(target, b, product):
+        return None
+    return _with_bias((_few_rows(target, y, a, b, product, half=dtype is DType.FLOAT16),), bias, product)
 
 
 def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
@@ -215,14 +236,16 @@ def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
 def _few_rows(
     target: Target,
     y: Operand,
-    a: Operand | Normed,
+    given: Operand | Normed | Shares,
     b: Packed,
     p: Product,
     experts: Experts | None = None,
     paired: bool = False,
+    half: bool = False,
 ) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
-    norm, a = (a, a.x) if isinstance(a, Normed) else (None, a)
+    norm, shares = given if isinstance(given, Normed) else None, given if isinstance(given, Shares) else None
+    a = given.x if isinstance(given, Normed) else given.parts if isinstance(given, Shares) else given
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     most = min(ROWS, upper(p.m)) if experts is None else 1
@@ -237,8 +260,11 @@ def _few_rows(
         "NORM": norm is not None,
         "ONCE": steps * deal.lanes >= chunks,
         "SHUFFLE": _exchanging(target, deal) > 1,
+        "HALF": half,
+        "EMPTY_ZERO": shares is not None and shares.empty_zero,
     }
     more: dict[str, float] = {}
+    joins: dict[str, int] = {}
     read = dict(b.operands)
     if experts is not None:
         more = {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
@@ -246,6 +272,10 @@ def _few_rows(
     if norm is not None:
         more = {"epsilon": norm.epsilon, "pad0": 0, "pad1": 0, "pad2": 0}
         read["gain"] = norm.gain
+    if shares is not None:
+        _, _, heads, queries, size = a.type.shape
+        more, joins = {"heads": heads, "queries": queries, "pad0": 0, "pad1": 0}, {"SHARES": shares.splits, "HEAD": size}
+        read["stats"] = shares.stats
     weights = in_words(b.operand, unit)
     kernel = template(
         "matmul_nbits_few_rows",
@@ -257,6 +287,7 @@ def _few_rows(
         },
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
+        **joins,
         UNIT=unit,
         CHUNK=chunk,
         LANES=deal.lanes,
@@ -279,7 +310,7 @@ def _few_rows(
         groups=groups,
         **more,
     )
-    kind = "experts" if experts is not None else "few_rows" if norm is None else "few_normed_rows"
+    kind = "experts" if experts is not None else "few_normed_rows" if norm else "few_joined_rows" if shares else "few_rows"
     kernel = replace(kernel, name=f"{b.name}_{kind}_x{deal.lanes}")
     operands = (a, weights, *read.values(), y)
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)

@@ -37,6 +37,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "integer_few_rows": "products of bytes of at most eight rows read the weights once; without: by tiles",
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
         "normed_few_rows": "products of few rows normalise what they read; without: a kernel of its own does",
+        "joining_few_rows": "products of few rows join what attention left in shares; without: a kernel of its own",
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
         "subgroup_sums": "sums, extrema and norms across invocations by shuffles; without: through workgroup memory",
         **CONVOLUTIONS.switches,

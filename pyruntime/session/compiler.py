@@ -15,7 +15,7 @@ from pyruntime.device.on_host import HostValue
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
 from pyruntime.kernels.candidates import Kernels
-from pyruntime.passes import grow_in_place, optimize
+from pyruntime.passes import fuse_attention_product, grow_in_place, optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import identities, part, split_static
 from pyruntime.plan.lowered import Lowerings
@@ -126,6 +126,8 @@ def compile_stage(
         grow_in_place.run(typed, target, [n for n in stay if n in free])
         left = {s.output for s in typed.states.values()}
         stay = [n for n in stay if n not in left]
+    if optimized:
+        fuse_attention_product.run(typed, target)
     lowerings = Lowerings(target, sizes is None, kernels)
     prologue = _prologue(typed, lowerings, sanitize)
     for source in (s for computed in prologue for s in computed.plan.shaders):

@@ -15,6 +15,7 @@ from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.attention_product import AttentionProduct
 from pyruntime.ops.normed_product import NormedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_norm import WithNorm
@@ -100,6 +101,13 @@ def _normed_product() -> Op:
     return NormedProduct(base=base, count=3, norm=norm)
 
 
+def _attention_product() -> Op:
+    attention: Any = type(newest("Attention"))
+    base: Any = op_class("MatMulNBits", "com.microsoft", 1)
+    product = base(K=32, N=52, block_size=16)
+    return AttentionProduct(attention=attention(q_num_heads=4, kv_num_heads=2), base=product, count=3)
+
+
 def _decoding_step() -> tuple[Array | None, ...]:
     """Packed queries, keys and values [1, 1, 4 · 8], caches of five rows, lengths, angles."""
     rng = np.random.default_rng(11)
@@ -164,6 +172,13 @@ CASES = {
         ((5, 300), (52, 10, 16), (52, 10), (300,)),
         "matmul_4bits_few_normed_rows",
         packed=(1,),
+        tolerance=1e-3,
+    ),
+    "joining_few_rows": Case(
+        _attention_product(),
+        ((1, 2, 32), (1, 600, 16), (1, 600, 16), (52, 2, 8), (52, 2)),
+        "matmul_4bits_few_joined_rows",
+        packed=(3,),
         tolerance=1e-3,
     ),
     "packed_few_rows": Case(

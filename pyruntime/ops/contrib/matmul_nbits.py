@@ -8,7 +8,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
-from pyruntime.kernels.nbits import Normed, normed_product, product_with_packed
+from pyruntime.kernels.dispatch import Shares
+from pyruntime.kernels.nbits import Normed, joining_product, normed_product, product_with_packed
 from pyruntime.kernels.packed import Packed, integers
 from pyruntime.kernels.product import Product
 from pyruntime.ops.base import Op, op
@@ -132,6 +133,16 @@ class MatMulNBits(Op):
         """
         y, packed, product, add = self._operands(*inputs)
         return normed_product(target, y, rows, packed, product, add)
+
+    def joining(self, target: Target, rows: Shares, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
+        """Dispatches of the product of rows that it joins from their shares; None where its kernel does not.
+
+        Args:
+            inputs: the types, that of the rows once they are joined.
+        """
+        assert inputs[0] is not None
+        y, packed, product, add = self._operands(*inputs)
+        return joining_product(target, y, rows, inputs[0].dtype, packed, product, add)
 
     def _operands(self, *inputs: Any) -> tuple[Operand, Packed, Product, Operand | None]:
         """Of the kernels: y, the weights, the sizes, and the bias."""
