@@ -27,6 +27,7 @@ def _table(node: Node, positions: str) -> str:
     slots = {
         ("GroupQueryAttention", "com.microsoft"): 7 if getattr(node.op, "do_rotary", 0) else None,
         ("RotaryEmbedding", "com.microsoft"): 2,
+        ("MRotaryEmbedding", "com.microsoft"): 2,
         ("RotaryEmbedding", ""): 1,
         ("Gather", ""): 0 if node.inputs[1:] == (positions,) else None,
     }

@@ -20,6 +20,7 @@ _KEEPING = (
     "Add",
     "Cast",
     "LayerNormalization",
+    "MRotaryEmbedding",
     "Mul",
     "Reshape",
     "RotaryEmbedding",

@@ -65,8 +65,18 @@ def test_no_window__longer_prompt_or_wider_window__says_what_to_do() -> None:
             helper.make_node("RotaryEmbedding", ["x", "position_ids", "table", "table"], ["y"], domain="com.microsoft"),
             9,
         ),
+        (
+            helper.make_node(
+                "MRotaryEmbedding",
+                ["x", "position_ids", "table", "table"],
+                ["y"],
+                domain="com.microsoft",
+                mrope_section=[2, 1, 1],
+            ),
+            9,
+        ),
     ],
-    ids=["learned", "no positions", "rotary", "com.microsoft rotary"],
+    ids=["learned", "no positions", "rotary", "com.microsoft rotary", "com.microsoft rotary of three positions"],
 )
 def test_positions__of_tables_in_a_graph__their_rows(node: Any, rows: int | None) -> None:
     names = ("position_ids", "other")

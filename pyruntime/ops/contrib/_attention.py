@@ -9,7 +9,7 @@ import numpy as np
 
 from pyruntime.ir import Array
 
-__all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "rotate", "sees"]
+__all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "rotate", "sees", "turn"]
 
 
 def heads_of(x: Array, heads: int) -> Array:
@@ -25,9 +25,14 @@ def packed(x: Array) -> Array:
 
 def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
     """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
-    half = cosines.shape[1]
     places = np.clip(positions, 0, cosines.shape[0] - 1)
-    c, s = (t[places].astype(np.float32)[:, None] for t in (cosines, sines))
+    return turn(x, cosines[places], sines[places], interleaved)
+
+
+def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
+    """x [B, H, S, D] in float32, with its first components turned by the angles of cosines and sines [B, S, R / 2]."""
+    half = cosines.shape[2]
+    c, s = (t.astype(np.float32)[:, None] for t in (cosines, sines))
     one, two = slice(0, half), slice(half, 2 * half)
     if interleaved:
         one, two = slice(0, 2 * half, 2), slice(1, 2 * half, 2)

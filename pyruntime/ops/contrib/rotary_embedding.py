@@ -9,6 +9,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
+from pyruntime.ops._rotary import pair_code
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.contrib._attention import rotate
 
@@ -76,25 +77,10 @@ class RotaryEmbedding(Op):
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, positions, cosines, sines)
         b, heads, s, size = self.sizes(x, cosines)
-        token = "i / (params.size_d * params.heads)"
-        if x.rank == 4:
-            token = f"{token[:-1]} * params.length) * params.length + i / params.size_d % params.length"
         position = "i64_low(load_positions(token))"
         if positions.shape != (b, s):
             position = "i64_low(load_positions(0u)) + i32(token % params.length)"
-        pair = """let one = c < params.half;
-  let j = select(c - params.half, c, one);
-  let other = select(i - params.half, i + params.half, one);"""
-        if self.interleaved:
-            pair = """let one = (c & 1u) == 0u;
-  let j = c / 2u;
-  let other = select(i - 1u, i + 1u, one);"""
-        element = f"""
-  let c = i % params.size_d;
-  let own = load_x(i);
-  if (c >= 2u * params.half) {{ return own; }}
-  let token = {token};
-  {pair}
+        element = f"""{pair_code(x.rank, bool(self.interleaved))}
   let at = u32(clamp({position}, 0, i32(params.places) - 1)) * params.half + j;
   return load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);"""
         values = {

@@ -1,0 +1,30 @@
+"""WGSL that operators with rotary embeddings share."""
+
+from __future__ import annotations
+
+__all__ = ["pair_code"]
+
+
+def pair_code(rank: int, interleaved: bool) -> str:
+    """Statements for element i of x: its number `c` in the head and its value `own`, returned where it stays as it is.
+
+    Then `token`, in the order of [B, S], the number `j` of its pair, whether it is the `one` with minus, and the index
+    of the `other`.
+    Reads params size_d, heads, length, half, for x [B, S, H·D] (rank 3) or [B, H, S, D].
+    """
+    token = "i / (params.size_d * params.heads)"
+    if rank == 4:
+        token = f"{token[:-1]} * params.length) * params.length + i / params.size_d % params.length"
+    pair = """let one = c < params.half;
+  let j = select(c - params.half, c, one);
+  let other = select(i - params.half, i + params.half, one);"""
+    if interleaved:
+        pair = """let one = (c & 1u) == 0u;
+  let j = c / 2u;
+  let other = select(i - 1u, i + 1u, one);"""
+    return f"""
+  let c = i % params.size_d;
+  let own = load_x(i);
+  if (c >= 2u * params.half) {{ return own; }}
+  let token = {token};
+  {pair}"""

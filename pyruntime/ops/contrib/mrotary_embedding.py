@@ -1,0 +1,136 @@
+"""MRotaryEmbedding: pairs of components turned by a token's time, row or column. Source: com.microsoft.
+
+y1 = scale · (cos · x1 - sin · x2),  y2 = scale · (sin · x1 + cos · x2)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.errors import RuntimeException
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
+from pyruntime.ops._rotary import pair_code
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.contrib._attention import turn
+
+_STREAM = (
+    "select(select(2u, 1u, j < params.second), 0u, j < params.first)",
+    "select(0u, j % 3u, j % 3u != 0u && j < select(params.first, params.second, j % 3u == 2u))",
+)
+"""WGSL: the stream of positions that pair j reads, by `mrope_layout`; `_limits` gives first and second."""
+
+
+@op("MRotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
+class MRotaryEmbedding(Op):
+    """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches [positions, R / 2] of the type of x.
+
+    position_ids: int64 [3, B, S], in time, rows and columns. `mrope_section`: how many of the R / 2 pairs turn by each
+    of the three: one group behind the other (`mrope_layout` 0) or, in layout 1, pairs 1, 4, .. by the row and 2, 5, ..
+    by the column, as far as 3 times their numbers reach, all others by the time. The first R components of a head turn:
+    `rotary_embedding_dim`, which needs `num_heads`, else all. Pairs are (j, j + R / 2) or, with `interleaved` 1,
+    (2j, 2j + 1). `scale` (1) multiplies what turns, `is_packed_batching` has no effect, as in onnxruntime. Computed in
+    float32 and rounded once. Positions are checked on the host and clamped on the GPU.
+    """
+
+    interleaved: int | None = None
+    is_packed_batching: int | None = None
+    mrope_layout: int | None = None
+    mrope_section: tuple[int, ...]
+    num_heads: int | None = None
+    rotary_embedding_dim: int | None = None
+    scale: float | None = None
+
+    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+        """B, H, S, D. Raises InvalidGraph."""
+        if len(shape) == 4:
+            b, heads, s, size = shape
+        elif len(shape) == 3:
+            b, s, whole = shape
+            heads = self.num_heads or 0
+            if heads < 1 or whole % heads:
+                self.fail("num_heads that divide the last dimension of x of rank 3", f"{heads} for {list(shape)}")
+            size = whole // heads
+        else:
+            self.fail("an input of rank 3 or 4", list(shape))
+        return b, heads, s, size
+
+    def half(self, size: int) -> int:
+        """How many pairs of a head's `size` components turn. Raises InvalidGraph."""
+        turning = self.rotary_embedding_dim or size
+        if self.rotary_embedding_dim and not self.num_heads:
+            self.fail("num_heads with rotary_embedding_dim", self.num_heads)
+        if turning < 2 or turning % 2 or turning > size:
+            self.fail(f"an even number of components that turn, at most {size}", turning)
+        section = self.mrope_section
+        if len(section) != 3 or min(section) < 0 or sum(section) != turning // 2:
+            self.fail(f"an mrope_section of three numbers with the sum {turning // 2}", list(section))
+        if self.mrope_layout not in (None, 0, 1):
+            self.fail("an mrope_layout of 0 or 1", self.mrope_layout)
+        return turning // 2
+
+    def infer(
+        self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
+    ) -> tuple[TensorType, ...]:
+        dtype = self.same_dtype(x, cosines, sines)
+        if not dtype.is_float or dtype is DType.DOUBLE:
+            self.fail("float, float16 or bfloat16", x)
+        b, _, s, size = self.sizes(x.shape)
+        half = self.half(size)
+        if cosines.rank != 2 or not cosines.shape[0] or cosines.shape[1] != half or cosines.shape != sines.shape:
+            self.fail(f"caches of one shape [positions, {half}]", f"{cosines} and {sines}")
+        if positions.dtype is not DType.INT64 or positions.shape != (3, b, s):
+            self.fail(f"position_ids of int64 {[3, b, s]}", positions)
+        return (TensorType(dtype, x.shape),)
+
+    def _limits(self) -> tuple[int, int]:
+        """Layout 0: where the second and the third group of pairs begin; 1: where turns by row and by column end."""
+        time, row, column = self.mrope_section
+        return (3 * row, 3 * column) if self.mrope_layout else (time, time + row)
+
+    def _streams(self) -> Array:
+        """The stream of positions that each pair reads, [R / 2]."""
+        first, second = self._limits()
+        j = np.arange(sum(self.mrope_section))
+        if not self.mrope_layout:
+            return (j >= first).astype(np.int64) + (j >= second)
+        kind = j % 3
+        return np.where((kind > 0) & (j < np.where(kind == 2, second, first)), kind, 0)
+
+    def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
+        b, heads, s, size = self.sizes(x.shape)
+        wrong = (positions < 0) | (positions >= cosines.shape[0])
+        if wrong.any():
+            where = tuple(np.argwhere(wrong)[0].tolist())
+            raise RuntimeException(
+                f"MRotaryEmbedding: expected positions in [0, {cosines.shape[0] - 1}], the rows of the caches, "
+                f"got {positions[where]} at {list(where)} of position_ids"
+            )
+        view = x.reshape(b, s, heads, size).swapaxes(1, 2) if x.ndim == 3 else x
+        streams = self._streams()
+        at, pairs = np.moveaxis(positions[streams], 0, -1), np.arange(streams.size)
+        y = turn(view, cosines[at, pairs], sines[at, pairs], self.interleaved == 1)
+        y[..., : 2 * streams.size] *= np.float32(1 if self.scale is None else self.scale)
+        return ((y.swapaxes(1, 2) if x.ndim == 3 else y).reshape(x.shape).astype(x.dtype),)
+
+    def lower(
+        self, target: Target, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
+    ) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x, positions, cosines, sines)
+        b, heads, s, size = self.sizes(x.shape)
+        interleaved, layout = self.interleaved == 1, self.mrope_layout or 0
+        element = f"""{pair_code(x.rank, interleaved)}
+  let stream = {_STREAM[layout]};
+  let position = i64_saturate(load_positions(stream * params.tokens + token));
+  let at = u32(clamp(position, 0, i32(params.places) - 1)) * params.half + j;
+  let turned = load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);
+  return params.scale * turned;"""
+        first, second = self._limits()
+        values = {"size_d": size, "heads": heads, "length": s, "half": cosines.shape[1], "places": cosines.shape[0]}
+        values |= {"tokens": b * s, "first": first, "second": second}
+        fields = (*((name, "u32") for name in values), ("scale", "f32"))
+        numbers = {**values, "scale": 1.0 if self.scale is None else self.scale}
+        sources = [Source("x", inp(0, x)), Source("positions", inp(1, positions))]
+        sources += [Source("cosines", inp(2, cosines)), Source("sines", inp(3, sines))]
+        name = f"mrotary_embedding_{'pairs' if interleaved else 'halves'}{x.rank}_{('groups', 'turns')[layout]}"
+        return (gather_map(target, name, out(0, y), sources, element, fields, numbers, flops=4 * x.size),)
