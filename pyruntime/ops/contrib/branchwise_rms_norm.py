@@ -5,6 +5,8 @@ Computed in float32 and rounded once.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -41,8 +43,8 @@ class BranchwiseRMSNorm(Op):
 
     def lower(self, target: Target, x: TensorType, scale: TensorType | None = None) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, scale)
-        _, c, h = branches_of(self, x, self.num_branches)
+        lead, c, h = branches_of(self, x, self.num_branches)
         shared = scale is None or scale.shape == (h,)
         gain = inp(1, scale) if scale is not None else None
         norm = Norm(self.epsilon, True, gain, scales=1 if shared else c)
-        return (normalize_rows(target, out(0, y), inp(0, x), Rows(x.size // h, h, 1), norm),)
+        return (normalize_rows(target, out(0, y), inp(0, x), Rows(math.prod(lead) * c, h, 1), norm),)
