@@ -6,6 +6,9 @@
 // distances from that, and the shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
 // the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. JOINED:
 // s is an output too; MEAN, INV: so are the statistics.
+//#if SCALES
+// SCALES: `scale` is of `scales` rows that take turns.
+//#endif
 //#if ORDER
 // ORDER: the rows of x are put together of pieces of `piece` elements, piece `order[i]` in the place of piece i.
 //#endif
@@ -20,6 +23,7 @@
 //#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
 //#variants SHARED=1,VEC=1,SKIP=1,SCALE=1,BIAS=1,JOINED=1,ORDER=1,PLACES=1 order=uint32 places=uint32
 //#variants LANES=1,SCALE=1,ORDER=1 x=float16 y=float16 order=uint32 | SHARED=1,SCALE=1,PLACES=1 places=uint32
+//#variants SHARED=1,VEC=1,RMS=1,SCALE=1,SCALES=1 | LANES=1,RMS=1,SCALE=1,SCALES=1 x=float16 y=float16
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
 
@@ -30,6 +34,9 @@ struct Params {
   epsilon: f32,
 //#if ORDER
   piece: u32,
+//#endif
+//#if SCALES
+  scales: u32,
 //#endif
 }
 
@@ -124,6 +131,9 @@ fn fold(base: u32, first: u32, stride: u32) -> vec3<f32> {
 
 fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   let base = row * params.length;
+//#if SCALES
+  let turn = (row % params.scales) * params.length;
+//#endif
 //#if PLACES
   let to = load_places(row) * params.length;
 //#endif
@@ -136,7 +146,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#endif
     v = (v - vec4<f32>(center)) * factor;
 //#if SCALE
+//#if SCALES
+    v *= load4_scale((turn + k) >> 2u);
+//#else
     v *= load4_scale(k >> 2u);
+//#endif
 //#endif
 //#if BIAS
     v += load4_bias(k >> 2u);
@@ -155,7 +169,11 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#endif
     v = (v - center) * factor;
 //#if SCALE
+//#if SCALES
+    v *= load_scale(turn + k);
+//#else
     v *= load_scale(k);
+//#endif
 //#endif
 //#if BIAS
     v += load_bias(k);

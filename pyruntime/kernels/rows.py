@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
@@ -107,6 +108,7 @@ class Norm:
     Attributes:
         rms: the mean is not taken off.
         scale, bias: tensors of a row's length, shared by all rows.
+        scales: how many rows of `scale` there are, which take turns.
         mean, inv: where the statistics go, one a row.
         skip: added to x first, repeated over the rows. offset: a tensor of a row's length, added too.
         sum: where the sum goes.
@@ -125,6 +127,7 @@ class Norm:
     sum: Operand | None = None
     order: Operand | None = None
     places: Operand | None = None
+    scales: Any = 1
 
 
 def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Norm) -> Dispatch:
@@ -135,7 +138,7 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
     lanes = lanes_of(NORMS, rows.problem, target)
     parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv", "order", "places")
-    flags = {"RMS": norm.rms, **{name.upper(): name in bound for name in parts}}
+    flags = {"RMS": norm.rms, "SCALES": norm.scales != 1, **{name.upper(): name in bound for name in parts}}
     kernel = template(
         "normalize_rows",
         {name: operand.type.dtype for name, operand in bound.items()},
@@ -147,6 +150,8 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     moved = norm.order is not None or norm.places is not None
     if norm.order is not None:
         values["piece"] = rows.count * rows.length // norm.order.type.size
+    if norm.scales != 1:
+        values["scales"] = positive(norm.scales)
     params = params_of(kernel, **values)
     operands = tuple(bound[b.name] for b in kernel.bindings)
     place = operands.index(y)

@@ -1,0 +1,251 @@
+"""Hashes of the n-grams that end at each token: rows of embedding tables. Source: com.microsoft operators.
+
+    NGramHashMapping        ids [B, L], of B sequences
+    VarlenNGramHashMapping  ids [T], of sequences one after another
+
+For n from 2 to N and each of the H heads of that n, hash = mix mod vocabulary, mix = xor over k < n of
+id[t - k] · multiplier[k], of products that wrap. Ids before a sequence are those of `past_ids`, else the id that fills:
+eos_token_id, or `pad_id` where it is absent. It also stands for ids that a token may not see: with `reset_on_eos` those
+up to the last eos before the token, with segment ids those before the token's segment. Host only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.base import Op, op
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mapping(Op):
+    """What both share."""
+
+    reset_on_eos: int = 0
+    pad_id: int
+    n_head_per_ngram: int
+    max_ngram_size: int
+
+    @property
+    def history(self) -> int:
+        """How many ids before a token its hashes depend on."""
+        return self.max_ngram_size - 1
+
+    @property
+    def heads(self) -> int:
+        """Hashes of a token."""
+        return self.history * self.n_head_per_ngram
+
+    def check(
+        self,
+        ids: TensorType,
+        multipliers: TensorType,
+        vocab: TensorType,
+        offsets: TensorType | None,
+        eos: TensorType | None,
+        past: TensorType | None,
+    ) -> None:
+        """Raises InvalidGraph unless attributes are in range and tables have their shapes."""
+        if self.max_ngram_size < 2 or self.n_head_per_ngram < 1:
+            self.fail(
+                "max_ngram_size >= 2 and n_head_per_ngram >= 1", f"{self.max_ngram_size} and {self.n_head_per_ngram}"
+            )
+        dtype = self.same_dtype(ids, multipliers, vocab, offsets, eos, past)
+        if dtype not in (DType.INT32, DType.INT64):
+            self.fail("int32 or int64 ids", ids)
+        if dtype is DType.INT32 and not -(1 << 31) <= self.pad_id < 1 << 31:
+            self.fail("a pad_id of 32 bits", self.pad_id)
+        if multipliers.rank != 1 or multipliers.shape[0] < self.max_ngram_size:
+            self.fail(f"at least {self.max_ngram_size} multipliers", multipliers)
+        for table in (vocab, offsets):
+            if table is not None and table.shape != (self.heads,):
+                self.fail(f"vocab_sizes and head_offsets [{self.heads}]", table)
+        if eos is not None and eos.rank:
+            self.fail("a scalar eos_token_id", eos)
+
+    def check_vocab(self, vocab: Array) -> None:
+        """Raises InvalidGraph where a vocabulary has no words."""
+        if (vocab <= 0).any():
+            self.fail("vocab_sizes > 0", vocab.min())
+
+    def filler(self, eos: Array | None, dtype: Any) -> Array:
+        """The id that stands for absent ones, [1]."""
+        return np.array([self.pad_id], dtype) if eos is None else eos.reshape(1)
+
+    def hashes(
+        self, whole: Array, first: Array, tables: tuple[Array, Array, Array | None], fill: Array, eos: Array | None
+    ) -> Array:
+        """The hashes [B, L, heads].
+
+        Args:
+            whole: ids [B, history + L].
+            first: [B, history + L], the earliest place that a token may see.
+            tables: multipliers, vocabularies, offsets.
+        """
+        multipliers, vocab, offsets = tables
+        places = np.arange(whole.shape[1])
+        if eos is not None and self.reset_on_eos:
+            behind = np.where(whole == eos, places + 1, 0)
+            behind = np.pad(behind[:, :-1], ((0, 0), (1, 0))) if whole.shape[1] else behind
+            first = np.maximum(first, np.maximum.accumulate(behind, axis=1))
+        start, count = self.history, self.n_head_per_ngram
+        y = np.empty((whole.shape[0], whole.shape[1] - start, self.heads), whole.dtype)
+        mix = whole[:, start:] * multipliers[0]
+        for k in range(1, self.max_ngram_size):
+            seen = places[start:] - k >= first[:, start:]
+            shifted = np.where(seen, whole[:, start - k : whole.shape[1] - k], fill)
+            mix = mix ^ (shifted * multipliers[k])
+            of = slice((k - 1) * count, k * count)
+            y[:, :, of] = mix[:, :, None] % vocab[of]
+        return y if offsets is None else y + offsets
+
+    def begins(self, segments: Array) -> Array:
+        """For each place of rows of segment ids the first one of its run."""
+        places = np.arange(segments.shape[1])
+        new = segments[:, 1:] != segments[:, :-1]
+        starts = np.where(np.pad(new, ((0, 0), (1, 0))), places, 0)
+        return np.maximum.accumulate(starts, axis=1) if segments.shape[1] else starts
+
+
+@op("NGramHashMapping", opsets=range(1, 2), domain="com.microsoft")
+class NGramHashMapping(_Mapping):
+    """ids: [B, L]; multipliers: [>= N]; vocab, offsets: [(N - 1) · H]; eos: scalar; past: [B, N - 1], int32 or int64.
+
+    segments: int32 [B, L]; segments begin within ids alone. Outputs: hashes [B, L, (N - 1) · H], n = 2 first, and the
+    last N - 1 ids.
+    """
+
+    def infer(
+        self,
+        ids: TensorType,
+        multipliers: TensorType,
+        vocab: TensorType,
+        past: TensorType | None = None,
+        offsets: TensorType | None = None,
+        eos: TensorType | None = None,
+        segments: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        self.check(ids, multipliers, vocab, offsets, eos, past)
+        if ids.rank != 2:
+            self.fail("ids [B, L]", ids)
+        before = (ids.shape[0], self.history)
+        if past is not None and past.shape != before:
+            self.fail(f"past_ids {list(before)}", past)
+        if segments is not None and (segments.shape != ids.shape or segments.dtype is not DType.INT32):
+            self.fail(f"int32 segment_ids {list(ids.shape)}", segments)
+        return TensorType(ids.dtype, (*ids.shape, self.heads)), TensorType(ids.dtype, before)
+
+    def evaluate(
+        self,
+        ids: Array,
+        multipliers: Array,
+        vocab: Array,
+        past: Array | None = None,
+        offsets: Array | None = None,
+        eos: Array | None = None,
+        segments: Array | None = None,
+    ) -> tuple[Array, ...]:
+        self.check_vocab(vocab)
+        most = np.iinfo(ids.dtype).max
+        if offsets is not None and ((offsets < 0) | (offsets > most - vocab)).any():
+            self.fail(f"head_offsets from 0 to {most} less the vocabulary", offsets.tolist())
+        fill = self.filler(eos, ids.dtype)
+        if past is None:
+            past = np.broadcast_to(fill, (ids.shape[0], self.history))
+        whole = np.concatenate([past, ids], axis=1)
+        first = np.zeros(whole.shape, np.int64)
+        if segments is not None and segments.shape[1]:
+            own = np.concatenate([np.repeat(segments[:, :1], self.history, 1), segments], axis=1)
+            first = self.begins(own)
+        y = self.hashes(whole, first, (multipliers, vocab, offsets), fill, eos)
+        return y, whole[:, whole.shape[1] - self.history :]
+
+
+@op("VarlenNGramHashMapping", opsets=range(1, 2), domain="com.microsoft")
+class VarlenNGramHashMapping(_Mapping):
+    """ids: [T]; ends: int32 [B + 1], sequence i is from ends[i] on and before ends[i + 1]; counts: int32 [B].
+
+    The other inputs are those of NGramHashMapping: past is [B, N - 1], segments int32 [T], and those before them int32
+    [B, N - 1], default the first of each sequence. Outputs: hashes [T, (N - 1) · H]; the last N - 1 ids and segments of
+    each sequence; for its first `counts` tokens, at most `state_update_capacity`, the N - 1 ids up to that token, else
+    `pad_id`.
+    """
+
+    state_update_capacity: int = 0
+
+    def infer(
+        self,
+        ids: TensorType,
+        multipliers: TensorType,
+        vocab: TensorType,
+        ends: TensorType,
+        past: TensorType | None = None,
+        offsets: TensorType | None = None,
+        eos: TensorType | None = None,
+        segments: TensorType | None = None,
+        past_segments: TensorType | None = None,
+        counts: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        self.check(ids, multipliers, vocab, offsets, eos, past)
+        if ids.rank != 1 or ends.rank != 1 or ends.shape[0] < 2:
+            self.fail("ids [T] and cumulative_sequence_length [B + 1], B >= 1", f"{ids} and {ends}")
+        before = (ends.shape[0] - 1, self.history)
+        shapes = ((past, before), (past_segments, before), (segments, ids.shape), (counts, before[:1]))
+        for x, shape in shapes:
+            if x is not None and x.shape != shape:
+                self.fail(f"a tensor {list(shape)}", x)
+        for x in (ends, segments, past_segments, counts):
+            if x is not None and x.dtype is not DType.INT32:
+                self.fail("int32 lengths, segment ids and counts", x)
+        if not 0 <= self.state_update_capacity <= 8 or (counts is not None) != (self.state_update_capacity > 0):
+            self.fail(
+                "state_update_capacity from 0 to 8, capture_count where it is not 0",
+                (self.state_update_capacity, counts),
+            )
+        if segments is None and (past_segments is not None or self.wants(2)):
+            self.fail("segment_ids with past_segment_ids or present_segment_ids", "none")
+        state = TensorType(ids.dtype, (before[0], self.state_update_capacity, self.history))
+        hashes = TensorType(ids.dtype, (*ids.shape, self.heads))
+        return hashes, TensorType(ids.dtype, before), TensorType(DType.INT32, before), state
+
+    def evaluate(
+        self,
+        ids: Array,
+        multipliers: Array,
+        vocab: Array,
+        ends: Array,
+        past: Array | None = None,
+        offsets: Array | None = None,
+        eos: Array | None = None,
+        segments: Array | None = None,
+        past_segments: Array | None = None,
+        counts: Array | None = None,
+    ) -> tuple[Array, ...]:
+        self.check_vocab(vocab)
+        if ends[0] or ends[-1] != ids.shape[0] or (np.diff(ends.astype(np.int64)) < 1).any():
+            self.fail(f"cumulative_sequence_length from 0 to {ids.shape[0]}, each more than the last", ends.tolist())
+        batch, before = ends.shape[0] - 1, self.history
+        fill = self.filler(eos, ids.dtype)
+        y = np.empty((*ids.shape, self.heads), ids.dtype)
+        present = np.empty((batch, before), ids.dtype)
+        kept = np.zeros((batch, before), np.int32)
+        states = np.full((batch, self.state_update_capacity, before), self.pad_id, ids.dtype)
+        for b, (start, end) in enumerate(pairwise(ends.tolist())):
+            old = np.repeat(fill, before) if past is None else past[b]
+            whole = np.concatenate([old, ids[start:end]])
+            first = np.zeros((1, whole.size), np.int64)
+            if segments is not None:
+                own = segments[start:end]
+                earlier = np.repeat(own[:1], before) if past_segments is None else past_segments[b]
+                runs = np.concatenate([earlier, own])
+                first, kept[b] = self.begins(runs[None]), runs[-before:]
+            y[start:end] = self.hashes(whole[None], first, (multipliers, vocab, offsets), fill, eos)[0]
+            present[b] = whole[-before:]
+            count = 0 if counts is None else min(int(counts[b]), end - start, self.state_update_capacity)
+            for i in range(count):
+                states[b, i] = whole[i + 1 : i + 1 + before]
+        return y, present, kept, states
