@@ -101,7 +101,10 @@ def run_decomposed(op: Decomposed, types: list[Any], arrays: list[Array | None],
         made = run_typed(node.op, [t for t, _ in given], [x for _, x in given], gpu)
         inner: Any = node.op
         kinds = inner.infer(*(t for t, _ in given))
-        for name, kind, y in zip(node.outputs, kinds, made, strict=False):
+        wanted = [
+            (name, kind) for i, (name, kind) in enumerate(zip(node.outputs, kinds, strict=False)) if inner.wants(i)
+        ]
+        for (name, kind), y in zip(wanted, made, strict=False):
             values[name] = (known(kind, y), y)
     named: list[Any] = [None if y is None else values[body.name(y)][1] for y in outputs]
     return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,9 @@ from onnx import helper
 
 from pyruntime.ir import Array
 from tests.contrib.case import Case
-from tests.oracle import OPTIONS, node_of, ort_run
+from tests.oracle import OPTIONS, ort_run
 
-__all__ = ["DRAWS", "mask_of"]
+__all__ = ["DRAWS", "mask_of", "run_with_scores"]
 
 
 def _numbers(rng: np.random.Generator, *shape: int) -> Array:
@@ -110,20 +111,28 @@ def draw_scores(rng: np.random.Generator) -> Case:
     case = draw(rng)
 
     def reference(*inputs: Any) -> tuple[Array, ...]:
-        node = node_of("MultiHeadAttention", inputs, 4, "com.microsoft", **case.attributes)
-        feed = {f"x{i}": x for i, x in enumerate(inputs) if x is not None}
-        declared = [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feed.items()
-        ]
-        made = [helper.make_tensor_value_info(f"y{i}", onnx.TensorProto.FLOAT, None) for i in range(4)]
-        graph = helper.make_graph([node], "one", declared, made)
-        imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-        model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
-        return tuple(session.run(None, feed))
+        return run_with_scores("MultiHeadAttention", inputs, ["y0", "y1", "y2", "y3"], case.attributes)
 
     # The CPU provider adds the lowest number to the score of a hidden key, here it is the lowest number.
     return replace(case, outputs=4, reference=reference, tolerance=(2e-3, 2e-3))
+
+
+def run_with_scores(
+    op_type: str, inputs: Sequence[Array | None], outputs: Sequence[str], attributes: Mapping[str, Any]
+) -> tuple[Array, ...]:
+    """What the CPU provider computes for a node of attention; outputs: names, all float32, empty where not wanted."""
+    names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    node = helper.make_node(op_type, names, outputs, domain="com.microsoft", **attributes)
+    feed = {n: x for n, x in zip(names, inputs, strict=True) if x is not None}
+    declared = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feed.items()
+    ]
+    made = [helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, None) for y in outputs if y]
+    graph = helper.make_graph([node], "one", declared, made)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
+    return tuple(session.run(None, feed))
 
 
 def _any(rng: np.random.Generator) -> Case:
