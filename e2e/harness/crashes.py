@@ -1,8 +1,8 @@
 """A test whose browser is lost, or stands still, is run once more, in a browser of its own.
 
-Chromium loses a page's process in some ten thousand of these pages while Python starts there, on a busy machine; and twice
-it has not answered for ten minutes, in the one test that fills Cache Storage. Why is not known. A second loss in the same
-process of tests is a failure, and the first is told among the warnings, with what the test was at.
+Chromium loses a page's process in some ten thousand of these pages while Python starts there, on a busy machine; and
+twice it has not answered for ten minutes, in the one test that fills Cache Storage. Why is not known. A second loss in
+the same process of tests is a failure, and the first is told among the warnings, with what the test was at.
 """
 
 from __future__ import annotations

@@ -22,13 +22,14 @@ HEADS, GROUPS, SIZE, COLUMNS, BLOCK = 6, 2, 32, 72, 32
 WIDTH = HEADS * SIZE
 
 
-def product(residual: bool) -> tuple[Op, int]:
+def product(residual: bool) -> tuple[Any, int]:
     """The product, behind which a residual is added, and its inputs but the rows."""
     kind: Any = op_class("MatMulNBits", "com.microsoft", 1)
-    base: Op = kind(K=WIDTH, N=COLUMNS, block_size=BLOCK)
+    base = kind(K=WIDTH, N=COLUMNS, block_size=BLOCK)
     if not residual:
         return base, 2
-    chain = FusedElementwise(steps=(Step(newest("Add"), (0, 1)),))
+    add: Any = newest("Add")
+    chain = FusedElementwise(steps=(Step(add, (0, 1)),))
     return WithTail(base=base, count=3, chain=chain), 3
 
 
@@ -68,7 +69,7 @@ def expected(op: AttentionProduct, inputs: list[Any]) -> Array:
         attention = kind(num_heads=HEADS, kv_num_heads=GROUPS, do_rotary=1, present=(True,) * 3)
         op, rows = replace(op, attention=attention), int(inputs[6])
         inputs = [x[:, :, :rows] if i in (3, 4) else x for i, x in enumerate(inputs)]
-    return np.float32(op.evaluate_typed(tuple(map(typed, inputs)), *inputs)[0])
+    return op.evaluate_typed(tuple(map(typed, inputs)), *inputs)[0].astype(np.float32)
 
 
 MADE = {
@@ -87,7 +88,8 @@ def test_product_of_shares__joined_on_the_way__as_by_a_kernel_of_its_own(
 ) -> None:
     rng, before = np.random.default_rng(7), gpu.target
     make, sizes = MADE[name]
-    attention, given = make(rng, dtype, *sizes)
+    made: Any = make(rng, dtype, *sizes)
+    attention, given = made
     base, count = product(residual)
     op = AttentionProduct(attention=attention, base=base, count=len(given), present=attention.present)
     inputs = [*given, *weights(rng, dtype, *given[0].shape[:2])[:count]]

@@ -235,8 +235,8 @@ def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
 class Shares:
     """An attention's result in shares of the keys: what its last dispatch joins, unless who reads the result does.
 
-    y[b, i, h * E + e] = sum over s of exp(top[s] - T) * parts[s, b, h, i, e] / sum over s of exp(top[s] - T) * sum[s], with
-    T = max top. A sum of 0 says that a share has no results.
+    y[b, i, h * E + e] = sum over s of exp(top[s] - T) * parts[s, b, h, i, e] / sum over s of exp(top[s] - T) * sum[s],
+    with T = max top. A sum of 0 says that a share has no results.
 
     Attributes:
         parts: float32 [splits, batch, heads, queries, E].

@@ -7,7 +7,7 @@ tiled      `kernels.matmul`: weights are unpacked into the tiles
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyruntime.ir import DType, upper
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Shares, Target
@@ -233,6 +233,39 @@ def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
     return Deal(lanes, columns, threads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where `few_rows` has the rows of a from.
+
+    Attributes:
+        kind: of the kernel's name. a: the tensor; others: what else is read, by name.
+        defines, params: of the kernel.
+    """
+
+    kind: str
+    a: Operand
+    others: dict[str, Operand] = field(default_factory=dict)
+    defines: dict[str, int] = field(default_factory=dict)
+    params: dict[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(given: Operand | Normed | Shares, experts: Experts | None, half: bool) -> _Rows:
+        """Rows as they are, for experts or not, to be normalised, or to be joined (`half`: as float16)."""
+        if isinstance(given, Normed):
+            params = {"epsilon": given.epsilon, "pad0": 0, "pad1": 0, "pad2": 0}
+            return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
+        if isinstance(given, Shares):
+            _, _, heads, queries, size = given.parts.type.shape
+            flags = {"HALF": half, "EMPTY_ZERO": given.empty_zero}
+            defines = {"SHARES": given.splits, "HEAD": size, **{name: 1 for name, on in flags.items() if on}}
+            params = {"heads": heads, "queries": queries, "pad0": 0, "pad1": 0}
+            return _Rows("few_joined_rows", given.parts, {"stats": given.stats}, defines, params)
+        if experts is not None:
+            params = {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
+            return _Rows("experts", given, {"experts": experts.chosen}, {"EXPERTS": 1}, params)
+        return _Rows("few_rows", given)
+
+
 def _few_rows(
     target: Target,
     y: Operand,
@@ -244,38 +277,22 @@ def _few_rows(
     half: bool = False,
 ) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
-    norm, shares = given if isinstance(given, Normed) else None, given if isinstance(given, Shares) else None
-    a = given.x if isinstance(given, Normed) else given.parts if isinstance(given, Shares) else given
+    rows_of = _Rows.of(given, experts, half)
+    a = rows_of.a
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     most = min(ROWS, upper(p.m)) if experts is None else 1
-    rows, deal, steps = _staged(target, p, chunks, chunk, norm is not None, most)
+    rows, deal, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
     strips, row_groups = -(-p.n // deal.wide), -(-p.m // rows)
     flags = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,
         f"UNIT{unit}": unit > 1,
-        "EXPERTS": experts is not None,
         "PAIRED": paired,
-        "NORM": norm is not None,
         "ONCE": steps * deal.lanes >= chunks,
         "SHUFFLE": _exchanging(target, deal) > 1,
-        "HALF": half,
-        "EMPTY_ZERO": shares is not None and shares.empty_zero,
     }
-    more: dict[str, float] = {}
-    joins: dict[str, int] = {}
-    read = dict(b.operands)
-    if experts is not None:
-        more = {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
-        read["experts"] = experts.chosen
-    if norm is not None:
-        more = {"epsilon": norm.epsilon, "pad0": 0, "pad1": 0, "pad2": 0}
-        read["gain"] = norm.gain
-    if shares is not None:
-        _, _, heads, queries, size = a.type.shape
-        more, joins = {"heads": heads, "queries": queries, "pad0": 0, "pad1": 0}, {"SHARES": shares.splits, "HEAD": size}
-        read["stats"] = shares.stats
+    read = {**b.operands, **rows_of.others}
     weights = in_words(b.operand, unit)
     kernel = template(
         "matmul_nbits_few_rows",
@@ -287,7 +304,7 @@ def _few_rows(
         },
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
-        **joins,
+        **rows_of.defines,
         UNIT=unit,
         CHUNK=chunk,
         LANES=deal.lanes,
@@ -308,10 +325,9 @@ def _few_rows(
         zero_pitch=b.zero_pitch,
         row_groups=row_groups,
         groups=groups,
-        **more,
+        **rows_of.params,
     )
-    kind = "experts" if experts is not None else "few_normed_rows" if norm else "few_joined_rows" if shares else "few_rows"
-    kernel = replace(kernel, name=f"{b.name}_{kind}_x{deal.lanes}")
+    kernel = replace(kernel, name=f"{b.name}_{rows_of.kind}_x{deal.lanes}")
     operands = (a, weights, *read.values(), y)
     return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
 

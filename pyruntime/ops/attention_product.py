@@ -43,7 +43,8 @@ class AttentionProduct(Op):
         return self.attention.overwrites
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
-        rows, *others = self.attention.infer(*inputs[: self.count])
+        made: tuple[Any, ...] = self.attention.infer(*inputs[: self.count])
+        rows, *others = made
         return (*self.base.infer(rows, *inputs[self.count :]), *others)
 
     def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:

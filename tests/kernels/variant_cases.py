@@ -13,9 +13,9 @@ from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.dispatch import SHADER_F16
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.attention import Attention
+from pyruntime.ops.attention_product import AttentionProduct
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
-from pyruntime.ops.attention_product import AttentionProduct
 from pyruntime.ops.normed_product import NormedProduct
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.with_norm import WithNorm

@@ -118,27 +118,31 @@ class Decoder:
         return bytes(helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString())
 
 
-def feeds(layers: int, rows: int) -> dict[str, Any]:
+def feeds(layers: int, rows: int, past: int = PAST) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     made: dict[str, Any] = {
         "ids": rng.integers(0, WORDS, (1, rows)),
-        "lengths": np.array([PAST + rows - 1], np.int32),
-        "total": np.array(PAST + rows, np.int32),
+        "lengths": np.array([past + rows - 1], np.int32),
+        "total": np.array(past + rows, np.int32),
     }
     for i in range(layers):
-        caches = {f"past.{i}.{p}": rng.standard_normal((1, GROUPS, PAST, SIZE)) for p in ("key", "value")}
+        caches = {f"past.{i}.{p}": rng.standard_normal((1, GROUPS, past, SIZE)) for p in ("key", "value")}
         made |= {n: x.astype(np.float32) for n, x in caches.items()}
     return made
 
 
-def dispatches(layers: int, separate: bool, bias: str, buffers: int) -> int:
+def kernels(
+    layers: int, separate: bool, bias: str, buffers: int, past: int = PAST, disabled: frozenset[str] = frozenset()
+) -> list[str]:
+    """Of the dispatches of one token."""
     graph = import_model(read_model(memoryview(Decoder(layers, separate, bias).model()))).graph
-    program = Program(graph, NullDevice(Target(Limits(storage_buffers=buffers), frozenset({"subgroups"}), "nvidia")))
-    given = feeds(layers, 1)
+    limits, features = Limits(storage_buffers=buffers), frozenset({"subgroups"})
+    program = Program(graph, NullDevice(Target(limits, features, "nvidia")), disabled=disabled)
+    given = feeds(layers, 1, past)
     fed = {v.name: from_user(given[v.name], v, {}) for v in graph.inputs}
     asyncio.run(program.run(fed, [v.name for v in graph.outputs]))
     (stage,) = program.roots
-    return len(stage.compiled.plan.commands)
+    return [command.kernel for command in stage.compiled.plan.commands]
 
 
 @pytest.mark.parametrize(("buffers", "most"), [(8, 7), (10, 6)])
@@ -146,8 +150,22 @@ def dispatches(layers: int, separate: bool, bias: str, buffers: int) -> int:
 def test_decoder__one_token__takes_at_most_seven_dispatches_a_layer(
     separate: bool, bias: str, buffers: int, most: int
 ) -> None:
-    short, long = (dispatches(layers, separate, bias, buffers) for layers in (1, 3))
+    short, long = (len(kernels(layers, separate, bias, buffers)) for layers in (1, 3))
     assert (long - short) / 2 <= most
+
+
+@pytest.mark.parametrize("past", [700, 900])
+def test_decoder__keys_dealt_out__product_behind_attention_joins_what_it_left(past: int) -> None:
+    layers = 3
+    joined, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("joining_few_rows",)))
+    assert len(joined) == len(apart) - layers
+    assert [sum("joined" in name for name in names) for names in (joined, apart)] == [layers, 0]
+    assert [sum("attention_merge" in name for name in names) for names in (joined, apart)] == [0, layers]
+
+
+def test_decoder__keys_dealt_out_to_many__are_joined_by_a_dispatch_of_their_own() -> None:
+    names = kernels(1, False, "", 10, 3000)
+    assert any("attention_merge" in name for name in names) and not any("joined" in name for name in names)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
