@@ -1,7 +1,7 @@
 """A product with packed weights of few rows, which attention made and nothing else reads, becomes one node with it.
 
-requires: `grow_in_place` has run. ensures: no GroupQueryAttention, MultiHeadAttention or Attention whose result only the
-rows of a MatMulNBits of few rows are, with a tail or not.
+requires: `grow_in_place` has run. ensures: no GroupQueryAttention, MultiHeadAttention or Attention whose result is the
+few rows of a MatMulNBits, with a tail or not, and nothing else.
 """
 
 from __future__ import annotations

@@ -131,8 +131,10 @@ def test_plan__switched_off__is_the_same_but_for_what_shaders_declare() -> None:
 @given(random_graph())
 @settings(max_examples=60, deadline=None)
 def test_any_graph__shaders_foreseen__declare_what_the_plan_has(graph: TypedGraph) -> None:
-    """One input is a constant, so that texts of kernels depend on which operand it is. Nodes that nobody reads are gone,
-    as in every graph that is planned: they would count as readers."""
+    """One input is a constant, so that texts of kernels depend on which operand it is.
+
+    Nodes that nobody reads are gone, as in every graph that is planned: they would count as readers.
+    """
     dead_code.run(graph, Target())
     asked: list[str] = []
     kind = graph.tensor("x1")
