@@ -64,14 +64,29 @@ def _model(
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
-def _attending(op: str, opset: int, **attributes: Any) -> Cached:
-    """One attention operator with caches [B, H, P, D], fed queries, keys and values [B, n, H D]."""
+def _multiplied(nodes: list[onnx.NodeProto], constants: dict[str, Any], width: int) -> str:
+    """y [B, n, width] times packed weights, plus q; its name."""
+    rng = np.random.default_rng(3)
+    constants["codes"] = rng.integers(0, 256, (width, width // 16, 8), np.uint8)
+    constants["code_scales"] = (rng.uniform(0.5, 1.5, (width, width // 16)) / 8 / np.sqrt(width)).astype(np.float32)
+    sizes: dict[str, Any] = {"K": width, "N": width, "block_size": 16}
+    names = ["y", "codes", "code_scales"]
+    nodes.append(helper.make_node("MatMulNBits", names, ["product"], domain="com.microsoft", **sizes))
+    nodes.append(helper.make_node("Add", ["product", "q"], ["z"]))
+    return "z"
+
+
+def _attending(op: str, opset: int, product: bool = False, **attributes: Any) -> Cached:
+    """One attention operator with caches [B, H, P, D], fed q, k and v [B, n, H D]; a product behind it."""
     names = ["q", "k", "v", *([""] * (3 if op == "MultiHeadAttention" else 1)), "past_k", "past_v"]
     domain = "com.microsoft" if op == "MultiHeadAttention" else ""
     node = helper.make_node(op, names, ["y", "present_k", "present_v"], domain=domain, **attributes)
     inputs: dict[str, tuple[int, list[Any]]] = {n: (F, ["b", "n", HEADS * SIZE]) for n in "qkv"}
     inputs |= {n: (F, ["b", HEADS, "p", SIZE]) for n in ("past_k", "past_v")}
-    model = _model([node], inputs, {"y": F, "present_k": F, "present_v": F}, {}, opset)
+    nodes = [node]
+    constants: dict[str, np.ndarray[Any, Any]] = {}
+    result = _multiplied(nodes, constants, HEADS * SIZE) if product else "y"
+    model = _model(nodes, inputs, {result: F, "present_k": F, "present_v": F}, constants, opset)
     return Cached(
         model,
         {"present_k": "past_k", "present_v": "past_v"},
@@ -106,7 +121,7 @@ def _group_query() -> Cached:
     return Cached(made.model, caches, made.empty, feeds, len(names), False, 2e-3)
 
 
-def _grouped(bits: int = 0, scalar: bool = False, rows: int = 0, masked: bool = False) -> Cached:
+def _grouped(bits: int = 0, scalar: bool = False, rows: int = 0, masked: bool = False, product: bool = False) -> Cached:
     """One GroupQueryAttention of 4 heads over 2.
 
     Args:
@@ -114,6 +129,7 @@ def _grouped(bits: int = 0, scalar: bool = False, rows: int = 0, masked: bool = 
         scalar: total_sequence_length is an input; else it is the length of a mask.
         rows: of caches that do not grow; 0: they do.
         masked: seqlens_k is computed from the mask.
+        product: a product reads the result.
     """
     size, scale = 16, np.array([0.05 if bits != 4 else 0.5], np.float32)
     kind, dtype = {0: (F, np.float32), 8: (TensorProto.INT8, np.int8), 4: (TensorProto.UINT8, np.uint8)}[bits]
@@ -160,8 +176,9 @@ def _grouped(bits: int = 0, scalar: bool = False, rows: int = 0, masked: bool = 
         ends = {} if masked else {"seqlens_k": np.full(b, p + n - 1, np.int32)}
         return {**made, **ends, **total}
 
+    result = _multiplied(nodes, constants, 4 * size) if product else "y"
     return Cached(
-        _model(nodes, inputs, {"y": F, "present_k": kind, "present_v": kind}, constants),
+        _model(nodes, inputs, {result: F, "present_k": kind, "present_v": kind}, constants),
         {"present_k": "past_k", "present_v": "past_v"},
         lambda b: {n: np.zeros((b, 2, rows, stored), dtype) for n in ("past_k", "past_v")},
         feeds,
@@ -279,6 +296,8 @@ CACHED: dict[str, Cached] = {
     "group_query_8": _grouped(8),
     "group_query_4": _grouped(4),
     "group_query_scalar": _grouped(scalar=True),
+    "group_query_product": _grouped(product=True),
+    "multi_head_product": _attending("MultiHeadAttention", 17, product=True, num_heads=HEADS, unidirectional=1),
     "multi_head": _attending("MultiHeadAttention", 17, num_heads=HEADS),
     "multi_head_causal": _attending("MultiHeadAttention", 17, num_heads=HEADS, unidirectional=1),
     "attention": _attending("Attention", 23, q_num_heads=HEADS, kv_num_heads=HEADS, is_causal=1),

@@ -48,8 +48,9 @@ STAGED = 32768
 UNDERWAY = 16
 """Most chunks of an invocation that are on their way at a time, in registers."""
 
-MOST_SHARES = 4
-"""Shares of an attention that a product joins itself, at most: each workgroup reads them all."""
+MOST_SHARES = 5
+"""Shares of an attention that a product joins itself, at most: each workgroup reads them all. A plan for a token behind
+up to 1,024 others has so many."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""

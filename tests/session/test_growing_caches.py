@@ -82,6 +82,8 @@ IN_PLACE = [
     "group_query_8",
     "group_query_4",
     "group_query_scalar",
+    "group_query_product",
+    "multi_head_product",
     "multi_head",
     "multi_head_causal",
     "attention",
@@ -104,6 +106,19 @@ def test_cache__fed_back__stays_where_it_is_until_its_room_is_full(name: str) ->
         assert copies(device) > before
 
     decoding(name, use)
+
+
+@pytest.mark.parametrize(("disable", "merges"), [("", 0), ("joining_few_rows", 1)])
+@pytest.mark.parametrize("name", ["group_query_product", "multi_head_product"])
+def test_product_behind_attention__of_a_token__joins_shares_of_keys(name: str, disable: str, merges: int) -> None:
+    async def use(step: Step, program: Program, device: NullDevice) -> None:
+        state = await step(await step({}, 7), 1)
+        assert buffers(await step(state, 1)) == buffers(state)
+        names = [command.kernel for command in program.roots[-1].executable.plan.commands]
+        assert sum("attention_merge" in name for name in names) == merges
+        assert sum("few_joined_rows" in name for name in names) == 1 - merges
+
+    decoding(name, use, disable)
 
 
 @pytest.mark.parametrize("name", ["concat", "group_query"])
