@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyruntime.ir import Array
+from pyruntime.ops.contrib._ngrams import repeating
 
 __all__ = ["LOWEST", "Scoring", "Timestamps", "log_softmax"]
 
@@ -100,7 +101,7 @@ class Scoring:
         if self.repetition_penalty != 1:
             self._repeated(scores, sequences)
         if self.ngram > 0:
-            self._ngrams(scores, sequences)
+            scores[repeating(sequences, self.ngram)] = LOWEST
         if self.vocab_mask is not None:
             scores[:, self.vocab_mask == 0] = LOWEST
         if self.prefix_mask is not None and first:
@@ -120,13 +121,3 @@ class Scoring:
         rows, penalty = np.arange(len(scores))[:, None], np.float32(self.repetition_penalty)
         seen = scores[rows, sequences]
         scores[rows, sequences] = np.where(seen < 0, seen * penalty, seen / penalty)
-
-    def _ngrams(self, scores: Array, sequences: Array) -> None:
-        """No token that would end an n-gram which is there already."""
-        size, length = self.ngram, sequences.shape[1]
-        if size > length:
-            return
-        for row, sequence in zip(scores, sequences, strict=True):
-            starts = np.lib.stride_tricks.sliding_window_view(sequence, size)
-            same = (starts[:, : size - 1] == sequence[length - size + 1 :]).all(axis=1)
-            row[starts[same, size - 1]] = LOWEST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyruntime.ir import DType, TensorType
+from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import Op
 
 __all__ = ["FLOATS", "branches_of", "check_floats"]
@@ -12,7 +12,7 @@ __all__ = ["FLOATS", "branches_of", "check_floats"]
 FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
 
-def branches_of(node: Op, x: TensorType, num_branches: int) -> tuple[tuple[Any, ...], Any, Any]:
+def branches_of(node: Op, x: TensorType | Array, num_branches: int) -> tuple[tuple[Any, ...], Any, Any]:
     """The leading dimensions, C and H of streams: [.., C, H], or [.., C · H] where `num_branches` is C and not 0.
 
     Raises:
@@ -21,10 +21,10 @@ def branches_of(node: Op, x: TensorType, num_branches: int) -> tuple[tuple[Any, 
     if num_branches < 0:
         node.fail("num_branches >= 0", num_branches)
     if num_branches:
-        if not x.rank or not x.shape[-1] or x.shape[-1] % num_branches:
+        if not len(x.shape) or not x.shape[-1] or x.shape[-1] % num_branches:
             node.fail(f"streams [.., C · H] of {num_branches} branches", x)
         return x.shape[:-1], num_branches, x.shape[-1] // num_branches
-    if x.rank < 2 or not x.shape[-2] or not x.shape[-1]:
+    if len(x.shape) < 2 or not x.shape[-2] or not x.shape[-1]:
         node.fail("streams [.., C, H], neither of them 0", x)
     return x.shape[:-2], x.shape[-2], x.shape[-1]
 

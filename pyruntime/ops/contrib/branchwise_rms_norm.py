@@ -31,8 +31,7 @@ class BranchwiseRMSNorm(Op):
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, x: Array, scale: Array | None = None) -> tuple[Array, ...]:
-        c = self.num_branches or x.shape[-2]
-        h = x.shape[-1] // c if self.num_branches else x.shape[-1]
+        _, c, h = branches_of(self, x, self.num_branches)
         rows = x.astype(np.float32).reshape(-1, c, h)
         with np.errstate(all="ignore"):
             squares = np.mean(np.square(rows), axis=-1, keepdims=True, dtype=np.float32)

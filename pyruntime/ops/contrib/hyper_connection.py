@@ -55,9 +55,7 @@ class HyperConnectionPreMix(Op):
         return (TensorType(x.dtype, (*lead, h)),)
 
     def evaluate(self, x: Array, gate: Array) -> tuple[Array, ...]:
-        c = self.num_branches or x.shape[-2]
-        lead = x.shape[:-1] if self.num_branches else x.shape[:-2]
-        h = x.shape[-1] // c if self.num_branches else x.shape[-1]
+        lead, c, h = branches_of(self, x, self.num_branches)
         streams = x.astype(np.float32).reshape(*lead, c, h)
         with np.errstate(all="ignore"):
             sums = (streams * _gates(gate, lead, c)).sum(-2, dtype=np.float32)
@@ -103,8 +101,7 @@ class HyperConnectionPostMix(Op):
         return (TensorType(x.dtype, x.shape),)
 
     def evaluate(self, x: Array, block: Array, gate: Array, mix: Array | None = None) -> tuple[Array, ...]:
-        lead, h = block.shape[:-1], block.shape[-1]
-        c = self.num_branches or x.shape[-2]
+        lead, c, h = branches_of(self, x, self.num_branches)
         streams = x.astype(np.float32).reshape(*lead, c, h)
         with np.errstate(all="ignore"):
             kept = streams if mix is None else mix.astype(np.float32).swapaxes(-1, -2) @ streams

@@ -9,6 +9,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.contrib._ngrams import repeating
 
 
 @op("NGramRepeatBlock", opsets=range(1, 2), domain="com.microsoft")
@@ -27,13 +28,8 @@ class NGramRepeatBlock(Op):
         return (TensorType(scores.dtype, scores.shape),)
 
     def evaluate(self, ids: Array, scores: Array) -> tuple[Array, ...]:
-        y, n = scores.copy(), self.ngram_size
-        if n > ids.shape[1]:
-            return (y,)
-        grams = np.lib.stride_tricks.sliding_window_view(ids, n, axis=1)
-        last = ids[:, ids.shape[1] - n + 1 :]
-        rows, starts = np.nonzero((grams[:, :, :-1] == last[:, None]).all(-1))
-        tokens = grams[rows, starts, -1]
+        y = scores.copy()
+        rows, tokens = repeating(ids, self.ngram_size)
         if ((tokens < 0) | (tokens >= y.shape[1])).any():
             self.fail(f"tokens from 0 to {y.shape[1] - 1}", f"{tokens.min()} to {tokens.max()}")
         y[rows, tokens] = -np.inf
