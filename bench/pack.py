@@ -4,8 +4,8 @@
 
 writes the built site, onnxruntime-web, the pages and the models below OUT. `bench.html` there redirects to the page
 with everything it is asked: `bench.html?models=bert,vit&runs=30&repeats=3&post=1` runs and POSTs JSON to /result.
-Large files and weights travel packed: run `python3 refill.py .` in OUT before serving it. What was POSTed becomes a
-file of bench/results/ with `python bench/report.py --save RESULT.json [--name NAME]`.
+Large files and weights travel packed: run `python3 refill.py .` in OUT before serving it (`serve.py` there does, and opens
+pages). What was POSTed becomes a file of bench/results/ with `python bench/report.py --save RESULT.json [--name NAME]`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.folder import write_pages
 from tools.devkit import fetch, pins
 from tools.devkit.site import build_site
 
-REFILL = Path(__file__).parent / "refill.py"
+TOOLS = [Path(__file__).parent / name for name in ("refill.py", "serve.py")]
 # What compresses well, in bytes.
 PACKED, SMALLEST = (".wasm", ".js", ".mjs", ".onnx"), 100_000
 REDIRECT = """<!doctype html>
@@ -44,7 +44,8 @@ def pack(out: Path, models: list[cases.Case]) -> None:
     (out / "bench-models").mkdir()
     for case in models:
         shutil.copyfile(case.path, out / "bench-models" / f"{case.name}{case.path.suffix}")
-    shutil.copyfile(REFILL, out / "refill.py")
+    for tool in TOOLS:
+        shutil.copyfile(tool, out / tool.name)
     (out / "bench.html").write_text(REDIRECT)
     for file in sorted(out.rglob("*")):
         if file.suffix in PACKED and file.stat().st_size > SMALLEST:

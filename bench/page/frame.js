@@ -67,16 +67,21 @@ globalThis.bench = {
     };
   },
 
-  /** A visit of a page whose only model this is. @param {string} url @param {Record<string, InputSpec>} specs */
+  /**
+   * A visit of a page whose only model this is; `created` and `ran` are milliseconds since 1970.
+   * @param {string} url @param {Record<string, InputSpec>} specs
+   */
   async visit(url, specs) {
     const [engine] = await loading;
     await engine.start();
     const [, create] = await clock(() => engine.create(url));
+    const created = Date.now();
     engine.feed(makeInputs(specs));
     const [, first] = await clock(() => engine.run());
+    const ran = Date.now();
     const details = await engine.details();
     await engine.release();
-    return { create_ms: create, first_ms: first, ...details };
+    return { create_ms: create, first_ms: first, created, ran, ...details };
   },
 
   /** @param {number} count */

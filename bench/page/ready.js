@@ -1,0 +1,53 @@
+// @ts-check
+/**
+ * How long behind its last byte a model that arrives at a given rate is ready; served by bench/serve.py:
+ *
+ *   ready.html?models=a,b&rate=200&engine=ours&visits=1&post=1&name=ready
+ *
+ * Milliseconds from the last byte that the server sent until `create` is done, and until the first `run` is. Each visit has
+ * a frame of its own, in which the engine is up already. With `engine=kept&visits=2` the second visit has the first one's
+ * plan.
+ */
+
+import { openFrame } from './frames.js';
+
+/** @param {string} path @param {Record<string, import('./inputs.js').InputSpec>} inputs @param {{engine: string, rate: string}} how */
+async function measure(path, inputs, { engine, rate }) {
+  const { bench, close } = await openFrame(engine);
+  try {
+    const visit = await bench.visit(new URL(`/paced/${rate}${path}`, location.href).href, inputs);
+    const last = await (await fetch(`/sent${path}`)).json();
+    return { ...visit, created_behind_ms: visit.created - last, ran_behind_ms: visit.ran - last };
+  } catch (error) {
+    return { error: String(error) };
+  } finally {
+    close();
+  }
+}
+
+async function main() {
+  const parameters = new URL(location.href).searchParams;
+  const how = { engine: parameters.get('engine') ?? 'ours', rate: parameters.get('rate') ?? '200' };
+  const wanted = parameters.get('models')?.split(',');
+  /** @type {import('./visits.js').Model[]} */
+  const every = await (await fetch('models.json')).json();
+  const results = [];
+  for (const model of every.filter(({ name }) => !wanted || wanted.includes(name))) {
+    const visits = [];
+    for (let visit = 0; visit < Number(parameters.get('visits') ?? 1); visit++) {
+      visits.push(await measure(new URL(model.url, location.href).pathname, model.inputs, how));
+    }
+    results.push({ model: model.name, ...how, visits });
+    const place = document.getElementById('log');
+    const times = visits.map(({ error, created_behind_ms, ran_behind_ms }) => (
+      error ?? `${created_behind_ms.toFixed(0)}, ${ran_behind_ms.toFixed(0)}`));
+    if (place) place.textContent += `${model.name}: ${times.join('; ')}\n`;
+  }
+  if (parameters.get('post')) {
+    const body = JSON.stringify({ userAgent: navigator.userAgent, date: new Date().toISOString(), results });
+    await fetch(`/result/${parameters.get('name') ?? 'ready'}`, { method: 'POST', body });
+  }
+  return results;
+}
+
+globalThis.readyResult = main();
