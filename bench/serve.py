@@ -7,7 +7,7 @@ needs Python 3.11+ alone. Each PAGE opens in a new browser with a new profile; w
 DIR/NAME.json. A page that has not answered after SECONDS is left. FLAGs are the browser's, beside those of every run.
 Two addresses beside the folder's files, which come with ranges, for page/ready.js:
 
-    /paced/RATE/PATH   the file PATH, at RATE megabytes (10^6 bytes) a second that all such share; browsers do not keep it
+    /paced/RATE/PATH   the file PATH, at RATE megabytes (10^6 bytes) a second that all such share, for no cache
     /sent/PATH         when its last piece was given to the network, in milliseconds since 1970 as a number
 
 `--clock` prints what clock an NVIDIA GPU had meanwhile, in MHz, by `nvidia-smi`.

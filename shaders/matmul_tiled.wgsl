@@ -1,7 +1,8 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), in tiles of TILE_M x TILE_N a workgroup.
 //
-// Each step of TILE_K is staged in workgroup memory while the next one is already on its way into registers; every
-// invocation moves two vec4s of each operand a step, so TILE_M * TILE_K = TILE_N * TILE_K = 8 * THREADS.
+// Each step of TILE_K is staged in workgroup memory while the next one is already on its way into registers: MOVES_A and
+// MOVES_B vec4s of the operands an invocation. 32 invocations in a row make 4 x 8 places of a tile, which takes fewer reads
+// of workgroup memory than 2 x 16.
 // SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end, with STAGED by halves, which
 // takes less memory; with SPLIT the steps are
 // also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
@@ -20,8 +21,9 @@
 //#variants BIAS=1,TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1
 //#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
 //#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
-//#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
-//#variants TILE_M=128,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,ROLLED=1,VEC_A=1,VEC_B=1,VEC_Y=1 | ROLLED=1,GUARD_K=1
+//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
+//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,ROLLED=1,VEC_A=1,VEC_B=1,VEC_Y=1 | ROLLED=1,GUARD_K=1
+//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,SPLIT=1,VEC_A=1,TRANS_B=1 | QUANTIZED=1,TRANS_B=1,TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,SPLIT=1,VEC_A=1 b=uint32
 //#variants TILE_M=64,TILE_N=64,ROWS=8,SLICES=4,STAGED=1,K_MAJOR=1,GUARD_K=1,VEC_A=1,VEC_B=1,VEC_Y=1
 //#variants QUANTIZED=1,TRANS_B=1,ZEROS=1,GUARD_K=1,VEC_A=1 b=uint32 zeros=uint8 | QUANTIZED=1,TRANS_B=1,BITS=8,BITS8=1,SPLIT=1 b=uint32
 //#variants QUANTIZED=1,TRANS_B=1,BITS=2,BITS2=1,FLOAT_ZEROS=1,GROUPED=1 b=uint32 group_of=int32 scales=float16 zeros=float16
@@ -33,7 +35,6 @@ const TILE_K: u32 = 16u;
 const ROWS: u32 = 4u;
 const QUADS: u32 = 1u;
 const SLICES: u32 = 1u;
-const PAD_A: u32 = 1u;
 //#if QUANTIZED
 const BITS: u32 = 4u;
 const BLOCK: u32 = 32u;
@@ -44,15 +45,17 @@ const WIDE: u32 = TILE_N / (4u * QUADS);
 const HIGH: u32 = TILE_M / ROWS;
 const THREADS: u32 = WIDE * HIGH;
 //#if K_MAJOR
-const A_PITCH: u32 = TILE_M / 4u + PAD_A;
+const A_PITCH: u32 = TILE_M / 4u + 1u;
 const A_SIZE: u32 = TILE_K * A_PITCH;
 //#else
-const A_PITCH: u32 = TILE_K / 4u + PAD_A;
+const A_PITCH: u32 = TILE_K / 4u + 1u;
 const A_SIZE: u32 = TILE_M * A_PITCH;
 //#endif
 const B_PITCH: u32 = TILE_N / 4u;
 const B_SIZE: u32 = TILE_K * B_PITCH;
 const RESULTS: u32 = ROWS * QUADS;
+const MOVES_A: u32 = TILE_M * TILE_K / (4u * THREADS);
+const MOVES_B: u32 = TILE_N * TILE_K / (4u * THREADS);
 
 struct Params {
   m: u32,
@@ -327,8 +330,9 @@ fn main(
   if (group >= params.groups) { return; }
   let slice = local / THREADS;
   let t = local % THREADS;
-  let tx = t % WIDE;
-  let ty = t / WIDE;
+  let block = t / 32u;
+  let tx = block % (WIDE / 8u) * 8u + t % 8u;
+  let ty = block / (WIDE / 8u) * 4u + t % 32u / 8u;
   let plane = group / (params.m_tiles * params.n_tiles);
   let tile = group - plane * (params.m_tiles * params.n_tiles);
   let m0 = (tile / params.n_tiles) * TILE_M;
@@ -344,28 +348,42 @@ fn main(
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
 
-  let a0 = from_a(t);
-  let a1 = from_a(t + THREADS);
-  let b0 = from_b(t);
-  let b1 = from_b(t + THREADS);
   var k0 = first * TILE_K;
-  var next_a0 = quad_a(base_a, m0 + a0.x, k0 + a0.y);
-  var next_a1 = quad_a(base_a, m0 + a1.x, k0 + a1.y);
-  var next_b0 = quad_b(base_b, k0 + b0.y, n0 + b0.x);
-  var next_b1 = quad_b(base_b, k0 + b1.y, n0 + b1.x);
+  var next_a: array<vec4<T>, MOVES_A>;
+  var next_b: array<vec4<T>, MOVES_B>;
+  //#unroll
+  for (var i = 0u; i < MOVES_A; i++) {
+    let at = from_a(t + i * THREADS);
+    next_a[i] = quad_a(base_a, m0 + at.x, k0 + at.y);
+  }
+  //#unroll
+  for (var i = 0u; i < MOVES_B; i++) {
+    let at = from_b(t + i * THREADS);
+    next_b[i] = quad_b(base_b, k0 + at.y, n0 + at.x);
+  }
 
   var sums: array<vec4<T>, RESULTS>;
   for (var step = 0u; step < params.steps; step++) {
-    stage_a(slice, a0, next_a0);
-    stage_a(slice, a1, next_a1);
-    stage_b(slice, b0, next_b0);
-    stage_b(slice, b1, next_b1);
+    //#unroll
+    for (var i = 0u; i < MOVES_A; i++) {
+      stage_a(slice, from_a(t + i * THREADS), next_a[i]);
+    }
+    //#unroll
+    for (var i = 0u; i < MOVES_B; i++) {
+      stage_b(slice, from_b(t + i * THREADS), next_b[i]);
+    }
     workgroupBarrier();
     k0 = (first + min(step + 1u, params.steps - 1u) * SLICES) * TILE_K;
-    next_a0 = quad_a(base_a, m0 + a0.x, k0 + a0.y);
-    next_a1 = quad_a(base_a, m0 + a1.x, k0 + a1.y);
-    next_b0 = quad_b(base_b, k0 + b0.y, n0 + b0.x);
-    next_b1 = quad_b(base_b, k0 + b1.y, n0 + b1.x);
+    //#unroll
+    for (var i = 0u; i < MOVES_A; i++) {
+      let at = from_a(t + i * THREADS);
+      next_a[i] = quad_a(base_a, m0 + at.x, k0 + at.y);
+    }
+    //#unroll
+    for (var i = 0u; i < MOVES_B; i++) {
+      let at = from_b(t + i * THREADS);
+      next_b[i] = quad_b(base_b, k0 + at.y, n0 + at.x);
+    }
 //#if K_MAJOR
     //#unroll UNROLL
     for (var k = 0u; k < TILE_K; k++) {

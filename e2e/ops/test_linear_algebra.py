@@ -99,12 +99,16 @@ def test_tiled__medium_slices__as_numpy(gpu: Gpu, shape: tuple[int, int, int]) -
 def test_tiled__slices_joined_by_halves__as_numpy(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     # Four slices of the medium tile need 48 KiB: the small one takes their way here.
     tiling = replace(SMALL, slices=4)
-    monkeypatch.setattr(matmul_kernels, "SMALL", replace(SMALL, tile=16))
+    monkeypatch.setattr(matmul_kernels, "SMALL", replace(SMALL, high=16, wide=16))
     _check_product(gpu, (37, 70, 330), tiling=tiling)
 
 
-def test_tiled__large_configuration__as_numpy(gpu: Gpu) -> None:
-    _check_product(gpu, (132, 140, 48), tiling=LARGE, target=gpu.target)
+@pytest.mark.parametrize("trans", LAYOUTS)
+@pytest.mark.parametrize(("shape", "splits"), [((132, 140, 48), 1), ((70, 260, 101), 2)])
+def test_tiled__large_configuration__as_numpy(
+    gpu: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int], splits: int
+) -> None:
+    _check_product(gpu, shape, trans, tiling=replace(LARGE, splits=splits), target=gpu.target)
 
 
 @pytest.mark.parametrize("trans", LAYOUTS)

@@ -5,7 +5,7 @@ direct     four pixels of one, four or eight output channels an invocation, no w
            channels, and adapters that run on a processor
 gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 4 slices of a workgroup and over
            workgroups
-matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 128 x 128
+matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 64 x 128
 bytes      bytes by packed dot products
 taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
            products, others with weights whose channels are last, of which those of one input channel a group share
@@ -39,6 +39,7 @@ from pyruntime.kernels.matmul_candidates import (
     EIGHT_JOBS,
     TEXTS,
     ProductProblem,
+    large_refuses,
     sum_work,
     tile_kernel,
     tile_work,
@@ -233,7 +234,7 @@ def _taps_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
     steps = t.steps(p.depth)
-    tiles = -(-p.rows // t.tile) * -(-p.columns // t.tile) * p.group * p.phases
+    tiles = -(-p.rows // t.high) * -(-p.columns // t.wide) * p.group * p.phases
     if target.is_software:
         parts = SOFTWARE_POINTWISE if p.pointwise else SOFTWARE_GEMM
     else:
@@ -241,9 +242,9 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
     first = Work(
         groups=tiles * t.splits,
         threads=t.threads,
-        flops=2.0 * t.tile * t.tile * TILE_K * t.slices * steps,
+        flops=2.0 * t.high * t.wide * TILE_K * t.slices * steps,
         nbytes=p.nbytes + 4.0 * p.size * (t.splits - 1),
-        efficiency=parts.efficiency[t.tile] * parts.sliced ** math.log2(t.slices),
+        efficiency=parts.efficiency[t.high] * parts.sliced ** math.log2(t.slices),
         steps=parts.step * steps,
         merges=parts.merge * math.log2(t.slices),
         stops=2 * steps + math.log2(t.slices),
@@ -258,7 +259,7 @@ def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
         if t.slices * t.splits > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
-        staged = 16 * t.slices * 2 * TILE_K * t.tile // 4
+        staged = 16 * t.slices * TILE_K * (t.high + t.wide) // 4
         if staged > target.limits.workgroup_bytes:
             return f"it takes {staged:,} bytes of workgroup memory"
         if t.threads > min(target.limits.invocations, target.limits.workgroup_x):
@@ -283,7 +284,7 @@ def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
             return "for pointwise convolutions of floats"
         if t.slices > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
-        return t.fits(target.limits)
+        return large_refuses(t, p.depth) or t.fits(target.limits)
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
         return tile_work(t, p.product, EFFICIENCY[t.tile])
@@ -301,17 +302,17 @@ def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
 
 
 def _bytes_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
-    tiles = -(-p.rows // SMALL.tile) * -(-p.window.pixels // SMALL.tile) * p.group * p.images
+    tiles = -(-p.rows // SMALL.high) * -(-p.window.pixels // SMALL.wide) * p.group * p.images
     steps = -(-p.depth // (4 * TILE_K))
-    flops = 2.0 * SMALL.tile**2 * 4 * TILE_K * steps
+    flops = 2.0 * SMALL.high * SMALL.wide * 4 * TILE_K * steps
     return (Work(tiles, SMALL.threads, flops, p.nbytes, CONV_BYTES_EFFICIENCY, steps=steps),)
 
 
 _GEMMS = (
-    *(Tiling(SMALL.tile, SMALL.rows, SMALL.quads, s, z) for z in (1, 2, 4, 8) for s in (1, 2, 4)),
+    *(replace(SMALL, slices=s, splits=z) for z in (1, 2, 4, 8) for s in (1, 2, 4)),
     MEDIUM,
 )
-_MATMULS = (*(Tiling(MEDIUM.tile, MEDIUM.rows, MEDIUM.quads, s) for s in (1, 2, 4)), LARGE)
+_MATMULS = (*(replace(MEDIUM, slices=s) for s in (1, 2, 4)), LARGE)
 
 CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
     "convolution",

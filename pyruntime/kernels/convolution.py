@@ -177,11 +177,11 @@ def _tiled(
     phases: int,
 ) -> tuple[Dispatch, ...]:
     """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
-    y, tile, slices, splits = conv.y, tiling.tile, tiling.slices, tiling.splits
+    y, slices, splits = conv.y, tiling.slices, tiling.splits
     count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
-    if tile == MEDIUM.tile:
-        flags = {**flags, "SIDE": tile // 4, "TALL": 2}
-    row_tiles, column_tiles = -(-conv.rows // tile), -(-count // tile)
+    if tiling.tile == MEDIUM.tile:
+        flags = {**flags, "SIDE": tiling.high // 4, "TALL": 2}
+    row_tiles, column_tiles = -(-conv.rows // tiling.high), -(-count // tiling.wide)
     tiles = row_tiles * column_tiles * conv.group * phases
     part = conv
     if splits > 1:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
-from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Target, scratch
+from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
 from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
@@ -202,12 +202,11 @@ def _tiled(
             "y": target_y.type.dtype,
             **{name: zero[0].type.dtype for name, zero in zeros.items()},
         },
-        TILE_M=tiling.tile,
-        TILE_N=tiling.tile,
+        TILE_M=tiling.high,
+        TILE_N=tiling.wide,
         ROWS=tiling.rows,
         QUADS=tiling.quads,
         SLICES=tiling.slices,
-        PAD_A=_pad_a(tiling, target.limits),
         **_flags(target, p, tiling, zeros.keys()),
         **({"QUANTIZED": 1, **packed.defines} if packed is not None else {}),
     )
@@ -218,8 +217,8 @@ def _tiled(
         n=p.n,
         k=p.k,
         steps=tiling.steps(p.k),
-        m_tiles=-(-p.m // tiling.tile),
-        n_tiles=-(-p.n // tiling.tile),
+        m_tiles=-(-p.m // tiling.high),
+        n_tiles=-(-p.n // tiling.wide),
         batches=p.batches,
         groups=groups,
         a_zero_stride=a_zero[1] if a_zero else 0,
@@ -252,8 +251,8 @@ def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[s
         "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * tiling.splits),
         "SPLIT": tiling.splits > 1,
         "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
-        "STAGED": tiling.slices > 1 and tiling.tile > SMALL.tile,
-        "K_MAJOR": p.trans_a or tiling.tile > 32,
+        "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
+        "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
         "ROLLED": target.long_tail and tiling.splits == 1,
         "ZERO_A": "a_zero" in more,
@@ -261,12 +260,6 @@ def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[s
         "BIAS": "bias" in more,
     }
     return {name: 1 for name, on in flags.items() if on}
-
-
-def _pad_a(tiling: Tiling, limits: Limits) -> int:
-    """A vec4 between the rows of the staged tile of a spares bank conflicts where it fits."""
-    staged = 16 * TILE_K * (tiling.tile // 4 + 1 + tiling.tile // 4)
-    return 0 if tiling.tile > 64 and staged > limits.workgroup_bytes else 1
 
 
 def _sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:

@@ -2,7 +2,7 @@
 
 s      tiles of 32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup
 m      tiles of 64 x 64, 8 x 4 an invocation, or the same with slices
-l      tiles of 128 x 128, 8 x 8 an invocation
+l      tiles of 64 x 128, 8 x 8 an invocation
 split  k dealt out over workgroups; a second dispatch adds the shares
 few    m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
 direct no workgroup memory: four or eight rows an invocation, as adapters that run on a processor want it
@@ -31,17 +31,18 @@ __all__ = [
     "ProductProblem",
     "Way",
     "few_rows_shares",
+    "large_refuses",
     "tile_work",
 ]
 
 FEW_ROWS = 8
 """Products of at most this many rows can read b once instead of tiling it."""
 
-EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.74}
+EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.78}
 """Part of a device's operations that tiles reach, by their size."""
 
 TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5}
-"""What tiles take to compile: those of 128 x 128 have a thousand lines, where those of 64 x 64 have 660."""
+"""What tiles take to compile: those of 64 x 128 have a thousand lines, where those of 64 x 64 have 660."""
 
 SLICED = 0.947
 """Part of that which is left when k is split within a workgroup, for each doubling."""
@@ -54,6 +55,9 @@ EIGHT_JOBS = 128
 
 LEAST_STEPS = 2
 """Steps that a share of k has at least."""
+
+LEAST_LARGE = 8
+"""Steps from which on large tiles are faster than the next ones: filling and emptying them takes longer."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,13 @@ class Way:
 def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tuple[Work, ...]:
     """The dispatches of a tiled product."""
     steps = tiling.steps(p.k)
-    tile = tiling.tile
     moved = 4.0 * p.batches * (p.m * p.k + p.m * p.n * tiling.splits) + p.batches * p.n * p.k * p.bits / 8
     first = Work(
         groups=tiling.groups(p.product),
         threads=tiling.threads,
-        flops=2.0 * tile * tile * 16 * tiling.slices * steps,
+        flops=2.0 * tiling.high * tiling.wide * 16 * tiling.slices * steps,
         nbytes=moved,
-        efficiency=(efficiency or EFFICIENCY[tile]) * SLICED ** math.log2(tiling.slices),
+        efficiency=(efficiency or EFFICIENCY[tiling.tile]) * SLICED ** math.log2(tiling.slices),
         steps=steps,
         merges=math.log2(tiling.slices) * tiling.results / 16,
     )
@@ -135,11 +138,16 @@ def sum_work(size: int, splits: int) -> Work:
     return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), ADDING, stops=0)
 
 
+def large_refuses(tiling: Tiling, k: int) -> str:
+    """Why a tile is too large for a product over k; "" where it is not."""
+    return "k is too short" if tiling.tile == LARGE.tile and tiling.steps(k) < LEAST_LARGE else ""
+
+
 def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
     def refuses(p: ProductProblem, target: Target) -> str:
         if tiling.slices * tiling.splits > 1 and tiling.steps(p.k) < LEAST_STEPS:
             return "shares of k would be too short"
-        return tiling.fits(target.limits)
+        return large_refuses(tiling, p.k) or tiling.fits(target.limits)
 
     return refuses
 
@@ -156,7 +164,7 @@ TILINGS = (
     *(replace(SMALL, slices=s, splits=z) for z in (1, 2, 4, 8) for s in (1, 2, 4)),
     *(replace(MEDIUM, slices=s) for s in (1, 2, 4)),
     *(replace(MEDIUM, splits=z) for z in (2, 4, 8)),
-    LARGE,
+    *(replace(LARGE, splits=z) for z in (1, 2, 4)),
 )
 
 
@@ -249,7 +257,7 @@ def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
 
 
 _TILE_SWITCHES = {
-    "matmul_large": "tiles of 128 x 128; without: of 64 x 64",
+    "matmul_large": "tiles of 64 x 128; without: of 64 x 64",
     "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
     "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
 }

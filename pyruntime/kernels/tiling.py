@@ -18,12 +18,13 @@ class Tiling:
     """A configuration of `shaders/matmul_tiled.wgsl`.
 
     Attributes:
-        tile: results of a workgroup in each direction.
+        high, wide: rows and columns of a workgroup's results.
         rows, quads: results of an invocation: `rows` rows of `quads` vec4s.
         slices: shares of k within a workgroup. splits: shares of k over workgroups.
     """
 
-    tile: int
+    high: int
+    wide: int
     rows: int
     quads: int
     slices: int = 1
@@ -43,7 +44,12 @@ class Tiling:
     @cached_property
     def threads(self) -> int:
         """Invocations of a workgroup."""
-        return self.tile // self.rows * self.tile // (4 * self.quads) * self.slices
+        return self.high // self.rows * self.wide // (4 * self.quads) * self.slices
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a workgroup's results."""
+        return self.high, self.wide
 
     @property
     def results(self) -> int:
@@ -60,18 +66,18 @@ class Tiling:
 
     def tiles(self, product: Product) -> int:
         """Tiles over all batches."""
-        return -(-product.m // self.tile) * -(-product.n // self.tile) * product.batches
+        return -(-product.m // self.high) * -(-product.n // self.wide) * product.batches
 
     @cached_property
     def workgroup_bytes(self) -> int:
         """Workgroup memory, at least."""
         if self.tile == SMALL.tile:
-            staged_a = max(self.slices * SMALL.tile * (TILE_K // 4 + 1), (self.slices - 1) * 64 * SMALL.rows)
-            return 16 * (staged_a + self.slices * TILE_K * SMALL.tile // 4)
+            staged_a = max(self.slices * self.high * (TILE_K // 4 + 1), (self.slices - 1) * 64 * self.rows)
+            return 16 * (staged_a + self.slices * TILE_K * self.wide // 4)
         if self.slices > 1:
             staged = max(self.slices * TILE_K * 17, self.slices // 2 * 128 * 8) + self.slices * TILE_K * 16
             return 16 * staged
-        return 16 * TILE_K * (self.tile // 4 + self.tile // 4)
+        return 16 * TILE_K * (self.high // 4 + 1 + self.wide // 4)
 
     def fits(self, limits: Limits) -> str:
         """Why a device cannot run it; "" where it can."""
@@ -82,6 +88,6 @@ class Tiling:
         return ""
 
 
-SMALL = Tiling(32, 4, 1)
-MEDIUM = Tiling(64, 8, 1)
-LARGE = Tiling(128, 8, 2)
+SMALL = Tiling(32, 32, 4, 1)
+MEDIUM = Tiling(64, 64, 8, 1)
+LARGE = Tiling(64, 128, 8, 2)

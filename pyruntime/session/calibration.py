@@ -16,7 +16,7 @@ from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.costs import H200, Rates
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import EFFICIENCY
-from pyruntime.kernels.tiling import LARGE, MEDIUM
+from pyruntime.kernels.tiling import MEDIUM
 from pyruntime.session.ceilings import stream_kernel
 from pyruntime.session.measuring import ROUNDS, Lap
 
@@ -103,15 +103,14 @@ async def _units(clock: _Clock) -> int:
 async def _flops(clock: _Clock, units: int) -> float:
     """Operations a microsecond of tiles that keep all units busy, had they no loss of their own."""
     target = clock.device.target
-    tiling = next(t for t in (LARGE, MEDIUM) if t is MEDIUM or not t.fits(target.limits))
     rows = math.isqrt(_TILES * units)
     columns = _TILES * units // rows
-    m, n = rows * tiling.tile, columns * tiling.tile
+    m, n = rows * MEDIUM.high, columns * MEDIUM.wide
     y, a, b = (TensorType(DType.FLOAT, shape) for shape in ((m, n), (m, _DEPTH), (_DEPTH, n)))
     product = product_of(a.shape, b.shape)
-    (made,) = matmul(target, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
+    (made,) = matmul(target, out(0, y), inp(0, a), inp(1, b), product, tiling=MEDIUM)
     taken = await clock.microseconds(made)
-    return 2.0 * m * n * _DEPTH / taken / EFFICIENCY[tiling.tile]
+    return 2.0 * m * n * _DEPTH / taken / EFFICIENCY[MEDIUM.tile]
 
 
 def _arithmetic(target: Target, groups: int) -> Dispatch:

@@ -15,7 +15,7 @@ from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem
 from pyruntime.kernels.candidates import Choice, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER
+from pyruntime.kernels.costs import H200, SWIFTSHADER
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.samples import sample
@@ -27,26 +27,30 @@ GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024,
 ONES = ((1, 1, 1),) * 3
 
 TUNING = Path(__file__).parents[2] / "bench/results/tuning"
-MEASURED = json.loads((TUNING / "2026-11-23-nvidia-h200.json").read_text())
+MEASURED = {
+    key.removeprefix("product "): row["us"]
+    for key, row in json.loads((TUNING / "2026-11-26-nvidia-h200.json").read_text())["problems"].items()
+    if key.startswith("product ")
+}
 ON_SOFTWARE = json.loads((TUNING / "2026-11-24-google-swiftshader.json").read_text())
 
 
 def problem_of(key: str) -> ProductProblem:
-    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?(t?)", key)
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?(t?)(norm)?", key)
     assert found is not None
     m, n, k, batches = (int(v or 1) for v in found.groups()[:4])
-    return ProductProblem(m, n, k, batches, trans_b=bool(found[5]))
+    return ProductProblem(m, n, k, batches, trans_b=bool(found[5]), norm_follows=bool(found[6]))
 
 
 def test_choose__problems_measured_on_the_assumed_gpu__near_the_best() -> None:
     """Single measurements are off by up to a half: times below 0.7 of the cost count as that."""
     losses = {}
-    for key, row in MEASURED["problems"].items():
+    for key, us in MEASURED.items():
         choice = PRODUCTS.rank(problem_of(key), GPU)
         costs = {c.name: c.cost for c in choice.others if c.cost is not None}
-        took = {name: max(us, 0.7 * costs[name]) for name, us in row["us"].items() if name in costs}
+        took = {name: max(took, 0.7 * costs[name]) for name, took in us.items() if name in costs}
         losses[key] = took.get(choice.chosen, costs[choice.chosen]) / min(took.values())
-    assert len(losses) == 123
+    assert len(losses) == 97
     assert sum(losses.values()) / len(losses) < 1.05
     assert sorted(losses.values())[-5] < 1.2
 
@@ -72,9 +76,10 @@ def test_choose__problems_measured_on_a_processor__near_the_best(family: str, co
     assert sum(losses) / count < 1.05
 
 
-@pytest.mark.parametrize("key", MEASURED["problems"])
+@pytest.mark.parametrize("key", MEASURED)
 def test_choose__processor__no_workgroup_memory(key: str) -> None:
-    assert PRODUCTS.choose(problem_of(key), Target(Limits(), vendor="google")).name.startswith("direct_")
+    problem = replace(problem_of(key), norm_follows=False)
+    assert PRODUCTS.choose(problem, Target(Limits(), vendor="google")).name.startswith("direct_")
 
 
 def test_rank__cheapest_first_and_reasons_last() -> None:
@@ -88,12 +93,11 @@ def test_rank__cheapest_first_and_reasons_last() -> None:
     assert {c.name: c.reason for c in choice.others}["few_rows"] == "for at most 8 rows"
 
 
-def test_choose__large_tiles__where_they_are_cheaper_by_more_than_the_costs_are_off() -> None:
-    """They take longer to compile than the next ones."""
-    near, far = (PRODUCTS.rank(ProductProblem(*sizes), GPU) for sizes in ((1500, 1152, 384), (2048, 2048, 2048)))
-    costs = {c.name: c.cost for c in near.others if c.cost is not None}
-    assert costs["l1"] < costs["m1"] < (1 + ERROR) * costs["l1"]
-    assert (near.chosen, far.chosen) == ("m1", "l1")
+def test_choose__large_tiles__where_k_is_long() -> None:
+    """Measured: 3136 x 512 x 64 in tiles of 64 x 64 9.8 us, in large ones 10.9; 257 x 3072 x 768 50.8 and 46.6."""
+    few, many = (PRODUCTS.rank(ProductProblem(*sizes), GPU) for sizes in ((3136, 512, 64), (257, 3072, 768)))
+    assert {c.name: c.reason for c in few.others}["l1"] == "k is too short"
+    assert (few.chosen, many.chosen) == ("m1", "l1")
 
 
 def test_choose__rates_of_the_device__other_kernel() -> None:

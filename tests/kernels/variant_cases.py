@@ -163,7 +163,7 @@ CASES = {
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 1024, 8), (1, 64, 1024, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
     "matmul_few_rows": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_few_rows"),
-    "matmul_large": Case(_MATMUL, ((2048, 64), (64, 2048)), "matmul_l"),
+    "matmul_large": Case(_MATMUL, ((1024, 128), (128, 1024)), "matmul_l"),
     "matmul_slices": Case(_MATMUL, ((192, 256), (256, 1536)), "matmul_m2"),
     "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
     "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),

@@ -152,7 +152,7 @@ def test_product_of__shapes__merged(a: tuple[int, ...], b: tuple[int, ...], expe
     ("product", "expected"),
     [
         (Product(4096, 4096, 4096), LARGE),
-        (Product(1024, 1024, 1024), replace(MEDIUM, slices=2)),
+        (Product(1024, 1024, 1024), LARGE),
         (Product(256, 1536, 384), replace(MEDIUM, slices=2)),
         (Product(128, 768, 768), replace(SMALL, slices=4)),
         (Product(49, 512, 2048), replace(SMALL, slices=4, splits=8)),
