@@ -92,10 +92,13 @@ def compared(results: Sequence[Json], columns: Sequence[tuple[str, str]], unit: 
 def navigation(measured: Json) -> str:
     """From navigation to the first result, medians."""
     taken = measured["navigation"]
-    rows = [["navigation to first result, ms", "ours", "ort-web", "ratio", "ours without snapshot"]]
+    others = ("ours without snapshot", "with a kept plan", "ratio")
+    rows = [["navigation to first result, ms", "ours", "ort-web", "ratio", *others]]
     for name, key in (("cold cache", "cold_ms"), ("warm cache", "warm_ms")):
         ours, peer, plain = (statistics.median(taken[engine][key]) for engine in ("ours", "peer", "plain"))
-        rows.append([f"{taken['model']}, {name}", digits(ours), digits(peer), digits(peer / ours), digits(plain)])
+        kept = statistics.median(taken["kept"][key]) if "kept" in taken and key == "warm_ms" else None
+        row = [f"{taken['model']}, {name}", digits(ours), digits(peer), digits(peer / ours), digits(plain)]
+        rows.append([*row, digits(kept), digits(peer / kept if kept else None)])
     return grid(rows)
 
 

@@ -124,10 +124,10 @@ def measure_navigation(browser: Browser, url: str, case: cases.Case, visits: int
     """Milliseconds from navigation to the first result: first visits (empty caches), and third ones (all cached).
 
     Each round has a browser context of its own for each engine, so that a first visit finds nothing. "plain" is this
-    project without its memory snapshot.
+    project without its memory snapshot, "kept" with plans kept for later visits.
     """
     query = f"model={quote(f'{url}bench-models/0/{case.path.name}')}&inputs={quote(json.dumps(case.inputs))}"
-    engines = (*ENGINES, "plain")
+    engines = (*ENGINES, "plain", "kept")
     taken: Json = {engine: {"cold_ms": [], "warm_ms": [], "phases": []} for engine in engines}
     outputs: dict[str, list[float]] = {}
     for number in range(visits):

@@ -9,14 +9,21 @@ const feeds = Object.entries(makeInputs(JSON.parse(parameters.get('inputs') ?? '
 /** @type {Record<string, number>} */
 const phases = {};
 
-/** @param {boolean} snapshot whether Python starts from its memory snapshot */
-async function ours(snapshot) {
+/** What is left to do when the result is there. */
+let leave = async () => {};
+
+/**
+ * @param {boolean} snapshot whether Python starts from its memory snapshot
+ * @param {boolean} keepPlan whether what is planned is kept for the next visit, which then needs no Python
+ */
+async function ours(snapshot, keepPlan) {
   const { InferenceSession, Tensor, env } = await import(new URL('../web/pyruntime.js', import.meta.url).href);
   if (!snapshot) env.snapshotUrl = null;
   const onProgress = (/** @type {any} */ { phase, status }) => {
     if (status !== 'progress') phases[`${phase} ${status}`] = performance.now();
   };
-  const session = await InferenceSession.create(model, { onProgress });
+  const session = await InferenceSession.create(model, { onProgress, keepPlan });
+  leave = () => session.release();
   phases.session = performance.now();
   return session.run(Object.fromEntries(feeds.map(([n, { type, data, dims }]) => [n, new Tensor(type, data, dims)])));
 }
@@ -34,8 +41,10 @@ async function peer() {
 }
 
 const engine = parameters.get('engine');
-globalThis.firstResult = (engine === 'peer' ? peer() : ours(engine !== 'plain')).then((outputs) => {
+const result = engine === 'peer' ? peer() : ours(engine !== 'plain', engine === 'kept');
+globalThis.firstResult = result.then(async (outputs) => {
   const ms = performance.now();
   const [{ data }] = /** @type {any[]} */ (Object.values(outputs));
+  await leave();
   return { ms, phases, output: Array.from(data, Number) };
 });

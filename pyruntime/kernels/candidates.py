@@ -28,6 +28,13 @@ SHARED = 0.5
 SPENT = 0.02
 """Part of their cost that all dispatches together may take longer so."""
 
+SAVES = 200.0
+"""Microseconds a run that another kernel has to save on a device that is a processor. Compiling it takes some 200 ms
+there, one behind the other: as much as a thousand runs save."""
+
+SPENT_ON_PROCESSORS = 0.2
+"""`SPENT` where `SAVES` counts."""
+
 
 class Problem(Protocol):
     """What a family chooses for: hashable, of numbers that hold for a whole plan (`upper` of the sizes it leaves open).
@@ -178,9 +185,11 @@ class Kernels:
 
     Args:
         before: those of a plan made before for the same device: its kernels are there, too.
+        processor: the device is one.
     """
 
-    def __init__(self, before: Kernels | None = None) -> None:
+    def __init__(self, before: Kernels | None = None, processor: bool = False) -> None:
+        self._processor = processor
         self._had: set[tuple[str, str, str]] = before._had if before else set()
         self._chosen: dict[tuple[str, str, str], str] = {}
         self._cost = self._spent = 0.0
@@ -201,7 +210,10 @@ class Kernels:
         best = costed[choice.chosen]
         least = best.cost or 0.0
         self._cost += times * least
-        room = max(ERROR * least, min(SHARED * least, (SPENT * self._cost - self._spent) / times))
+        budget = SPENT * self._cost - self._spent
+        if self._processor:
+            budget = max(budget, min(SAVES, SPENT_ON_PROCESSORS * self._cost - self._spent))
+        room = max(ERROR * least, min(SHARED * least, budget / times))
 
         def kernel(c: Considered) -> tuple[str, str, str]:
             return choice.family, c.kernel, "" if c.dispatches > 1 else user

@@ -37,7 +37,7 @@ class Lowerings:
         self.target = target
         self._shared = shared
         self._known: dict[Hashable, Lowered] = {}
-        self._kernels = Kernels(kernels) if target.allows("shared_kernels") else None
+        self._kernels = Kernels(kernels, target.is_software) if target.allows("shared_kernels") else None
 
     def key(self, op: Op, types: Sequence[TensorType | None]) -> Hashable:
         """The same for nodes that are one problem; None for a node of its own."""

@@ -10,7 +10,7 @@ import pytest
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.candidates import SHARED, SPENT, Choice, Considered, Kernels
+from pyruntime.kernels.candidates import SAVES, SHARED, SPENT, Choice, Considered, Kernels
 from pyruntime.kernels.matmul_candidates import PRODUCTS, ProductProblem
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -76,6 +76,17 @@ def test_preferred__many_dearer_ones__no_longer_than_their_share_together() -> N
     taken = [kernels.preferred(a_choice(10.0, 14.0, problem=str(i)), "Relu") for i in range(20)]
     extra, whole = 4.0 * taken.count("k1"), 1000.0 + 10.0 * len(taken)
     assert 0 < extra <= SPENT * whole
+
+
+def test_preferred__on_a_processor__another_kernel_has_to_save_what_compiling_it_takes() -> None:
+    """A sixth of a dispatch of 479 us is no reason to compile for a third of a second."""
+    gpu, processor = Kernels(), Kernels(processor=True)
+    for kernels in (gpu, processor):
+        kernels.preferred(a_choice(9000.0, 630.0, problem="first", chosen="k1"), "Relu")
+        kernels.preferred(a_choice(1000.0, problem="others"), "Erf")
+    few, many = a_choice(479.0, 479.0 + 0.7 * SAVES), a_choice(479.0, 479.0 + 1.1 * SAVES, problem="q")
+    assert (gpu.preferred(few, "Relu"), processor.preferred(few, "Relu")) == ("k0", "k1")
+    assert processor.preferred(many, "Relu") == "k0"
 
 
 def test_preferred__of_many_nodes__each_counts() -> None:
