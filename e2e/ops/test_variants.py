@@ -13,7 +13,7 @@ from tests.harness import run_op, typed
 from tests.kernels.variant_cases import CASES, lowered, target_of
 
 SMALLER = {
-    "matmul_large": (((250, 48), (48, 380)), "l1"),
+    "matmul_large": (((130, 128), (128, 260)), "l1"),
     "matmul_slices": (((256, 384), (384, 600)), "m2"),
 }
 """Shapes of variants for large products, and the candidate to take all the same: seconds on a processor."""
