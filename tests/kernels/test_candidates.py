@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ import pytest
 from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem
-from pyruntime.kernels.candidates import Choice, Noted
+from pyruntime.kernels.candidates import Candidate, Choice, Family, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.costs import H200, SWIFTSHADER
+from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER, Work
 from pyruntime.kernels.dispatch import Winners
-from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.variants import VARIANTS
 from pyruntime.kernels.window import Window
@@ -98,6 +99,23 @@ def test_choose__large_tiles__where_k_is_long() -> None:
     few, many = (PRODUCTS.rank(ProductProblem(*sizes), GPU) for sizes in ((3136, 512, 64), (257, 3072, 768)))
     assert {c.name: c.reason for c in few.others}["l1"] == "k is too short"
     assert (few.chosen, many.chosen) == ("m1", "l1")
+
+
+def test_choose__long_texts__where_they_are_cheaper_by_more_than_the_costs_are_off() -> None:
+    """They take longer to compile than the others."""
+
+    def family(more: float) -> Family[ProductProblem, Way]:
+        def candidate(name: str, nbytes: float, text: float) -> Candidate[ProductProblem, Way]:
+            work = (Work(10_000, 256, 0.0, nbytes, stops=0),)
+            return Candidate(name, Way("direct"), lambda p, target: "", lambda p, target: work, (), text)
+
+        both = candidate("long", 1e10, 1.5), candidate("short", 1e10 * (1 + more), 1.0)
+        return Family("family", both, MappingProxyType({}))
+
+    near, far = (family(more).rank(ProductProblem(9, 9, 9), GPU) for more in (0.7 * ERROR, 1.5 * ERROR))
+    costs = {c.name: c.cost for c in near.others if c.cost is not None}
+    assert costs["long"] < costs["short"] < (1 + ERROR) * costs["long"]
+    assert (near.chosen, far.chosen) == ("short", "long")
 
 
 def test_choose__rates_of_the_device__other_kernel() -> None:
