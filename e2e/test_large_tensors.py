@@ -169,7 +169,7 @@ READING = """async ({ lengths }) => {
         const buffer = createBuffer({ size: nbytes + 8, usage });
         device.queue.writeBuffer(buffer, 4, bytes);
         const readback = new Readback(device, [{ buffer, offset: 4, nbytes }]);
-        readback.submit(device.createCommandEncoder());
+        readback.submit([]);
         device.queue.writeBuffer(buffer, 0, new Uint8Array(nbytes + 8));  // as the next run would
         const results = [new Uint8Array(nbytes)];
         await readback.collect(results, []);

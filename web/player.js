@@ -3,6 +3,7 @@
  * Replays a recorded command list: uploads, compute passes, one readback, in one call from Python.
  */
 
+import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
 import { orderSpare, resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
 import { copyAll, Readback } from './readback.js';
@@ -17,40 +18,11 @@ import { attend } from './waiting.js';
  * @typedef {import('./readback.js').Copy} Copy
  */
 
-/**
- * Dispatches in the first submit, and at most in one: each has twice as many as the one before. A submit costs 30 microseconds,
- * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded. So few that it
- * would not be worth it go in one: a small model, or a token of a small decoder.
- */
-const FIRST = 16;
-const MOST = 96;
-const WHOLE = 48;
-
 /** Runs that were queued without Python in this thread: who measures the GPU must know that it is not alone. */
 export const activity = { replays: 0 };
 
 /** Bytes of a small result that are touched between two questions to the GPU: some 0.1 ms. Of larger ones it is a piece. */
 const TOUCHED = 128 << 10;
-
-/**
- * A pass of these commands.
- * @param {GPUCommandEncoder} encoder
- * @param {Command[]} commands
- * @param {number[]} numbers what the grids count
- * @param {GPUComputePassDescriptor} [descriptor]
- */
-export function encode(encoder, commands, numbers, descriptor) {
-  const pass = encoder.beginComputePass(descriptor);
-  let current;
-  for (const { pipeline, group, grid, scaled } of commands) {
-    if (pipeline !== current) pass.setPipeline(pipeline);
-    current = pipeline;
-    pass.setBindGroup(0, group);
-    const [x, y, z] = scaled.length ? grid.map((n, i) => (scaled[i] < 0 ? n : numbers[scaled[i]])) : grid;
-    pass.dispatchWorkgroups(x, y, z);
-  }
-  pass.end();
-}
 
 /** What is touched of a piece in one go each: a question costs as much as touching a small part. @param {Piece} piece */
 function partsOf(piece) {
@@ -61,22 +33,29 @@ function partsOf(piece) {
 }
 
 /**
- * Wait for the pieces. The time is used to touch the memory that results will be copied to.
+ * Wait for the pieces. The time is used to encode the next run, and to touch the memory that results will be copied to.
  * @param {GPUDevice} device
- * @param {object} recording
+ * @param {Command[]} commands
+ * @param {number[]} numbers what the grids count
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
  * @param {Piece[]} untouched those whose memory is new
  */
-async function settle(device, recording, arrivals, pieces, results, untouched) {
+async function settle(device, commands, numbers, arrivals, pieces, results, untouched) {
   const cold = untouched.flatMap(partsOf);
+  let encoded = false;
   const work = () => {
+    if (!encoded) {
+      encoded = true;
+      encodeAhead(device, commands, numbers);
+      return true;
+    }
     const next = cold.shift();
     if (next && !next.piece.done) touchPages(results[next.piece.result], next.from, next.to);
     return next !== undefined;
   };
-  await attend(device, arrivals, { recording, work, progress: () => pieces.filter(({ done }) => done).length });
+  await attend(device, arrivals, { recording: commands, work, progress: () => pieces.filter(({ done }) => done).length });
 }
 
 /**
@@ -103,17 +82,14 @@ function queue(device, commands, writes, reads, numbers) {
 
   /** @param {Readback} results */
   function encodeAndSubmit(results) {
-    let encoder = device.createCommandEncoder();
-    const uploaded = uploadWith(device, writes, encoder);
+    const { queued, uploaded } = uploadWith(device, writes);
     try {
-      let count = commands.length > WHOLE ? FIRST : WHOLE;
-      for (let first = 0; ; first += count, count = Math.min(2 * count, MOST)) {
-        if (commands.length) encode(encoder, commands.slice(first, first + count), numbers);
-        if (first + count >= commands.length) break;
-        device.queue.submit([encoder.finish()]);
-        encoder = device.createCommandEncoder();
-      }
-      results.submit(encoder);
+      const encoded = takeAhead(commands, numbers);
+      submitsOf(commands).forEach((part, i, parts) => {
+        queued.push(encoded?.[i] ?? passOf(device, part, numbers));
+        if (i < parts.length - 1) device.queue.submit(queued.splice(0));
+      });
+      results.submit(queued);
     } finally {
       uploaded();
     }
@@ -166,7 +142,7 @@ export async function play(device, commands, writes, reads, numbers) {
   const untouched = pieces.filter(({ result }) => !memory[result].warm);
   const arrivals = readback.collect(results, scopes);
   try {
-    if (pieces.length) await settle(device, commands, arrivals, pieces, results, untouched);
+    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results, untouched);
     await caught(scopes);
     readback.end();
     orderSpare();

@@ -128,16 +128,15 @@ export class Readback {
     return { buffer: aside, offset: 0, nbytes };
   }
 
-  /** Copy what a run has made, within its last submit and behind it. @param {GPUCommandEncoder} encoder of that submit */
-  submit(encoder) {
-    const { queue } = this.#device;
-    copyAll(encoder, this.#aside);
-    for (let first = 0; ; first += COPIES) {
-      copyAll(encoder, this.#begun.slice(first, first + COPIES).map(copyOf));
-      queue.submit([encoder.finish()]);
-      if (first + COPIES >= this.#begun.length) return;
-      encoder = this.#device.createCommandEncoder();
+  /** Submit the last of a run, and behind it the copies of what it has made. @param {GPUCommandBuffer[]} queued */
+  submit(queued) {
+    const encoders = [this.#device.createCommandEncoder()];
+    copyAll(encoders[0], this.#aside);
+    for (let first = 0; first < this.#begun.length; first += COPIES) {
+      if (first) encoders.push(this.#device.createCommandEncoder());
+      copyAll(encoders[encoders.length - 1], this.#begun.slice(first, first + COPIES).map(copyOf));
     }
+    encoders.forEach((encoder, i) => this.#device.queue.submit(i ? [encoder.finish()] : [...queued, encoder.finish()]));
   }
 
   /**

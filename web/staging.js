@@ -89,14 +89,16 @@ export function uploadNow(device, { buffer, offset, data, dataOffset, nbytes }) 
 const MAPPED = 64 << 10;
 
 /**
- * Queue a run's writes, in front of what `encoder` does next. Those of 64 KB and more are put into mapped buffers, out of which
- * it copies: `writeBuffer` takes their bytes through memory that is new each time (602 KB: 0.3 ms more on an H200).
+ * Queue a run's writes, in front of what is submitted next. Those of 64 KB and more are put into mapped buffers, out of which
+ * `queued` copies: `writeBuffer` takes their bytes through memory that is new each time (602 KB: 0.3 ms more on an H200).
  * @param {GPUDevice} device
  * @param {Write[]} writes
- * @param {GPUCommandEncoder} encoder
- * @returns {() => void} to be called behind its submit, and also where there is none
+ * @returns {{queued: GPUCommandBuffer[], uploaded: () => void}} `queued`: what the next submit begins with; `uploaded`: to be called
+ *   behind it, and also where there is none
  */
-export function uploadWith(device, writes, encoder) {
+export function uploadWith(device, writes) {
+  /** @type {GPUCommandEncoder | undefined} */
+  let encoder;
   const { writes: pool } = stateOf(device);
   /** @type {GPUBuffer[]} */
   const used = [];
@@ -113,10 +115,11 @@ export function uploadWith(device, writes, encoder) {
     target.set(bytes.subarray(dataOffset, dataOffset + nbytes));
     target.fill(0, nbytes);
     staging.unmap();
+    encoder ??= device.createCommandEncoder();
     encoder.copyBufferToBuffer(staging, 0, buffer, offset, padded);
     used.push(staging);
   }
-  return () => used.forEach((staging) => pool.recycle(staging));
+  return { queued: encoder ? [encoder.finish()] : [], uploaded: () => used.forEach((staging) => pool.recycle(staging)) };
 }
 
 /** Whether a write goes through staging buffers. @param {Write} write */

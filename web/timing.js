@@ -4,7 +4,7 @@
  * Source: WebGPU specification, section 20 (queries): timestamps are nanoseconds, possibly quantised.
  */
 
-import { encode } from './player.js';
+import { encode } from './encoding.js';
 import { caught, guarded } from './staging.js';
 import { attend } from './waiting.js';
 

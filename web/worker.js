@@ -30,8 +30,9 @@ self.addEventListener('message', ({ data }) => {
     return;
   }
   if (data.method === 'start') askAhead(data.arguments);
-  host.then(({ answer, arrive }) => {
+  host.then(({ announced, answer, arrive }) => {
     if ('stream' in data) arrive(data);
+    else if ('announced' in data) announced(data);
     else answer(data, post);
   }, () => {});
 });
