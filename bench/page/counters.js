@@ -12,6 +12,10 @@ const memories = new Set();
 const owners = new WeakMap();
 /** @type {WeakMap<GPUDevice, Set<GPUBuffer>>} */
 const held = new WeakMap();
+/** What a pass belongs to. @type {WeakMap<GPUComputePassEncoder, GPUCommandEncoder>} */
+const encoders = new WeakMap();
+/** Dispatches of encoders and of what they make: they count when they are submitted. @type {WeakMap<object, number>} */
+const encoded = new WeakMap();
 
 /**
  * @param {any} prototype
@@ -46,10 +50,18 @@ if (globalThis.GPUDevice) {
   for (const method of ['createComputePipeline', 'createComputePipelineAsync']) {
     watch(GPUDevice.prototype, method, () => { counts.pipelines += 1; });
   }
+  watch(GPUCommandEncoder.prototype, 'beginComputePass', (encoder, pass) => { encoders.set(pass, encoder); });
   for (const method of ['dispatchWorkgroups', 'dispatchWorkgroupsIndirect']) {
-    watch(GPUComputePassEncoder.prototype, method, () => { counts.dispatches += 1; });
+    watch(GPUComputePassEncoder.prototype, method, (pass) => {
+      const encoder = encoders.get(pass) ?? pass;
+      encoded.set(encoder, (encoded.get(encoder) ?? 0) + 1);
+    });
   }
-  watch(GPUQueue.prototype, 'submit', () => { counts.submits += 1; });
+  watch(GPUCommandEncoder.prototype, 'finish', (encoder, made) => { encoded.set(made, encoded.get(encoder) ?? 0); });
+  watch(GPUQueue.prototype, 'submit', (queue, _, [passes]) => {
+    counts.submits += 1;
+    for (const made of passes) counts.dispatches += encoded.get(made) ?? 0;
+  });
 }
 
 /** @param {any} instance */
