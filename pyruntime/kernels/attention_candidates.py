@@ -4,9 +4,9 @@ few     few rows share keys, as in decoding, or heads are too wide for flash and
         each unit of the device has four workgroups, and a second dispatch joins the shares
 flash   a few invocations share a query row: 1, 4 or 16 rows a workgroup
 tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_32x64: steps
-        of 64 keys, not 32. tiled_64_half: float16 stays it in workgroup memory: in 32 KiB fit heads of 64 components in
-        tiles of 64, and of 128 in tiles of 32, which as float32 do not; with queries of float16 in 16 KiB those of 64
-        in tiles of 32
+        of 64 keys, not 32, over up to 2. tiled_64_half: float16 stays it in workgroup memory: in 32 KiB fit heads of
+        64 components in tiles of 64, and of 128 in tiles of 32, which as float32 do not; with queries of float16 in
+        16 KiB those of 64 in tiles of 32
 rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
 """
 
@@ -66,6 +66,9 @@ MOST_ALONE = 512
 
 LEAST_STEPS = 8
 """Steps a share has, at least, of tiles."""
+
+LEAST_WIDE = 2
+"""The same of tiles with 64 keys a step, whose workgroups are alone on their units."""
 
 TILES_HELD = 4.55
 """Workgroups of tiles that a unit holds at once, on average."""
@@ -261,7 +264,7 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
     def refuses(p: AttentionProblem, target: Target) -> str:
         if target.is_software and p.seen < SOFTWARE_TILED_FROM:
             return f"on a processor for {SOFTWARE_TILED_FROM} keys or more: it takes seconds to compile"
-        if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) > target.speed.units):
+        if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) * tile.splits > target.speed.units):
             return "for GPUs of which each unit has one workgroup at most"
         if tile.keys > SMALL.keys and p.seen > MOST_ALONE:
             return f"for at most {MOST_ALONE} keys, more are dealt out"
@@ -276,7 +279,8 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
         staged = tile.workgroup_bytes(p.size, p.v_size, p.half_q)
         if staged > target.limits.workgroup_bytes:
             return f"it takes {staged:,} bytes of workgroup memory"
-        if tile.splits > 1 and -(-p.keys // tile.keys) < LEAST_STEPS * tile.splits:
+        least = LEAST_WIDE if tile.keys > SMALL.keys else LEAST_STEPS
+        if tile.splits > 1 and -(-p.keys // tile.keys) < least * tile.splits:
             return "shares of keys would be too short"
         if tile.splits > 1 and tile.groups(p) * tile.splits > TILES_HELD * target.speed.units:
             return "there are more workgroups without than run at once"
@@ -324,7 +328,7 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
         *map(_few_candidate, (0, 1, 2, 4, 8)),
         *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
         *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
-        *(_tile_candidate(replace(WIDE, half=half)) for half in (False, True)),
+        *(_tile_candidate(replace(WIDE, splits=z, half=half)) for half in (False, True) for z in (1, 2)),
         *map(_flash_candidate, (16, 4, 1)),
         Candidate("rows", AttentionWay("rows"), lambda p, target: "", _rows_work),
     ),
