@@ -22,7 +22,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.dispatch import SHADER_F16
+from pyruntime.kernels.dispatch import SHADER_F16, SOFTWARE_ADAPTER
 from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op
@@ -224,19 +224,24 @@ def run_session(page: Session, options: dict[str, Any], plan: bytes = b"") -> tu
     return np.reshape(np.array(found["y"], np.float32), feeds()["q"].shape), found["said"], found["shaders"]
 
 
-def test_compiled_plan__for_shader_f16__runs_without_python(page: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("feature", [SHADER_F16, SOFTWARE_ADAPTER])
+def test_compiled_plan__for_what_the_adapter_has__runs_without_python(
+    page: Session, tmp_path: Path, feature: str
+) -> None:
     path = tmp_path / "half.onnx"
     path.write_bytes(attention().SerializeToString())
-    plan = compile_model(path, target=Target(Limits(workgroup_bytes=32768), frozenset({SHADER_F16})))
+    plan = compile_model(path, target=Target(Limits(workgroup_bytes=32768), frozenset({feature})))
     found, said, _ = run_session(page, {}, plan)
     assert said == []
     np.testing.assert_allclose(found, attention_in_float64(**feeds()), RELATIVE, ABSOLUTE)
 
 
-@pytest.mark.parametrize("off", ["", "half_loads,attention_half"])
+@pytest.mark.parametrize("off", ["", "software", "software,half_loads,attention_half"])
 def test_session__python_plans__uses_what_the_adapter_has(page: Session, off: str) -> None:
+    """A software adapter has kernels of its own, without float16; switched off, it is a GPU with shader-f16."""
     extra = {"pyruntime.disable": off, "pyruntime.rates": "assumed"}
     found, _, shaders = run_session(page, {"executionProviders": ["webgpu"], "extra": extra})
-    assert any("enable f16;" in text for text in shaders) == (not off)
-    assert any("unpack2x16float" in text for text in shaders) == (not off)
+    assert any("enable f16;" in text for text in shaders) == (off == "software")
+    assert any("unpack2x16float" in text for text in shaders) == (off == "software")
+    assert any("attention_rows" in text for text in shaders) == (off == "")
     np.testing.assert_allclose(found, attention_in_float64(**feeds()), RELATIVE, ABSOLUTE)

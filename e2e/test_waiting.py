@@ -84,6 +84,16 @@ def test_attend__runs_that_end_with_the_first_submit__begin_with_one_from_then_o
     pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 
 
+def test_attend__runs_that_take_as_long_as_the_first_submit__decide_nothing_for_shorter_ones(script: Script) -> None:
+    for _ in range(20):
+        longer = "const longer = {}; for (let run = 0; run < 6; run += 1) await device.run(9, { recording: longer });"
+        found = six_runs(script, longer + " const recording = {};", "{ recording }")
+        first = all(run["questions"] > 2 and run["ms"] >= 8 for run in found[:3])
+        if first and all(run["questions"] <= 2 for run in found[3:]):
+            return
+    pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
+
+
 def test_attend__runs_of_other_recordings__tell_nothing_of_submits(script: Script) -> None:
     for _ in range(20):
         found = six_runs(script, "", "run % 2 ? { recording: {} } : undefined")

@@ -89,7 +89,7 @@ export function takeAhead(commands, numbers) {
 
 /**
  * Encode the passes of the next run of a recording, if it is the same as this one and the one before. What is wrong with them
- * is told by their submit.
+ * is told by their submit, and what fails here by the run that encodes them then: this one has nothing to do with it.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
@@ -101,6 +101,8 @@ export function encodeAhead(device, commands, numbers) {
   device.pushErrorScope('validation');
   try {
     ahead.set(commands, { numbers, passes: submitsOf(commands).map((part) => passOf(device, part, numbers)) });
+  } catch {
+    ahead.delete(commands);
   } finally {
     device.popErrorScope().catch(() => {});
   }

@@ -43,8 +43,11 @@ const lost = new WeakSet();
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
 const durations = new WeakMap();
 
-/** Whether only a submit makes a device look, where that is known. @type {WeakMap<GPUDevice, boolean>} */
-const submitNeeded = new WeakMap();
+/** Devices that only a submit makes look. @type {WeakSet<GPUDevice>} */
+const submitNeeded = new WeakSet();
+
+/** Recordings for which that was tried, and did not tell: their runs take as long. Shorter ones may yet. @type {WeakSet<object>} */
+const undecided = new WeakSet();
 
 /**
  * Waits in a row for a recording that ended with their first submit, and the milliseconds that the shortest took. Waits for
@@ -63,7 +66,8 @@ const chances = new WeakMap();
  */
 function learn(device, recording, ms, submitted, tried) {
   const { count, shortest } = chances.get(recording) ?? { count: 0, shortest: Infinity };
-  if (tried) submitNeeded.set(device, ms < shortest / 2);
+  if (tried && ms < shortest / 2) submitNeeded.add(device);
+  else if (tried) undecided.add(recording);
   else if (submitted !== undefined && ms - submitted < BEHIND_MS) {
     chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest) });
   } else chances.delete(recording);
@@ -145,8 +149,9 @@ export async function attend(device, awaited, { recording, work = () => false, p
   watched.catch(() => {});
   const began = performance.now();
   const expectedAt = began + expected(recording) * (1 - SHARE);
-  const needed = submitNeeded.get(device);
-  const tried = needed === undefined && recording !== undefined && (chances.get(recording)?.count ?? 0) >= CHANCES;
+  const needed = submitNeeded.has(device);
+  const open = !needed && recording !== undefined && !undecided.has(recording);
+  const tried = open && (chances.get(/** @type {object} */ (recording))?.count ?? 0) >= CHANCES;
   /** @type {number | undefined} */
   let submitted;
   let asked = 0;
@@ -168,7 +173,7 @@ export async function attend(device, awaited, { recording, work = () => false, p
     questions += 1;
     if (progress() !== seen) [seen, asked] = [progress(), 0];
   }
-  if (recording && needed === undefined) learn(device, recording, performance.now() - began, submitted, tried);
+  if (recording && open) learn(device, recording, performance.now() - began, submitted, tried);
   if (recording) remember(recording, performance.now() - began, slept && questions < 2);
   return watched;
 }

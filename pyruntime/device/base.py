@@ -20,15 +20,17 @@ Raw: TypeAlias = bytes | memoryview | RawSource
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """WebGPU's GPUAdapterInfo."""
+    """WebGPU's GPUAdapterInfo; `is_fallback`: the browser says that no GPU is behind it."""
 
     vendor: str = ""
     architecture: str = ""
     device: str = ""
     description: str = ""
+    is_fallback: bool = False
 
     def __str__(self) -> str:
-        return self.description or " ".join(filter(None, (self.vendor, self.architecture, self.device))) or "unknown"
+        said = self.description or " ".join(filter(None, (self.vendor, self.architecture, self.device)))
+        return said or ("software adapter" if self.is_fallback else "unknown")
 
 
 @dataclass(frozen=True, slots=True)

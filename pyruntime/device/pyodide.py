@@ -32,7 +32,7 @@ from pyruntime.device.pipelines import Pipelines
 from pyruntime.device.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.dispatch import SUBGROUP_SIZE
+from pyruntime.kernels.dispatch import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
     "JsBytes",
@@ -68,6 +68,11 @@ def subgroup_size(info: JsObject) -> list[str]:
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
+def _software(info: AdapterInfo) -> list[str]:
+    """`SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
+    return [SOFTWARE_ADAPTER] if info.is_fallback and info.vendor.lower() != SOFTWARE_VENDOR else []
+
+
 async def open_device() -> WebGpuDevice:
     """A device with every limit and useful feature its adapter offers.
 
@@ -95,14 +100,15 @@ class WebGpuDevice:
     """Implements `Device` on a GPUDevice."""
 
     def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], web: JsObject) -> None:
-        self.info = AdapterInfo(
-            *(str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
-        )
+        said = (str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
+        vendor, architecture, name, description = said
+        fallback = bool(getattr(info, "isFallbackAdapter", False))
+        self.info = AdapterInfo(vendor, architecture, name, description, fallback)
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
-        known = frozenset([*features, *spoken, *subgroup_size(info)])
-        self.target = Target(Limits(**limits), known, self.info.vendor.lower())
+        known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
+        self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger()
         self.device = device
         self.lost: str | None = None

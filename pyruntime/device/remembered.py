@@ -41,6 +41,7 @@ async def remember(info: AdapterInfo, known: Knowledge) -> None:
 
 
 def _address(info: AdapterInfo) -> str:
-    parts = (info.vendor, info.architecture, info.device, info.description)
+    software = ("software",) if info.is_fallback else ()
+    parts = (info.vendor, info.architecture, info.device, info.description, *software)
     name = "/".join(quote(part or "-", safe="") for part in parts)
     return str(js.URL.new(f"/.pyruntime-devices/{name}", js.location.href).href)

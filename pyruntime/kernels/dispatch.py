@@ -88,6 +88,9 @@ SHADER_F16 = "shader-f16"
 SUBGROUP_SIZE = "subgroup_size_"
 """Begins the name of what a device is known by whose subgroups all have the size that follows."""
 
+SOFTWARE_ADAPTER = "software_adapter"
+"""What a device is known by that is a processor and of no vendor: `GPUAdapterInfo.isFallbackAdapter`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -95,7 +98,7 @@ class Target:
 
     Attributes:
         features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
-            with the size where all subgroups have the same, and those of WGSL
+            with the size where all subgroups have the same, `SOFTWARE_ADAPTER`, and those of WGSL
             ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
@@ -118,14 +121,19 @@ class Target:
     @property
     def speed(self) -> Rates:
         """The rates kernels are chosen by. A processor that is to run the kernels of GPUs counts as a GPU."""
-        if self.vendor == SOFTWARE_VENDOR:
+        if self.is_processor:
             return (self.rates or SWIFTSHADER) if self.is_software else H200
         return self.rates or H200
 
     @property
+    def is_processor(self) -> bool:
+        """True for a software adapter: SwiftShader, Mesa's lavapipe."""
+        return self.vendor == SOFTWARE_VENDOR or SOFTWARE_ADAPTER in self.features
+
+    @property
     def is_software(self) -> bool:
-        """True for SwiftShader, a CPU: workgroup memory and barriers cost it more than they save."""
-        return self.vendor == SOFTWARE_VENDOR and self.allows("software")
+        """True where it runs kernels of its own: workgroup memory and barriers cost it more than they save."""
+        return self.is_processor and self.allows("software")
 
     @property
     def subgroup_size(self) -> int:

@@ -17,7 +17,6 @@ from weakref import WeakSet
 from pyruntime.device.base import Device
 from pyruntime.errors import InvalidArgument, OrtError
 from pyruntime.kernels.costs import Rates
-from pyruntime.kernels.dispatch import SOFTWARE_VENDOR
 from pyruntime.kernels.knowledge import Knowledge, rates_of
 from pyruntime.session import environment
 from pyruntime.session.calibration import Interrupted, calibrate
@@ -95,7 +94,7 @@ def ran(device: Device, entry: str) -> None:
 def _is_unknown(device: Device) -> bool:
     info = device.info
     said = " ".join((info.vendor, info.architecture, info.device, info.description)).lower()
-    software = device.target.vendor == SOFTWARE_VENDOR or any(word in said for word in SOFTWARE)
+    software = device.target.is_processor or any(word in said for word in SOFTWARE)
     return device.target.rates is None and not software
 
 

@@ -17,7 +17,7 @@ from pyruntime.kernels.attention_form import AttentionProblem
 from pyruntime.kernels.candidates import Candidate, Choice, Family, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER, Work
-from pyruntime.kernels.dispatch import Winners
+from pyruntime.kernels.dispatch import SHADER_F16, SOFTWARE_ADAPTER, Winners
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.variants import VARIANTS
@@ -202,3 +202,10 @@ def test_sample__convolution__runs_the_candidate(name: str) -> None:
             assert len(made) == candidate.dispatches
             kind = {"gemm": "implicit_gemm"}.get(candidate.name.split("_")[0], candidate.name.split("_")[0])
             assert made[0].kernel.name.startswith(f"conv_{kind}")
+
+
+def test_target__software_adapter_of_no_vendor__is_a_processor_as_swiftshader_is() -> None:
+    named, unnamed = Target(vendor="google"), Target(features=frozenset({SOFTWARE_ADAPTER, SHADER_F16}))
+    assert unnamed.is_software and not unnamed.has_f16 and unnamed.speed == named.speed
+    off = replace(unnamed, disabled=frozenset({"software"}))
+    assert off.is_processor and not off.is_software and off.has_f16 and off.speed == Target().speed

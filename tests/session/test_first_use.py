@@ -15,6 +15,7 @@ from pyruntime.device.base import AdapterInfo
 from pyruntime.device.null import NullDevice
 from pyruntime.kernels import Target
 from pyruntime.kernels.costs import H200, Rates
+from pyruntime.kernels.dispatch import SOFTWARE_ADAPTER
 from pyruntime.kernels.knowledge import Knowledge
 from pyruntime.session import environment, first_use
 from tests.open_models import Writer
@@ -145,6 +146,7 @@ def test_entry__something_else__says_what_it_may_be() -> None:
         (Target(vendor="google"), "SwiftShader"),
         (Target(vendor="google", disabled=frozenset({"software"})), "SwiftShader"),
         (Target(vendor="mesa"), "llvmpipe (LLVM 19)"),
+        (Target(features=frozenset({SOFTWARE_ADAPTER})), ""),
         (replace(GPU, rates=H200), "known from an earlier visit"),
     ],
 )

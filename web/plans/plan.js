@@ -290,10 +290,11 @@ function missing({ target }, device, vendor) {
   }
   if (device.limits.minStorageBufferOffsetAlignment > 256) return 'this device wants buffers aligned to more than 256 bytes';
   const language = navigator.gpu?.wgslLanguageFeatures;
-  const { subgroupMinSize, subgroupMaxSize } = /** @type {any} */ (device.adapterInfo ?? {});
+  const { subgroupMinSize, subgroupMaxSize, isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
   const lacking = target.features.filter((feature) => (
     feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature)
-    && !(subgroupMinSize === subgroupMaxSize && feature === `subgroup_size_${subgroupMinSize}`)));
+    && !(subgroupMinSize === subgroupMaxSize && feature === `subgroup_size_${subgroupMinSize}`)
+    && !(isFallbackAdapter && feature === 'software_adapter')));
   if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;
   if (target.vendor && target.vendor !== vendor) return `it is for adapters of '${target.vendor}', and this is of '${vendor}'`;
   return null;
