@@ -12,7 +12,6 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -253,7 +252,7 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
     assert session._program is not None
     inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
-    info = asdict(session._program.device.info)
+    info = session._program.device.info.names
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
     data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, await _decoder(session))

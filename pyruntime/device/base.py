@@ -28,6 +28,11 @@ class AdapterInfo:
     description: str = ""
     is_fallback: bool = False
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What adapters are told apart by: `vendor`, `architecture`, `device` and `description`."""
+        return {k: getattr(self, k) for k in ("vendor", "architecture", "device", "description")}
+
     def __str__(self) -> str:
         said = self.description or " ".join(filter(None, (self.vendor, self.architecture, self.device)))
         return said or ("software adapter" if self.is_fallback else "unknown")

@@ -96,10 +96,9 @@ async def adopt(gpu_device: Any) -> None:
 async def adapter() -> dict[str, str] | None:
     """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
     try:
-        info = (await device()).info
+        return (await device()).info.names
     except EPFail:
         return None
-    return {k: getattr(info, k) for k in ("vendor", "architecture", "device", "description")}
 
 
 def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:

@@ -79,8 +79,7 @@ def summarize(session: Session) -> dict[str, Any]:
             "total_without_reuse": sum(p.memory.total_without_reuse for p in plans),
             "weights": sum(p.memory.weights for p in plans),
         }
-    info = program.device.info if program else None
-    adapter = {k: getattr(info, k) for k in ("vendor", "architecture", "device", "description")} if info else None
+    adapter = program.device.info.names if program else None
     return {
         "adapter": adapter,
         "providers": session.get_providers(),
