@@ -1,35 +1,30 @@
 // @ts-check
-/**
- * Compute passes of a recording, in command buffers. Those of its next run are encoded while this one is waited for: to write
- * and send 114 dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long, in which the GPU
- * has nothing to do.
- */
+/** Compute passes of a recording, in command buffers: those of its next run are encoded while this one is waited for. */
 
 /**
  * @typedef {import('./recording.js').Command} Command
  *
- * @typedef {object} Encoded the passes of one run, which can be submitted once
- * @property {number[]} numbers what the grids count
- * @property {GPUCommandBuffer[]} passes each of them for a submit of its own
+ * @typedef {object} Last
+ * @property {number[]} numbers what the grids of a recording's last run counted: one that is another each time is not encoded ahead
+ * @property {GPUCommandBuffer[]} [passes] of the next run, which can be submitted once; each of them for a submit of its own
  */
 
 /**
  * Dispatches in the first submit, and at most in one: each has twice as many as the one before. A submit costs 30 microseconds,
- * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded. So few that it
- * would not be worth it go in one: a small model, or a token of a small decoder.
+ * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded. Few go in one.
  */
 const FIRST = 16;
 const MOST = 96;
 const WHOLE = 48;
 
-/** Of the next run of each recording. @type {WeakMap<Command[], Encoded>} */
-const ahead = new WeakMap();
+/** @type {WeakMap<Command[], Last>} */
+const last = new WeakMap();
 
-/** What the grids of each recording's last run counted: one whose sizes change each time is not encoded ahead. @type {WeakMap<Command[], number[]>} */
-const counted = new WeakMap();
-
-/** @param {number[]} some @param {number[] | undefined} others */
-const isSame = (some, others) => some.length === others?.length && some.every((number, i) => number === others[i]);
+/** The last run, if its grids counted the same. @param {Command[]} commands @param {number[]} numbers */
+function same(commands, numbers) {
+  const found = last.get(commands);
+  return found && String(found.numbers) === String(numbers) ? found : undefined;
+}
 
 /**
  * A pass of these commands.
@@ -82,27 +77,29 @@ export function passOf(device, commands, numbers) {
  * @returns {GPUCommandBuffer[] | undefined} as many as `submitsOf` has parts
  */
 export function takeAhead(commands, numbers) {
-  const found = ahead.get(commands);
-  ahead.delete(commands);
-  return found && isSame(numbers, found.numbers) ? found.passes : undefined;
+  const found = same(commands, numbers);
+  const passes = found?.passes;
+  if (found) delete found.passes;
+  return passes;
 }
 
 /**
- * Encode the passes of the next run of a recording, if it is the same as this one and the one before. What is wrong with them
- * is told by their submit, and what fails here by the run that encodes them then: this one has nothing to do with it.
+ * Encode the passes of the next run of a recording, if it is the same as this one and the one before: to write and send 114
+ * dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long. What is wrong with them is told
+ * by their submit, and what fails here by the run that encodes them then: this one has nothing to do with it.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
  */
 export function encodeAhead(device, commands, numbers) {
-  const again = isSame(numbers, counted.get(commands));
-  counted.set(commands, numbers);
-  if (!again || ahead.has(commands)) return;
+  const found = same(commands, numbers);
+  if (!found) last.set(commands, { numbers });
+  if (!found || found.passes) return;
   device.pushErrorScope('validation');
   try {
-    ahead.set(commands, { numbers, passes: submitsOf(commands).map((part) => passOf(device, part, numbers)) });
+    found.passes = submitsOf(commands).map((part) => passOf(device, part, numbers));
   } catch {
-    ahead.delete(commands);
+    // `found` is as it was
   } finally {
     device.popErrorScope().catch(() => {});
   }

@@ -42,6 +42,6 @@ async def remember(info: AdapterInfo, known: Knowledge) -> None:
 
 def _address(info: AdapterInfo) -> str:
     software = ("software",) if info.is_fallback else ()
-    parts = (info.vendor, info.architecture, info.device, info.description, *software)
+    parts = (*info.names.values(), *software)
     name = "/".join(quote(part or "-", safe="") for part in parts)
     return str(js.URL.new(f"/.pyruntime-devices/{name}", js.location.href).href)

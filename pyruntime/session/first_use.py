@@ -93,7 +93,7 @@ def ran(device: Device, entry: str) -> None:
 
 def _is_unknown(device: Device) -> bool:
     info = device.info
-    said = " ".join((info.vendor, info.architecture, info.device, info.description)).lower()
+    said = " ".join(info.names.values()).lower()
     software = device.target.is_processor or any(word in said for word in SOFTWARE)
     return device.target.rates is None and not software
 
