@@ -94,6 +94,36 @@ def test_attend__runs_that_take_as_long_as_the_first_submit__decide_nothing_for_
     pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 
 
+@pytest.mark.parametrize(
+    ("lengths", "asked"),
+    [
+        ([0, 0, 0, 5, 0, 0, 0, 5, 0, 0], [3, 7, 8, 9]),
+        ([0, 0, 0, 5, 0, 0, 0, 8, 0, 0], [3, 7]),
+        ([0, 0, 0, 8, 0, 0, 0, 0, 0, 0], [3]),
+    ],
+)
+def test_attend__runs_that_end_a_little_sooner_for_a_submit__tell_when_they_do_so_twice(
+    script: Script, lengths: list[int], asked: list[int]
+) -> None:
+    """`lengths`: milliseconds of runs, of which `asked` begin with a submit; the others take 8 at least."""
+    for _ in range(20):
+        found = script(
+            DEVICE
+            + """
+            const device = fakeDevice(0.1);
+            const recording = {};
+            const runs = [];
+            for (const ms of lengths) runs.push(await device.run(ms, { recording }));
+            return runs;
+            """,
+            lengths=lengths,
+        )
+        late = [run["late"] > 1 for run in found]
+        if late == [i not in asked for i in range(len(lengths))]:
+            return
+    pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
+
+
 def test_attend__runs_of_other_recordings__tell_nothing_of_submits(script: Script) -> None:
     for _ in range(20):
         found = six_runs(script, "", "run % 2 ? { recording: {} } : undefined")

@@ -10,8 +10,8 @@
  */
 
 /**
- * Dispatches in the first submit, and at most in one: each has twice as many as the one before. A submit costs 30 microseconds,
- * a dispatch 5 to 10 of the browser's GPU process, so the GPU works on the first while the others are encoded. Few go in one.
+ * Dispatches in the first submit, and at most in one: each has twice as many as the one before. So the GPU
+ * works on the first while the others are encoded. Few go in one: a submit costs 30 microseconds, a dispatch 5 to 10.
  */
 const FIRST = 16;
 const MOST = 96;
@@ -46,10 +46,7 @@ export function encode(encoder, commands, numbers, descriptor) {
   pass.end();
 }
 
-/**
- * The commands of each submit.
- * @param {Command[]} commands
- */
+/** The commands of each submit. @param {Command[]} commands */
 export function submitsOf(commands) {
   const parts = [];
   let count = commands.length > WHOLE ? FIRST : WHOLE;

@@ -7,10 +7,10 @@
 
 import { openThread } from './threads.js';
 
-/** Bytes of a result from which on this pays: 0.7 ms a megabyte, and 0.4 ms for a token's 128,256 logits. */
+/** Bytes of a result from which on this pays: 0.4 ms for a token's logits. */
 const LEAST_BYTES = 256 << 10;
 
-/** Bytes of a result from which on touching it while the GPU works pays. */
+/** Bytes from which on touching a result while the GPU works pays. */
 const COLD_BYTES = 64 << 10;
 
 /** Spare results of one size, and bytes of all of them, at most. */

@@ -1,7 +1,5 @@
 // @ts-check
-/**
- * Replays a recorded command list: uploads, compute passes, one readback, in one call from Python.
- */
+/** Plays a recorded command list: uploads, compute passes, one readback. */
 
 import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
 import { orderSpare, resultMemory, touchPages } from './memory.js';

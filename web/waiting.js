@@ -7,7 +7,7 @@
  * time that is waited, and begins when runs of the same recording were done before.
  */
 
-/** Milliseconds of asking that every wait has: a timer in between would cost a short run more than its own time. */
+/** Milliseconds of asking that every wait has: a timer would cost a short run more than its own time. */
 const GRACE_MS = 25;
 
 /** Milliseconds of questions without a submit, which costs a run of a few milliseconds 3 to 6 % in Chromium (H200). */
@@ -16,28 +16,31 @@ const PLAIN_MS = 8;
 /** Waits in a row for one recording that ended with their first submit, after which one begins with a submit. */
 const CHANCES = 3;
 
+/** Below that it ended sooner for the submit, if it does so twice: plain ones take `PLAIN_MS`. */
+const SOONER_MS = 7;
+
 /** Of the time that a wait takes, the part that asking may take. */
 const SHARE = 0.05;
 
-/** Milliseconds that a timer is good for: shorter times are asked through. */
+/** Milliseconds that are asked through: no timer is good for them. */
 const SHORT_MS = 25;
 
 /** The longest time between two questions, in milliseconds. */
 const LONGEST_MS = 20;
 
-/** The longest time that browsers have timers for. */
+/** The longest that timers take. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Milliseconds as which an answer counts at most: it may have waited behind the work that it asks about. */
+/** Milliseconds as which an answer counts at most: it may have waited behind the work. */
 const BEHIND_MS = 2;
 
-/** Waits for a recording before its next is expected to take as long, namely as the shortest of them. */
+/** Waits for a recording before its next is expected to take as long as the shortest. */
 const REMEMBERED = 3;
 
 /** What a question costs each device in milliseconds: a running mean, since clocks may be coarse. @type {WeakMap<GPUDevice, number>} */
 const costs = new WeakMap();
 
-/** Devices that were lost: they fulfil nothing any more. @type {WeakSet<GPUDevice>} */
+/** They fulfil nothing any more. @type {WeakSet<GPUDevice>} */
 const lost = new WeakSet();
 
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
@@ -46,18 +49,17 @@ const durations = new WeakMap();
 /** Devices that only a submit makes look. @type {WeakSet<GPUDevice>} */
 const submitNeeded = new WeakSet();
 
-/** Recordings for which that was tried, and did not tell: their runs take as long. Shorter ones may yet. @type {WeakSet<object>} */
+/** Recordings whose runs take as long with submits: shorter ones may yet tell. @type {WeakSet<object>} */
 const undecided = new WeakSet();
 
 /**
- * Waits in a row for a recording that ended with their first submit, and the milliseconds that the shortest took. Waits for
- * other work tell nothing: it may take longer.
- * @type {WeakMap<object, {count: number, shortest: number}>}
+ * Waits in a row for a recording that ended with their first submit, the milliseconds that the shortest took, and whether one
+ * that began with a submit ended sooner. Waits for other work tell nothing: it may take longer.
+ * @type {WeakMap<object, {count: number, shortest: number, sooner: boolean}>}
  */
 const chances = new WeakMap();
 
 /**
- * Learn from a wait that has ended.
  * @param {GPUDevice} device
  * @param {object} recording
  * @param {number} ms that it took
@@ -65,11 +67,13 @@ const chances = new WeakMap();
  * @param {boolean} tried it began with submits, to see whether that helps
  */
 function learn(device, recording, ms, submitted, tried) {
-  const { count, shortest } = chances.get(recording) ?? { count: 0, shortest: Infinity };
-  if (tried && ms < shortest / 2) submitNeeded.add(device);
-  else if (tried) undecided.add(recording);
-  else if (submitted !== undefined && ms - submitted < BEHIND_MS) {
-    chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest) });
+  const { count, shortest, sooner } = chances.get(recording) ?? { count: 0, shortest: Infinity, sooner: false };
+  if (tried) {
+    if (ms < shortest / 2 || (sooner && ms < SOONER_MS)) submitNeeded.add(device);
+    else if (sooner || ms >= SOONER_MS) undecided.add(recording);
+    else chances.set(recording, { count: 0, shortest: Infinity, sooner: true });
+  } else if (submitted !== undefined && ms - submitted < BEHIND_MS) {
+    chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest), sooner });
   } else chances.delete(recording);
 }
 
@@ -109,7 +113,7 @@ function interval(device, asked) {
 }
 
 /**
- * Milliseconds that waits for `recording` have taken at least, of late; 0 where that is not known.
+ * Milliseconds that the last waits have taken at least; 0 where that is not known.
  * @param {object | undefined} recording
  */
 function expected(recording) {
