@@ -97,6 +97,10 @@ def test_page__opened__predicts_its_demonstration_and_every_sample(page: Session
     page.goto(site_url)
     wait_for(page, "document.querySelector('#loading-title')?.textContent === 'Loaded'")
     wait_for(page, "document.querySelector('.bar.best .bar-digit')?.textContent === '3'")
+    assert (
+        page.evaluate("return document.getElementById('adapter').textContent")
+        == "Software adapter WebGPU, emulated on the CPU"
+    )
     for digit in (7, 0, 8):
         page.evaluate("document.querySelectorAll('.sample')[digit].click()", digit=digit)
         wait_for(page, f"document.querySelector('.bar.best .bar-digit')?.textContent === '{digit}'", 10)

@@ -1,6 +1,6 @@
 // @ts-check
 import { InferenceSession, Tensor } from '../../pyruntime.js';
-import { isEmulated } from '../adapter.js';
+import { isEmulated, readAdapter } from '../adapter.js';
 import { h } from '../../dom.js';
 import { formatCount, formatTime, formatValue, median } from '../format.js';
 import { table } from './table.js';
@@ -35,7 +35,7 @@ export async function compare(gpu, opened, feeds, signal, say) {
       say(`Run ${run + 1} of up to ${RUNS}, GPU and CPU by turns`);
       for (const side of sides) side.times.push((await timed(() => side.session.run(feeds, { signal })))[1]);
     }
-    const { adapter } = await gpu.summary();
+    const adapter = (await gpu.summary()).adapter && await readAdapter();
     return view(sides, difference(sides[0].outputs, sides[1].outputs), adapter);
   } finally {
     await cpu.release();
@@ -67,7 +67,7 @@ function difference(a, b) {
 /**
  * @param {{title: string, first: number, times: number[]}[]} sides
  * @param {number | null} most
- * @param {import('../../pyruntime.js').AdapterInfo | null} adapter
+ * @param {import('../adapter.js').Adapter | null} adapter
  */
 function view(sides, most, adapter) {
   const [gpu, cpu] = sides.map(({ times }) => median(times));
