@@ -117,43 +117,7 @@ fn row_a(row: u32) -> u32 {
 }
 
 //#if SHARES
-// a[row, k .. k + 3], of its shares.
-fn joined(row: u32, k: u32) -> vec4<f32> {
-  let batch = row / params.queries;
-  let query = batch * params.heads + k / HEAD;
-  let place = query * params.queries + row - batch * params.queries;
-  let rows = params.m * params.heads;
-  var tops: array<f32, SHARES>;
-  var sums: array<f32, SHARES>;
-  var top = LOWEST;
-  //#unroll
-  for (var s = 0u; s < SHARES; s++) {
-    let at = (s * rows + place) * 2u;
-    tops[s] = load_stats(at);
-    sums[s] = load_stats(at + 1u);
-    top = max(top, tops[s]);
-  }
-  var sum = 0.0;
-  var x = vec4<f32>();
-  //#unroll
-  for (var s = 0u; s < SHARES; s++) {
-    if (sums[s] != 0.0) {
-      let share = exp(tops[s] - top);
-      sum += share * sums[s];
-      x += share * load4_a(((s * rows + place) * HEAD + k % HEAD) >> 2u);
-    }
-  }
-//#if EMPTY_ZERO
-  x *= select(1.0 / sum, 0.0, sum == 0.0);
-//#else
-  x *= 1.0 / sum;
-//#endif
-//#if HALF
-  return vec4<f32>(unpack2x16float(pack2x16float(x.xy)), unpack2x16float(pack2x16float(x.zw)));
-//#else
-  return x;
-//#endif
-}
+//#include joined_shares
 //#endif
 
 // a[row, k .. k + 3], zero past the end.
@@ -202,98 +166,7 @@ fn piece_gain(first: u32, i: u32) -> vec4<T> {
 }
 //#endif
 
-fn chunk_b(i: u32) -> array<u32, UNIT> {
-//#if UNIT4
-  let w = load4_b(i);
-  return array<u32, UNIT>(w.x, w.y, w.z, w.w);
-//#else
-//#if UNIT2
-  let w = load_b(i);
-  return array<u32, UNIT>(w.x, w.y);
-//#else
-  return array<u32, UNIT>(load_b(i));
-//#endif
-//#endif
-}
-
-// The scale of chunk `chunk` of column `n`.
-fn scale_b(n: u32, chunk: u32) -> T {
-//#if CODES
-  return T(load_scales((n * params.chunks + chunk) / (BLOCK / CHUNK)));
-//#else
-  return T(load_scales(n * params.blocks + chunk / (BLOCK / CHUNK)));
-//#endif
-}
-
-// The zero point of chunk `chunk` of column `n`.
-fn zero_b(n: u32, chunk: u32) -> T {
-  let block = chunk / (BLOCK / CHUNK);
-//#if FLOAT_ZEROS
-  return T(load_zeros(n * params.blocks + block));
-//#else
-//#if ZEROS
-  let bit = block * BITS;
-  return T((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
-//#else
-  return T(1u << (BITS - 1u));
-//#endif
-//#endif
-}
-
-// What is subtracted from the bits of weights whose zero point is `zero`.
-fn base_b(zero: T) -> vec4<T> {
-//#if BITS8
-  return powers_8() + zero;
-//#else
-//#if BITS2
-  return powers_2() + zero;
-//#else
-  return powers_4() + zero;
-//#endif
-//#endif
-}
-
-// The four weights in the low bits of `word`.
-fn quad_b(word: u32, base: vec4<T>) -> vec4<T> {
-//#if CODES
-//#if NF4
-  return nf4_quad(word);
-//#else
-  return fp4_quad(word);
-//#endif
-//#else
-//#if BITS8
-  return weights_8(word, base);
-//#else
-//#if BITS2
-  return weights_2(word, base);
-//#else
-  return weights_4(word, base);
-//#endif
-//#endif
-//#endif
-}
-
-// A chunk of each of COLS columns.
-struct Chunks {
-  words: array<array<u32, UNIT>, COLS>,
-  scale: array<T, COLS>,
-  zero: array<T, COLS>,
-}
-
-// Chunk `chunk` of columns n0, n0 + 1, ..., `last` at most; past the end the last chunk with scales of zero.
-fn chunks_b(n0: u32, last: u32, chunk: u32) -> Chunks {
-  let there = min(chunk, params.chunks - 1u);
-  var made: Chunks;
-  //#unroll
-  for (var c = 0u; c < COLS; c++) {
-    let n = min(n0 + c, last);
-    made.words[c] = chunk_b(n * params.chunks + there);
-    made.scale[c] = select(T(), scale_b(n, there), chunk < params.chunks);
-    made.zero[c] = zero_b(n, there);
-  }
-  return made;
-}
+//#include nbits_chunks
 
 //#if SHUFFLE
 // Two sums of lanes `width` apart, of which lanes with that bit keep the second.
