@@ -95,17 +95,13 @@ def test_attend__runs_that_take_as_long_as_the_first_submit__decide_nothing_for_
 
 
 @pytest.mark.parametrize(
-    ("lengths", "asked"),
-    [
-        ([0, 0, 0, 5, 0, 0, 0, 5, 0, 0], [3, 7, 8, 9]),
-        ([0, 0, 0, 5, 0, 0, 0, 8, 0, 0], [3, 7]),
-        ([0, 0, 0, 8, 0, 0, 0, 0, 0, 0], [3]),
-    ],
+    ("begun", "asked"),
+    [([5, 5], True), ([5, 8, 5, 5], True), ([8, 8], False), ([8, 5, 8, 8], False)],
 )
-def test_attend__runs_that_end_a_little_sooner_for_a_submit__tell_when_they_do_so_twice(
-    script: Script, lengths: list[int], asked: list[int]
+def test_attend__runs_that_end_a_little_sooner_for_a_submit__tell_when_two_more_do_so_than_not(
+    script: Script, begun: list[int], asked: bool
 ) -> None:
-    """`lengths`: milliseconds of runs, of which `asked` begin with a submit; the others take 8 at least."""
+    """`begun`: milliseconds of each fourth run, which begins with a submit; the others end with theirs, after 8."""
     for _ in range(20):
         found = script(
             DEVICE
@@ -113,13 +109,14 @@ def test_attend__runs_that_end_a_little_sooner_for_a_submit__tell_when_they_do_s
             const device = fakeDevice(0.1);
             const recording = {};
             const runs = [];
+            const lengths = [...begun.flatMap((ms) => [0, 0, 0, ms]), 0, 0];
             for (const ms of lengths) runs.push(await device.run(ms, { recording }));
             return runs;
             """,
-            lengths=lengths,
+            begun=begun,
         )
         late = [run["late"] > 1 for run in found]
-        if late == [i not in asked for i in range(len(lengths))]:
+        if late == [True, True, True, False] * len(begun) + [not asked] * 2:
             return
     pytest.fail(f"twenty times, of which a busy machine may have disturbed some: {found}")
 

@@ -16,10 +16,10 @@ import { attend } from './waiting.js';
  * @typedef {import('./readback.js').Copy} Copy
  */
 
-/** Runs that were queued without Python in this thread: who measures the GPU must know that it is not alone. */
+/** Runs that were queued without Python in this thread: who measures the GPU must know. */
 export const activity = { replays: 0 };
 
-/** Bytes of a small result that are touched between two questions to the GPU: some 0.1 ms. Of larger ones it is a piece. */
+/** Bytes of a small result that are touched between two questions, some 0.1 ms; of larger ones it is a piece. */
 const TOUCHED = 128 << 10;
 
 /** What is touched of a piece in one go each: a question costs as much as touching a small part. @param {Piece} piece */

@@ -1,10 +1,9 @@
 // @ts-check
 /**
- * Waiting for the GPU. A browser looks at once whether work is done when it is asked something, and else by a timer:
- * Chromium every few milliseconds, Firefox every 100, and there only a submit makes it look. So whoever waits asks: by an
- * error scope, and by an empty submit too once that has not helped for `PLAIN_MS`, or, where runs were seen to end with
- * the first submit, at once. What a question costs is measured: asking takes no more than `GRACE_MS` and `SHARE` of the
- * time that is waited, and begins when runs of the same recording were done before.
+ * Waiting for the GPU. A browser looks whether work is done when it is asked something, and else by a timer: Chromium every
+ * few milliseconds, Firefox every 100, and there only a submit makes it look. So whoever waits asks: by an error scope, and by
+ * an empty submit too after `PLAIN_MS`, or at once where runs were seen to end with the first. Asking takes no more than
+ * `GRACE_MS` and `SHARE` of the time that is waited, and begins when runs of the same recording were done before.
  */
 
 /** Milliseconds of asking that every wait has: a timer would cost a short run more than its own time. */
@@ -16,8 +15,9 @@ const PLAIN_MS = 8;
 /** Waits in a row for one recording that ended with their first submit, after which one begins with a submit. */
 const CHANCES = 3;
 
-/** Below that it ended sooner for the submit, if it does so twice: plain ones take `PLAIN_MS`. */
-const SOONER_MS = 7;
+/** Of their shortest, less than which it takes if it ended sooner for the submit. `DECIDED` more or fewer of these tell. */
+const SOONER = 0.9;
+const DECIDED = 2;
 
 /** Of the time that a wait takes, the part that asking may take. */
 const SHARE = 0.05;
@@ -25,7 +25,7 @@ const SHARE = 0.05;
 /** Milliseconds that are asked through: no timer is good for them. */
 const SHORT_MS = 25;
 
-/** The longest time between two questions, in milliseconds. */
+/** Milliseconds between two questions, at most. */
 const LONGEST_MS = 20;
 
 /** The longest that timers take. */
@@ -53,9 +53,9 @@ const submitNeeded = new WeakSet();
 const undecided = new WeakSet();
 
 /**
- * Waits in a row for a recording that ended with their first submit, the milliseconds that the shortest took, and whether one
- * that began with a submit ended sooner. Waits for other work tell nothing: it may take longer.
- * @type {WeakMap<object, {count: number, shortest: number, sooner: boolean}>}
+ * Waits in a row for a recording that ended with their first submit, the milliseconds that the shortest took, and how many
+ * more of those that began with a submit ended sooner than not. Waits for other work tell nothing: it may take longer.
+ * @type {WeakMap<object, {count: number, shortest: number, score: number}>}
  */
 const chances = new WeakMap();
 
@@ -67,13 +67,14 @@ const chances = new WeakMap();
  * @param {boolean} tried it began with submits, to see whether that helps
  */
 function learn(device, recording, ms, submitted, tried) {
-  const { count, shortest, sooner } = chances.get(recording) ?? { count: 0, shortest: Infinity, sooner: false };
+  const { count, shortest, score } = chances.get(recording) ?? { count: 0, shortest: Infinity, score: 0 };
   if (tried) {
-    if (ms < shortest / 2 || (sooner && ms < SOONER_MS)) submitNeeded.add(device);
-    else if (sooner || ms >= SOONER_MS) undecided.add(recording);
-    else chances.set(recording, { count: 0, shortest: Infinity, sooner: true });
+    const now = score + (ms < shortest * SOONER ? 1 : -1);
+    if (ms < shortest / 2 || now >= DECIDED) submitNeeded.add(device);
+    else if (now <= -DECIDED) undecided.add(recording);
+    else chances.set(recording, { count: 0, shortest: Infinity, score: now });
   } else if (submitted !== undefined && ms - submitted < BEHIND_MS) {
-    chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest), sooner });
+    chances.set(recording, { count: count + 1, shortest: Math.min(ms, shortest), score });
   } else chances.delete(recording);
 }
 
@@ -135,7 +136,7 @@ function remember(recording, ms, early) {
  * @typedef {object} Waiting
  * @property {object} [recording] what the GPU does, where it will do so again
  * @property {() => boolean} [work] does a part of what there is to do meanwhile; false when nothing is left
- * @property {boolean} [exact] ask all the time: it is the time itself that is wanted
+ * @property {boolean} [exact] ask all the time
  * @property {() => unknown} [progress] changes when a part of what is waited for has come: asking begins anew
  */
 
