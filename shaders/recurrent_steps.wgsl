@@ -121,7 +121,7 @@ fn own_at(d: u32, b: u32) -> u32 {
   return d * params.cell_direction + b * params.cell_batch;
 }
 
-// Sums of gates `gate` .. `gate + count - 1` of unit `j`, left in parts[lane] of share 0, GATES apart.
+// Sums of gates `gate` .. `gate + count - 1` of unit `j`, left in `parts` of share 0.
 fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, share: u32) {
   var sums: array<f32, GATES>;
   let h_at = state_before(d, s, b);
@@ -133,12 +133,20 @@ fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, sh
 //#else
     let h = h_before(d, s, b, h_at, k);
 //#endif
+    //#unroll
     for (var g = 0u; g < GATES; g++) {
+//#if RESET_FIRST
       if (g < count) { sums[g] += h * load_r(r_at + g * params.hidden * params.hidden + k); }
+//#else
+      sums[g] += h * load_r(r_at + g * params.hidden * params.hidden + k);
+//#endif
     }
   }
-  for (var g = 0u; g < GATES; g++) { parts[(share * UNITS + unit) * GATES + g] = sums[g]; }
-  workgroupBarrier();
+  //#unroll
+  for (var g = 0u; g < GATES; g++) {
+    parts[(share * UNITS + unit) * GATES + g] = sums[g];
+  }
+  if (SHARES > 1u) { workgroupBarrier(); }
   for (var width = SHARES / 2u; width > 0u; width >>= 1u) {
     if (share < width) {
       for (var g = 0u; g < GATES; g++) {
@@ -149,7 +157,7 @@ fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, sh
   }
 }
 
-// The sum of gate `g` as `multiply` left it.
+// The sum of gate `g` as `multiply` left it, for share 0 of the unit, which alone writes it.
 fn summed(unit: u32, g: u32) -> f32 {
   return parts[unit * GATES + g];
 }
@@ -245,9 +253,9 @@ fn main(
         if (share == 0u && j < params.hidden && s < length) {
           step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, phase);
         }
-        storageBarrier();
-        workgroupBarrier();
       }
+      storageBarrier();
+      workgroupBarrier();
     }
   }
 //#else
