@@ -60,19 +60,25 @@ def test_attend__run_of_a_second__asks_for_a_twentieth_of_it(script: Script, cos
     assert found["questions"] >= 40, "nobody waits long for an answer"
 
 
-def six_runs(script: Script, before: str, waiting: str) -> list[dict[str, Any]]:
-    """What runs of no time tell, one after another on a device; `waiting`: what `attend` is told of `run`."""
+def told(script: Script, lengths: list[int], before: str, waiting: str) -> list[dict[str, Any]]:
+    """What runs of `lengths` milliseconds tell, one behind another; `waiting`: what `attend` is told of `run`."""
     found: list[dict[str, Any]] = script(
         DEVICE
         + f"""
         const device = fakeDevice(0.1);
         {before}
         const runs = [];
-        for (let run = 0; run < 6; run += 1) runs.push(await device.run(0, {waiting}));
+        for (const [run, ms] of lengths.entries()) runs.push(await device.run(ms, {waiting}));
         return runs;
-        """
+        """,
+        lengths=lengths,
     )
     return found
+
+
+def six_runs(script: Script, before: str, waiting: str) -> list[dict[str, Any]]:
+    """What six runs of no time tell."""
+    return told(script, [0] * 6, before, waiting)
 
 
 def test_attend__runs_that_end_with_the_first_submit__begin_with_one_from_then_on(script: Script) -> None:
@@ -102,19 +108,9 @@ def test_attend__runs_that_end_a_little_sooner_for_a_submit__tell_when_two_more_
     script: Script, begun: list[int], asked: bool
 ) -> None:
     """`begun`: milliseconds of each fourth run, which begins with a submit; the others end with theirs, after 8."""
+    lengths = [length for ms in begun for length in (0, 0, 0, ms)] + [0, 0]
     for _ in range(20):
-        found = script(
-            DEVICE
-            + """
-            const device = fakeDevice(0.1);
-            const recording = {};
-            const runs = [];
-            const lengths = [...begun.flatMap((ms) => [0, 0, 0, ms]), 0, 0];
-            for (const ms of lengths) runs.push(await device.run(ms, { recording }));
-            return runs;
-            """,
-            begun=begun,
-        )
+        found = told(script, lengths, "const recording = {};", "{ recording }")
         late = [run["late"] > 1 for run in found]
         if late == [True, True, True, False] * len(begun) + [not asked] * 2:
             return

@@ -10,8 +10,8 @@
  */
 
 /**
- * Dispatches in the first submit, and at most in one: each has twice as many as the one before. So the GPU
- * works on the first while the others are encoded. Few go in one: a submit costs 30 microseconds, a dispatch 5 to 10.
+ * Dispatches in the first submit, and at most in one: each has twice as many as the one before. So the GPU works
+ * on the first while the others are encoded. Few go in one: a submit costs 30 microseconds, a dispatch 5 to 10.
  */
 const FIRST = 16;
 const MOST = 96;

@@ -1,4 +1,4 @@
-// Four weights of a matrix that is stored in 2, 4 or 8 bits, or in codes of a table, side by side along k or (CODES) n.
+// Four neighbours of a matrix b that is stored in 2, 4 or 8 bits or (CODES) in codes of a table.
 //#if CODES
 // Element `at` of b as it is stored.
 fn element_b(at: u32) -> f32 {
@@ -10,25 +10,21 @@ fn element_b(at: u32) -> f32 {
 //#endif
 }
 
+// TRANS_B: b[n, k .. k + 3]; else b[k, n .. n + 3].
+fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
 //#if TRANS_B
-// b[n, k .. k + 3]
-fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   let at = min(n, params.n - 1u) * params.k;
+  let first = k;
   let last = params.k - 1u;
-  return vec4<T>(
-    element_b(at + min(k, last)), element_b(at + min(k + 1u, last)), element_b(at + min(k + 2u, last)),
-    element_b(at + min(k + 3u, last)));
-}
 //#else
-// b[k, n .. n + 3]
-fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   let at = min(k, params.k - 1u) * params.n;
+  let first = n;
   let last = params.n - 1u;
-  return vec4<T>(
-    element_b(at + min(n, last)), element_b(at + min(n + 1u, last)), element_b(at + min(n + 2u, last)),
-    element_b(at + min(n + 3u, last)));
-}
 //#endif
+  return vec4<T>(
+    element_b(at + min(first, last)), element_b(at + min(first + 1u, last)), element_b(at + min(first + 2u, last)),
+    element_b(at + min(first + 3u, last)));
+}
 //#else
 // b[n, k .. k + 3]; k is a multiple of four, so these lie in one word.
 fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {

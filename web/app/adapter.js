@@ -26,6 +26,6 @@ export function describeAdapter(adapter) {
   if (!adapter) return ['CPU', 'NumPy'];
   const { vendor, architecture, description } = adapter;
   const maker = [vendor, architecture].filter(Boolean).join(' ');
-  const how = isEmulated(adapter) ? 'WebGPU, emulated on the CPU' : 'WebGPU';
-  return description ? [description, `${how}, ${maker}`] : [maker || (isEmulated(adapter) ? 'Software adapter' : 'GPU'), how];
+  const [kind, how] = isEmulated(adapter) ? ['Software adapter', 'WebGPU, emulated on the CPU'] : ['GPU', 'WebGPU'];
+  return description ? [description, `${how}, ${maker}`] : [maker || kind, how];
 }
