@@ -70,22 +70,22 @@ async ({buffers, steps, reads}) => {
     return buffer;
   }));
   device.pushErrorScope('validation');
-  const sources = new Set(steps.map(({source}) => source).filter((source) => !pipelines.has(source)));
-  await Promise.all([...sources].map(async (source) => {
+  const wanted = new Map(steps.map(({source, entry}) => [entry + source, [source, entry]]));
+  await Promise.all([...wanted].filter(([key]) => !pipelines.has(key)).map(async ([key, [source, entry]]) => {
     const module = device.createShaderModule({code: source});
     const info = await module.getCompilationInfo();
     const bad = info.messages.filter((m) => m.type === 'error');
     if (bad.length) { errors.push(...bad.map((m) => `${m.lineNum}:${m.linePos} ${m.message}\\n${source}`)); return; }
     try {
-      pipelines.set(source, await device.createComputePipelineAsync(
-        {layout: 'auto', compute: {module, entryPoint: 'main'}}));
+      pipelines.set(key, await device.createComputePipelineAsync(
+        {layout: 'auto', compute: {module, entryPoint: entry}}));
     } catch (error) { errors.push(`${error.message}\\n${source}`); }
   }));
   if (errors.length) { device.popErrorScope(); return {errors}; }
   const encoder = device.createCommandEncoder();
   const pass = encoder.beginComputePass();
-  for (const {source, bound, params, grid} of steps) {
-    const pipeline = pipelines.get(source);
+  for (const {source, entry, bound, params, grid} of steps) {
+    const pipeline = pipelines.get(entry + source);
     const entries = bound.map((b, i) => ({binding: i, resource: {buffer: made[b]}}));
     if (params !== null) {
       const data = Uint8Array.fromBase64(params);
@@ -140,11 +140,15 @@ class Gpu:
     Args:
         browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
 
+    Attributes:
+        is_quick: run kernels by their quick entry points, where they have one (`kernels.quick`).
+
     Raises:
         LookupError: the browser finds no adapter.
     """
 
     def __init__(self, browser: Browser | None = None) -> None:
+        self.is_quick = False
         self._large: dict[str, bytes] = {}
         handler = functools.partial(_Handler, self._large)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -222,7 +226,10 @@ class Gpu:
             params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
             constants = frozenset(i for i, o in enumerate(dispatch.operands) if _is_constant(o))
             source = dispatch.kernel.wgsl(tuple(first), constants)
-            steps.append({"source": source, "bound": bound, "params": params, "grid": list(dispatch.grid)})
+            entry = "quick" if self.is_quick and "// <quick>" in source else "main"
+            steps.append(
+                {"source": source, "entry": entry, "bound": bound, "params": params, "grid": list(dispatch.grid)}
+            )
         named = [(i, t) for i, t in enumerate(outs) if t is not None]
         wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in named]
         answer = self._page.evaluate(_SCRIPT, {"buffers": buffers, "steps": steps, "reads": wanted})

@@ -13,6 +13,7 @@
 //
 // FRESH: one query, turned and normalised here, as `attention_prepare` does, and with it the newest row of keys and
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
+// QUICK: `kernels/quick.py`; not with FRESH.
 //#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v
 //#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PACKED=1,SPLIT=1,PROMPT=1 lengths=int32 prompt=int32
 //#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PAIRS=1,NORM=1,POSITIONS=1,CUT=1 lengths=int32 positions=int64 k=float16 v=float16
@@ -21,6 +22,7 @@
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
 //#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
 //#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,KEYS=64,SHARE=4 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
+//#variants QUICK=1,VEC=1,MASK=1,RANGE=1,LENGTHS=1,SPLIT=1 lengths=int32 | QUICK=1,VEC=1,SUBGROUP=32,SINK=1,EMPTY_ZERO=1
 //#variants VEC=1,ROWS=8,KEYS=64,LANES=8,FEW_QUADS=1,FEW_TURNS=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
@@ -77,6 +79,30 @@ struct Params {
 //#endif
 }
 
+//#include attention_views
+//#if FRESH
+//#include attention_fresh
+//#endif
+
+struct Row {
+  head: u32,
+  query: u32,
+  is_real: bool,
+}
+
+// Row `row` of the rows of a head of k: neighbours are the heads of one query.
+fn row_of(row: u32) -> Row {
+  let query = row / params.group;
+  return Row(row - query * params.group, min(query, params.queries - 1u), query < params.queries);
+}
+
+//#include attention_share
+
+//#if QUICK
+//#include attention_row
+
+// <whole>
+//#endif
 var<workgroup> tile_q: array<vec4<f32>, ROWS * QUADS>;
 // Of each invocation: its part of the scores of a key, and at the end TOGETHER of its results.
 var<workgroup> shared_parts: array<vec4<f32>, max(PACKS, TOGETHER) * THREADS>;
@@ -97,23 +123,6 @@ fn join_shares(a: Share, b: Share) -> Share { return max(a, b); }
 
 //#include lanes
 //#endif
-
-//#include attention_views
-//#if FRESH
-//#include attention_fresh
-//#endif
-
-struct Row {
-  head: u32,
-  query: u32,
-  is_real: bool,
-}
-
-// Row `row` of the rows of a head of k: neighbours are the heads of one query.
-fn row_of(row: u32) -> Row {
-  let query = row / params.group;
-  return Row(row - query * params.group, min(query, params.queries - 1u), query < params.queries);
-}
 
 // Vec4 `d` of value `turn` of the step that begins at `first`, of which there are `count`; zero of those behind.
 fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32> {
@@ -403,7 +412,6 @@ fn store_quad(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: 
     whole += part[r * LANES + n];
   }
   var base = params.bases.w + dot(at, params.y_strides.xyz);
-  var share = 1.0;
 //#if SPLIT
   base += split * params.split_stride;
   if (d == 0u) {
@@ -411,25 +419,15 @@ fn store_quad(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: 
     store_stats(slot, decay[r]);
     store_stats(slot + 1u, whole);
   }
+  put(base, d, x);
 //#else
-//#if SINK
-  let sink = load_sink(at.y);
-  let highest = max(decay[r], sink);
-  share = exp(decay[r] - highest);
-  whole = whole * share + exp(sink - highest);
-//#endif
-//#if EMPTY_ZERO
-  share *= select(1.0 / whole, 0.0, whole == 0.0);
-//#else
-  share /= whole;
-//#endif
-//#endif
-  let y = x * share;
-//#if VEC
-  store4_y((base >> 2u) + d, y[0], y[1], y[2], y[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, y[c]); }
-  }
+  put(base, d, x * share_of(decay[r], whole, at.y));
 //#endif
 }
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include attention_few_queries_quick
+// </quick>
+//#endif

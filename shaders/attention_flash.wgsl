@@ -207,14 +207,7 @@ fn main(
     let out = params.bases.w + dot(vec3<u32>(at, row), params.y_strides.xyz);
     //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
-      let r = y[d] * share;
-//#if VEC
-      store4_y((out >> 2u) + d, r.x, r.y, r.z, r.w);
-//#else
-      for (var c = 0u; c < 4u; c++) {
-        if (4u * d + c < DIM_V) { store_y(out + (4u * d + c) * params.y_strides.w, r[c]); }
-      }
-//#endif
+      put(out, d, y[d] * share);
     }
   }
 }

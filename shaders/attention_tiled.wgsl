@@ -12,11 +12,12 @@
 //
 // SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. VEC, EMPTY_ZERO, views: as in attention_flash.
-// RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge.
+// RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge. QUICK: `kernels/quick.py`.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
 //#variants VEC=1 | VEC=1,MASK=1,ROWS=32,TALL=4 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1,ROWS=32,TALL=4
 //#variants VEC=1,SPLIT=1 | VEC=1,DIM=128,DIM_V=128,ROWS=32,TALL=4 | VEC=0,DIM=33,DIM_V=18,SPLIT=1,MASK=1
 //#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1,SPLIT=1 lengths=int32 prompt=int32
+//#variants QUICK=1,VEC=1,RANGE=1,SINK=1,CAP=1 | QUICK=1,MASK=1,SPLIT=1,DIM=33,DIM_V=18 | QUICK=1,VEC=1,HALF=1 k=float16 v=float16
 //#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 | VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
 //#variants VEC=1,HALF=1,HALF_Q=1 q=float16 k=float16 v=float16 y=float16 | HALF=1,ROWS=32,TALL=4,DIM=33,SPLIT=1 k=float16 v=float16
 //#if HALF
@@ -71,6 +72,14 @@ struct Params {
   cap: f32,
 }
 
+//#include attention_views
+
+//#if QUICK
+//#include attention_share
+//#include attention_row
+
+// <whole>
+//#endif
 //#if HALF_Q
 var<workgroup> tile_q: array<vec4<f16>, QUADS * 4u * ROW_QUADS>;
 //#else
@@ -88,8 +97,6 @@ var<workgroup> decay: array<vec4<f32>, ROW_QUADS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
 var<workgroup> stretch: vec2<u32>;
 //#endif
-
-//#include attention_views
 
 // Key `c` of block `e` of the tile from `first` on: blocks are of keys TX apart, and of one vec4 of components.
 fn fetch_k(base: u32, first: u32, e: u32, c: u32) -> vec4<f32> {
@@ -415,14 +422,10 @@ fn main(
     }
   }
 }
-
-fn put(base: u32, d: u32, x: vec4<f32>) {
-  if (d >= QUADS_V) { return; }
-//#if VEC
-  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
-  }
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include attention_tiled_quick
+// </quick>
 //#endif
-}

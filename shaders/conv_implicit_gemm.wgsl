@@ -13,6 +13,8 @@
 //
 //   weight4  is the only reader of w: a layout packed at load changes that function and `tap_of` alone
 //   finish   is the epilogue: fusion replaces it (activation, residual)
+//
+// QUICK: `kernels/quick.py`.
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
 //#variants SLICES=1 | SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | SLICES=4,SLICED=1,POINTWISE=1,QUAD=1,BIAS=1 | VOLUME=1,KD=3,KH=3,KW=3
@@ -20,6 +22,7 @@
 //#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1,ROLLED=1 | SLICES=2,SLICED=1,ROLLED=1
 //#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1 | SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
 //#variants TRANSPOSED=1,KH=2,KW=2,BIAS=1 | TRANSPOSED=1,VOLUME=1,KD=2,KH=2,KW=2,SLICES=2,SLICED=1 x=float16 w=float16
+//#variants QUICK=1,SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | QUICK=1,SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
 //#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=uint8 w=int8 x_zero_point=uint8 w_zero_point=int8 y=int32
 const KD: u32 = 1u;
 const KH: u32 = 1u;
@@ -70,9 +73,6 @@ struct Quad {
   first: vec3<u32>,     // tap of their phase
 //#endif
 }
-
-// Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
-var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
@@ -238,47 +238,70 @@ fn zeros4(row: u32, group: u32) -> vec4<ACC> {
 //#endif
 }
 
+fn zero_of_x() -> ACC {
+//#if ZERO_X
+  return ACC(load_x_zero_point(0u));
+//#else
+  return ACC(0);
+//#endif
+}
+
+// What a workgroup makes.
+struct Job {
+  row_tile: u32,
+  column_tile: u32,
+  group: u32,
+  split: u32,
+  phase: u32,
+  is_real: bool,
+}
+
+fn job_of(job: u32) -> Job {
+  let rest = job / (params.row_tiles * params.column_tiles);
+  let phase = rest / (params.groups * params.splits);
+  let column_tile = (job / params.row_tiles) % params.column_tiles;
+  let split = (rest / params.groups) % params.splits;
+//#if TRANSPOSED
+  let phases = u32(params.strides.x * params.strides.y * params.strides.z);
+//#else
+  let phases = 1u;
+//#endif
+  return Job(job % params.row_tiles, column_tile, rest % params.groups, split, phase, phase < phases);
+}
+
+//#if QUICK
+// <whole>
+//#endif
+// Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
+var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
+
 @compute @workgroup_size(THREADS * SLICES)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let job = workgroup_index(wid, nwg);
-  let row_tile = job % params.row_tiles;
-  let column_tile = (job / params.row_tiles) % params.column_tiles;
-  let rest = job / (params.row_tiles * params.column_tiles);
-  let group = rest % params.groups;
-  let split = (rest / params.groups) % params.splits;
-  let phase = rest / (params.groups * params.splits);
-//#if TRANSPOSED
-  if (phase >= u32(params.strides.x * params.strides.y * params.strides.z)) { return; }
-//#else
-  if (phase > 0u) { return; }
-//#endif
+  let job = job_of(workgroup_index(wid, nwg));
+  if (!job.is_real) { return; }
 
   let slice = lane / THREADS;
   let base = slice * 2u * STAGED;
   let column = lane % SIDE;
   let row = (lane / SIDE) % HIGH;
-  let quad = columns4((column_tile * SIDE + column) * 4u, group, phase);
+  let quad = columns4((job.column_tile * SIDE + column) * 4u, job.group, job.phase);
   let w_k = lane % 16u;
   let w_row = (lane / 16u) % (SIDE / 2u);
-  let first = row_tile * SIDE * 4u;
-//#if ZERO_X
-  let x_zero = ACC(load_x_zero_point(0u));
-//#else
-  let x_zero = ACC(0);
-//#endif
+  let first = job.row_tile * SIDE * 4u;
+  let x_zero = zero_of_x();
 
-  var k = (split * params.steps * SLICES + slice) * 16u;
+  var k = (job.split * params.steps * SLICES + slice) * 16u;
   var w_next: array<vec4<ACC>, 2>;
   var x_next: array<vec4<ACC>, 2>;
   var sums: array<vec4<ACC>, 4u * TALL>;
   for (var step = 0u; step < MANY; step++) {
     // Operands of this step are on their way while the last one's are multiplied.
     for (var half = 0u; half < 2u; half++) {
-      w_next[half] = weight4(quad, first + (w_row + half * (SIDE / 2u)) * 4u, k + w_k, group);
+      w_next[half] = weight4(quad, first + (w_row + half * (SIDE / 2u)) * 4u, k + w_k, job.group);
       x_next[half] = input4(quad, k + row + half * 8u, x_zero);
     }
     if (step > 0u) {
@@ -321,12 +344,12 @@ fn main(
     }
   }
 //#endif
-  let start = split * params.size;
+  let start = job.split * params.size;
 //#if ROLLED
   // `finish` is there once, in a loop whose count compilers do not know; results move up in their registers.
   let rows = select(4u * TALL, 0u, params.rows == 0u);
   for (var r = 0u; r < rows; r++) {
-    emit(sums[0], first + (row + r / 4u * HIGH) * 4u + r % 4u, group, quad, start);
+    emit(sums[0], first + (row + r / 4u * HIGH) * 4u + r % 4u, job.group, quad, start);
     //#unroll
     for (var i = 0u; i < 4u * TALL - 1u; i++) {
       sums[i] = sums[i + 1u];
@@ -335,7 +358,14 @@ fn main(
 //#else
   //#unroll
   for (var r = 0u; r < 4u * TALL; r++) {
-    emit(sums[r], first + (row + r / 4u * HIGH) * 4u + r % 4u, group, quad, start);
+    emit(sums[r], first + (row + r / 4u * HIGH) * 4u + r % 4u, job.group, quad, start);
   }
 //#endif
 }
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include conv_implicit_gemm_quick
+// </quick>
+//#endif

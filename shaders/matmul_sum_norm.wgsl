@@ -6,10 +6,13 @@
 //#if PLACES
 // PLACES: row r of y is written as row `places[r]`.
 //#endif
+//#if QUICK
+// QUICK: `kernels/quick.py`.
+//#endif
 //#tensors parts, scale, bias, places -> y, p
 //#type T = parts
 //#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1 | RMS=1,SUBGROUP=32,ACROSS=1 | BIAS=1,SUBGROUP=64
-//#variants BIAS=1,KEEP=1,PLACES=1 places=uint32
+//#variants BIAS=1,KEEP=1,PLACES=1 places=uint32 | QUICK=1,BIAS=1,KEEP=1,SUBGROUP=32,ACROSS=1 | QUICK=1,RMS=1
 const WG: u32 = 64u;
 const QUADS: u32 = 3u;
 
@@ -21,6 +24,26 @@ struct Params {
   epsilon: f32,
 }
 
+fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
+  return value;
+}
+
+fn put(row: u32, col: u32, normal: vec4<f32>) {
+  var v = normal * load4_scale(col >> 2u);
+//#if BIAS
+  v += load4_bias(col >> 2u);
+//#endif
+//#if PLACES
+  let to = load_places(row) * params.n;
+  store4_y((to + col) >> 2u, v[0], v[1], v[2], v[3]);
+//#else
+  store4_y((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);
+//#endif
+}
+
+//#if QUICK
+// <whole>
+//#endif
 //#if SUBGROUP
 alias Share = vec3<f32>;
 const LANES: u32 = WG;
@@ -31,10 +54,6 @@ fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
 //#else
 var<workgroup> shares: array<vec3<f32>, WG>;
 //#endif
-
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
 
 @compute @workgroup_size(WG)
 fn main(
@@ -99,22 +118,55 @@ fn main(
   let total = shares[0];
 //#endif
   let inv = 1.0 / sqrt(total.z / f32(params.n) + params.epsilon);
-//#if PLACES
-  let to = load_places(row) * params.n;
-//#endif
   //#unroll
   for (var i = 0u; i < QUADS; i++) {
     let col = (lane + i * WG) * 4u;
-    if (col < params.n) {
-      var v = (held[i] - vec4<f32>(total.y)) * inv * load4_scale(col >> 2u);
-//#if BIAS
-      v += load4_bias(col >> 2u);
-//#endif
-//#if PLACES
-      store4_y((to + col) >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-      store4_y((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);
-//#endif
-    }
+    if (col < params.n) { put(row, col, (held[i] - vec4<f32>(total.y)) * inv); }
   }
 }
+//#if QUICK
+// </whole>
+//
+// <quick>
+fn p_at(row: u32, col: u32) -> vec4<f32> {
+  var sum = vec4<f32>();
+  for (var s = 0u; s < params.splits; s++) {
+    sum += load4_parts((s * params.size + row * params.n + col) >> 2u);
+  }
+  return finish(sum, row, col);
+}
+
+// Every invocation adds up the whole row for its mean, and all of them have when the first results take the place of operands.
+@compute @workgroup_size(WG)
+fn quick(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let row = workgroup_index(wid, nwg);
+  if (row >= params.rows) { return; }
+  var mean = 0.0;
+//#if !RMS
+  for (var col = 0u; col < params.n; col += 4u) {
+    let v = p_at(row, col);
+    mean += (v[0] + v[1]) + (v[2] + v[3]);
+  }
+  mean /= f32(params.n);
+//#endif
+  var squares = 0.0;
+  for (var col = 0u; col < params.n; col += 4u) {
+    let d = p_at(row, col) - vec4<f32>(mean);
+    squares += dot(d, d);
+  }
+  storageBarrier();
+  let inv = 1.0 / sqrt(squares / f32(params.n) + params.epsilon);
+  for (var col = lane * 4u; col < params.n; col += WG * 4u) {
+    let v = p_at(row, col);
+//#if KEEP
+    store4_p((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);
+//#endif
+    put(row, col, (v - vec4<f32>(mean)) * inv);
+  }
+}
+// </quick>
+//#endif

@@ -14,7 +14,7 @@
 // QUANTIZED: b is n rows of packed weights of BITS bits in blocks of BLOCK, with scales and ZEROS or FLOAT_ZEROS, as
 // matmul_nbits_few_rows.wgsl has them; GROUPED: `group_of` says which scale k has. CODES: of NF4 or FP4, in blocks over all of b.
 // ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b. BIAS: added to a row, where rows are
-// output channels of a convolution.
+// output channels of a convolution. QUICK: `kernels/quick.py`.
 //#tensors a, b, a_zero, b_zero, bias, scales, zeros, group_of -> y
 //#type T = y
 //#variants VEC_A=1,VEC_B=1,VEC_Y=1 | SLICES=4,SLICED=1,GUARD_K=1 | SPLIT=1,VEC_A=1,VEC_B=1,VEC_Y=1
@@ -28,6 +28,7 @@
 //#variants QUANTIZED=1,TRANS_B=1,ZEROS=1,GUARD_K=1,VEC_A=1 b=uint32 zeros=uint8 | QUANTIZED=1,TRANS_B=1,BITS=8,BITS8=1,SPLIT=1 b=uint32
 //#variants QUANTIZED=1,TRANS_B=1,BITS=2,BITS2=1,FLOAT_ZEROS=1,GROUPED=1 b=uint32 group_of=int32 scales=float16 zeros=float16
 //#variants QUANTIZED=1,TRANS_B=1,CODES=1 b=uint32 | QUANTIZED=1,CODES=1,NF4=1,GUARD_K=1 b=uint32 a=float16 scales=float16
+//#variants QUICK=1,VEC_A=1,VEC_B=1,VEC_Y=1 | QUICK=1,SPLIT=1,GUARD_K=1,TRANS_B=1 | QUICK=1,TRANS_A=1,K_MAJOR=1,VEC_A=1,TILE_M=64,TILE_N=64,ROWS=8
 //#variants ZERO_A=1,ZERO_B=1,GUARD_K=1 a=uint8 b=int8 y=int32 a_zero=uint8 b_zero=int8
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
@@ -80,13 +81,6 @@ struct Params {
   pad1: u32,
 //#endif
 }
-
-//#if STAGED
-var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, SLICES / 2u * THREADS * RESULTS)>;
-//#else
-var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
-//#endif
-var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
 
 //#if !SPLIT
 // What becomes of four results of row `row` (counted over batches) from column `col` on.
@@ -195,6 +189,16 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
 }
 //#endif
 //#endif
+
+//#if QUICK
+// <whole>
+//#endif
+//#if STAGED
+var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, SLICES / 2u * THREADS * RESULTS)>;
+//#else
+var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
+//#endif
+var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
 
 // Where the vec4 number `e` of a staged tile comes from: (row of a or column of b, k).
 fn from_a(e: u32) -> vec2<u32> {
@@ -409,6 +413,14 @@ fn main(
 //#endif
 }
 
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include matmul_tiled_quick
+// </quick>
+
+//#endif
 fn put(plane: u32, batch: u32, row: u32, col: u32, sum: vec4<T>) {
   if (col >= params.n) { return; }
 //#if SPLIT

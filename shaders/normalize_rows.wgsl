@@ -15,6 +15,9 @@
 //#if PLACES
 // PLACES: row r of y is written as row `places[r]`.
 //#endif
+//#if QUICK
+// QUICK: `kernels/quick.py`.
+//#endif
 //#tensors x, skip, offset, scale, bias, order, places -> y, joined, mean, inv
 //#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
 //#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
@@ -22,6 +25,7 @@
 //#variants LANES=1,VEC=1,RMS=1,SCALE=1 | SHARED=1,SKIP=1,OFFSET=1,SCALE=1,BIAS=1,JOINED=1
 //#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
 //#variants SHARED=1,VEC=1,SKIP=1,SCALE=1,BIAS=1,JOINED=1,ORDER=1,PLACES=1 order=uint32 places=uint32
+//#variants QUICK=1,SHARED=1,LANES=8,SUBGROUP=32,VEC=1,SCALE=1,BIAS=1,SKIP=1,JOINED=1
 //#variants LANES=1,SCALE=1,ORDER=1 x=float16 y=float16 order=uint32 | SHARED=1,SCALE=1,PLACES=1 places=uint32
 //#variants SHARED=1,VEC=1,RMS=1,SCALE=1,SCALES=1 | LANES=1,RMS=1,SCALE=1,SCALES=1 x=float16 y=float16
 const WG: u32 = 64u;
@@ -39,18 +43,6 @@ struct Params {
   scales: u32,
 //#endif
 }
-
-//#if SUBGROUP
-alias Share = vec3<f32>;
-
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
-
-//#include lanes
-//#else
-//#if SHARED
-var<workgroup> parts: array<vec3<f32>, WG>;
-//#endif
-//#endif
 
 //#if ORDER
 // Where element `i` of x in the order of its pieces is.
@@ -195,6 +187,21 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 }
 
+//#if QUICK
+// <whole>
+//#endif
+//#if SUBGROUP
+alias Share = vec3<f32>;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
+//#if SHARED
+var<workgroup> parts: array<vec3<f32>, WG>;
+//#endif
+//#endif
+
 @compute @workgroup_size(WG)
 fn main(
   @builtin(workgroup_id) wid: vec3<u32>,
@@ -226,3 +233,22 @@ fn main(
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }
+//#if QUICK
+// </whole>
+//
+// <quick>
+// Every invocation reads the whole row for its mean, and all of them have when the first results take its place.
+@compute @workgroup_size(WG)
+fn quick(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) place: u32,
+) {
+  let row = workgroup_index(wid, nwg) * (WG / LANES) + place / LANES;
+  let total = fold(min(row, params.rows - 1u) * params.length, 0u, 1u);
+  storageBarrier();
+  let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
+  if (row < params.rows) { write_row(row, place % LANES, LANES, total.y, factor); }
+}
+// </quick>
+//#endif

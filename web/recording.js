@@ -75,8 +75,9 @@ function layoutOf(device, code) {
  * A pipeline under way, and its module, which knows why it failed.
  * @param {GPUDevice} device
  * @param {string} code
+ * @param {string} [entryPoint]
  */
-export function compile(device, code) {
+export function compile(device, code, entryPoint = 'main') {
   device.pushErrorScope('validation'); // what is wrong with module or layout is told by the pipeline
   let module;
   let made;
@@ -87,12 +88,12 @@ export function compile(device, code) {
     device.popErrorScope().catch(() => {});
   }
   const { group, pipeline: layout } = made;
-  const pipeline = device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } }).then((ready) => {
+  const pipeline = device.createComputePipelineAsync({ layout, compute: { module, entryPoint } }).then((ready) => {
     groups.set(ready, group);
     return ready;
   });
   pipeline.catch(() => {}); // heard by who waits for it
-  return { module, pipeline };
+  return { module, pipeline, code };
 }
 
 /**

@@ -175,6 +175,10 @@ class Device(Protocol):
         """
         ...
 
+    async def settle(self) -> None:
+        """Have no quick kernel run any more: wait until all pipelines are there (`kernels.quick`)."""
+        ...
+
     def record(self, commands: Sequence[Bound]) -> int:
         """A command list that `submit` replays; one with slots is for `bind`."""
         ...

@@ -64,6 +64,9 @@ class NullDevice:
         for source in sources:
             self.ask(source)
 
+    async def settle(self) -> None:
+        pass
+
     def record(self, commands: Sequence[Bound]) -> int:
         for command in commands:
             for part in command.storage:

@@ -10,6 +10,7 @@ from typing import Any
 from pyruntime.device.base import Ledger
 from pyruntime.device.javascript import JsException, JsObject
 from pyruntime.errors import DeviceLost, EngineError
+from pyruntime.kernels.quick import without_quick
 
 __all__ = ["Pipelines"]
 
@@ -35,23 +36,29 @@ class Pipelines:
 
     def __getitem__(self, source: str) -> JsObject:
         """The GPUComputePipeline of a source that has been compiled."""
-        return self._made[source].result()
+        return self._made[self._known(source)].result()
+
+    def _known(self, source: str) -> str:
+        """The text that a pipeline is known by: one that has been made whole is not begun with a quick kernel."""
+        whole = without_quick(source)
+        return whole if whole in self._made else source
 
     def ask(self, source: str) -> bool:
         """Begin to make the pipeline of a source; False where it has been begun. What fails is told by `compile`."""
-        if source in self._made:
+        if self._known(source) in self._made:
             return False
         try:
             begun = self._begin(source)
         except JsException:
             return False
-        self._keep(source, self._finish(source, *begun))
+        self._keep(source, self._finish(begun))
         return True
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""
         waiting = [
-            self._made.get(source) or self._keep(source, self._compile(source)) for source in dict.fromkeys(sources)
+            self._made.get(self._known(source)) or self._keep(source, self._compile(source))
+            for source in dict.fromkeys(sources)
         ]
         # Shielded: sessions share pipelines, and one that is cancelled must not take them from another.
         for result in await asyncio.gather(*map(asyncio.shield, waiting), return_exceptions=True):
@@ -74,22 +81,21 @@ class Pipelines:
             begun = self._begin(source)
         except JsException as error:
             raise await self._failed("the pipeline could not be made", error) from None
-        return await self._finish(source, *begun)
+        return await self._finish(begun)
 
-    def _begin(self, source: str) -> tuple[JsObject, JsObject]:
-        """The shader's module, and the promise of its pipeline."""
-        made = self._web.compile(self._device, source)
-        return made.module, made.pipeline
+    def _begin(self, source: str) -> JsObject:
+        """The promise of the source's pipeline, the shader's module, and its text, a part of the source perhaps."""
+        return self._web.compile(self._device, source)
 
-    async def _finish(self, source: str, module: JsObject, promise: JsObject) -> JsObject:
+    async def _finish(self, made: JsObject) -> JsObject:
         try:
-            pipeline = await promise
+            pipeline = await made.pipeline
         except JsException as error:
             failure = await self._failed("the pipeline could not be made", error)
             if isinstance(failure, DeviceLost):
                 raise failure from None
-            info = await module.getCompilationInfo()
-            raise EngineError(_compile_message(source, info, error)) from None
+            info = await made.module.getCompilationInfo()
+            raise EngineError(_compile_message(str(made.code), info, error)) from None
         self._ledger.pipelines += 1
         return pipeline
 

@@ -271,6 +271,10 @@ class WebGpuDevice:
         self._check()
         await self._pipelines.compile(sources)
 
+    async def settle(self) -> None:
+        """See `Device.settle`."""
+        await self._web.settled(self.device)
+
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
         self._check()
@@ -337,6 +341,7 @@ class WebGpuDevice:
         has_queries = "timestamp-query" in self.target.features
         commands = self._recordings[recording]
         try:
+            await self.settle()
             timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)
         except JsException as error:
             raise await self._failed("the GPU could not run the model", error) from None

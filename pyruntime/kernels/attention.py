@@ -37,6 +37,7 @@ from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_fresh", "fits"]
@@ -153,6 +154,7 @@ def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile:
         KEYS=tile.keys,
         TALL=tile.tall,
         **flags,
+        **quick_flag(target),
     )
     groups = tile.groups(form)
     params = params_of(

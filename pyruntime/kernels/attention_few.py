@@ -27,6 +27,7 @@ from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Shares, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.lanes import shuffled
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 
 __all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
@@ -144,6 +145,7 @@ def attend_few(
         **flags,
         # Where a row's lanes lie in several subgroups, workgroup memory takes them no more barriers.
         **(shuffled(target, made.lanes) if made.lanes <= target.subgroup else {}),
+        **(quick_flag(target) if fresh is None else {}),
     )
     groups = made.groups(form)
     params = params_of(

@@ -16,6 +16,7 @@ from pyruntime.kernels.integer_convolution import convolve_taps, integer_convolv
 from pyruntime.kernels.integer_matmul import EXACT
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import Product, row_product
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import MEDIUM, Tiling
 from pyruntime.kernels.window import Window
@@ -188,7 +189,7 @@ def _tiled(
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
     flags = {**flags, "ROLLED": int(target.long_tail and splits == 1)}
-    kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags)
+    kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags, **quick_flag(target))
     params = params_of(
         kernel,
         **conv.sizes(),

@@ -13,6 +13,7 @@ from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
 from pyruntime.kernels.packed import Packed
 from pyruntime.kernels.product import Product, product_of
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import SMALL, TILE_K, Tiling
 
@@ -208,7 +209,7 @@ def _tiled(
         QUADS=tiling.quads,
         SLICES=tiling.slices,
         **_flags(target, p, tiling, zeros.keys()),
-        **({"QUANTIZED": 1, **packed.defines} if packed is not None else {}),
+        **({"QUANTIZED": 1, **packed.defines} if packed is not None else quick_flag(target)),
     )
     groups = tiling.groups(p)
     params = params_of(

@@ -11,6 +11,7 @@ from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.lanes import shuffled, workgroup_of
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.template import params_of, template
 
@@ -130,6 +131,10 @@ class Norm:
     scales: Any = 1
 
 
+_ALONE = 8192
+"""Elements of a row whose mean an invocation may find alone, until the pipeline is there in which many do."""
+
+
 def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Norm) -> Dispatch:
     """y = (s - mean) / sqrt(var + epsilon) * scale + bias, s = x + skip + offset, along rows with `rows.inner` = 1."""
     reads = {"x": x, "skip": norm.skip, "offset": norm.offset, "scale": norm.scale, "bias": norm.bias}
@@ -144,6 +149,7 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
         {name: operand.type.dtype for name, operand in bound.items()},
         **rows.defines(target, lanes),
         **{k: 1 for k, v in flags.items() if v},
+        **(quick_flag(target) if lanes > 1 and upper(rows.length) <= _ALONE else {}),
     )
     period = norm.skip.type.size if norm.skip is not None else 0
     values = {"rows": rows.count, "length": rows.length, "period": positive(period), "epsilon": norm.epsilon}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.lanes import shuffled
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.rows import Norm
 from pyruntime.kernels.template import params_of, template
 
@@ -44,6 +45,7 @@ def sum_and_normalize(
         QUADS=-(-quads // wide),
         **{name: 1 for name, on in flags.items() if on},
         **shuffled(target, wide),
+        **quick_flag(target),
     )
     rows = y.type.size // n
     splits = parts.type.shape[0]

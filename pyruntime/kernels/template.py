@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from pyruntime.ir import DType
 from pyruntime.kernels.kernel import Binding, Kernel
-from pyruntime.kernels.library import read
+from pyruntime.kernels.library import bare, read
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import pack
 
@@ -38,7 +38,7 @@ _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", r
 
 @lru_cache(maxsize=1024)
 def _source(name: str) -> str:
-    return _INCLUDE.sub(lambda match: read(f"parts/{match.group(1)}").rstrip(), read(name))
+    return bare(_INCLUDE.sub(lambda match: read(f"parts/{match.group(1)}").rstrip(), read(name)))
 
 
 @lru_cache(maxsize=1024)

@@ -27,6 +27,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "shared_kernels": "a kernel that the plan has already, at little cost; without: the cheapest of each problem",
         "open_sizes": "plans that serve every length, batch and size; without: one for each signature of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
+        "quick_start": "new sessions begin with kernels that compile fast, the others follow; without: they wait",
         "half_loads": "float16 read by the device's own conversion, where it has shader-f16; without: bit by bit",
         "attention_flash": "attention as one kernel; without: products around a softmax",
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, upper
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, hint, upper
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.quick import MOST_WORK, without_quick
 from pyruntime.ops.base import Op
 from pyruntime.plan.emission import Emitter
 from pyruntime.plan.foreseen import Foreseen
@@ -43,10 +44,17 @@ def build_plan(
     """
     foreseen = Foreseen(graph, resident_outputs, target.allows("read_only_constants")) if ask else None
 
+    work, asked = 0.0, dict[str, None]()
+
     def tell(at: int, placed: Placed) -> None:
-        if foreseen is not None and ask is not None:
-            for source in foreseen.sources(at, placed):
-                ask(source)
+        nonlocal work
+        before, work = work, work + sum(hint(d.flops) for d in placed.dispatches)
+        if foreseen is None or ask is None:
+            return
+        sources = dict.fromkeys(foreseen.sources(at, placed))
+        asked.update(sources)
+        for source in asked if before <= MOST_WORK < work else sources:
+            ask(without_quick(source) if work > MOST_WORK else source)
 
     running, idle = place(graph, target, tell, lowerings)
     alone = isolated or not target.allows("shared_memory")
@@ -56,7 +64,8 @@ def build_plan(
         ordered = by_levels(ordered)
     elif target.allows("less_memory"):
         ordered = less_memory(graph, ordered)
-    return builder.build(ordered, idle)
+    plan = builder.build(ordered, idle)
+    return plan.settled() if work > MOST_WORK else plan
 
 
 @dataclass(slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
 from pyruntime.kernels.candidates import Noted
+from pyruntime.kernels.quick import without_quick
 from pyruntime.plan.memory import MemoryReport
 
 __all__ = [
@@ -304,6 +305,10 @@ class Plan:
             code, value = ("<I", value & 0xFFFFFFFF) if patch.kind == "u32" else (f"<{patch.kind[0]}", value)
             struct.pack_into(code, data, patch.offset, value)
         return bytes(data)
+
+    def settled(self) -> Plan:
+        """The plan without quick kernels (`kernels.quick`): for much work, and for browsers that know it."""
+        return replace(self, shaders=[*map(without_quick, self.shaders)])
 
     def root(self, value: str) -> str:
         """The value whose bytes `value` is."""

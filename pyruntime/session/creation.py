@@ -104,6 +104,8 @@ class Creation(Session):
             self._providers = [p for p in self._providers if p != WEBGPU]
             return
         disabled = disabled_names(config("pyruntime.disable"))
+        if self._options.use_deterministic_compute:
+            disabled |= {"quick_start"}
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
         sanitize = config("pyruntime.sanitize") == "1"

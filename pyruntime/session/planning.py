@@ -88,7 +88,8 @@ class Planning:
     ) -> None:
         self.graph = graph
         self.device = device
-        self.target = replace(device.target, disabled=disabled, rates=rates or device.target.rates)
+        exact = frozenset({"quick_start"}) if sanitize else frozenset()
+        self.target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
         self.refuse_host = refuse_host
         self.optimize = optimize
         self.limits = limits or ResourceLimits()
@@ -125,6 +126,8 @@ class Planning:
     async def expect(self, runs: Sequence[ExpectedRun]) -> None:
         """Plan and compile runs that are guessed: all of them before weights go up, which takes until the last byte is
         there. Where one of them cannot be, all are forgotten."""
+        # Tokens follow a prompt at once: nothing may compile then.
+        self.target = replace(self.target, disabled=self.target.disabled | {"quick_start"})
         async with self._planning:
             self.openings = Openings(self.graph)
             for run in runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyruntime.device.base import Device
@@ -75,6 +75,7 @@ async def measure_candidates(
 ) -> list[Tuned]:
     """Every candidate that could be the best for each problem, measured; not where there is one alone."""
     made: list[Tuned] = []
+    target = replace(target, disabled=target.disabled | {"quick_start"})
     wanted: Sequence[Noted] = list(dict.fromkeys(problems))
     for i, noted in enumerate(wanted):
         if progress is not None:

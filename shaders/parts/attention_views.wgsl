@@ -1,4 +1,4 @@
-// q, k and v as vec4s of components, from element `base` on: what all attention kernels read. VEC, RANGE, LENGTHS, LONG,
+// q, k, v and y as vec4s of components, from element `base` on: what all attention kernels read and write. VEC, RANGE, LENGTHS, LONG,
 // PROMPT and the fields of params: as attention_flash.wgsl tells.
 //#if VEC
 fn quad_q(base: u32, d: u32) -> vec4<f32> {
@@ -37,6 +37,18 @@ fn quad_v(base: u32, d: u32) -> vec4<f32> {
   return x;
 }
 //#endif
+
+// Vec4 `d` of the components of a result that begins at `base`.
+fn put(base: u32, d: u32, x: vec4<f32>) {
+  if (d >= QUADS_V) { return; }
+//#if VEC
+  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
+//#else
+  for (var c = 0u; c < 4u; c++) {
+    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
+  }
+//#endif
+}
 
 //#if RANGE
 // The position of the first query, and how many keys there are.

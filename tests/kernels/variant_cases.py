@@ -135,6 +135,9 @@ CASES = {
         tolerance=0,
         feature=SHADER_F16,
     ),
+    "quick_start": Case(
+        _MATMUL, ((100, 64), (64, 48)), lambda dispatches: any("// <quick>" in d.kernel.body for d in dispatches)
+    ),
     "attention_flash": Case(Attention(), ((1, 2, 35, 128), (1, 2, 9, 128), (1, 2, 9, 128)), "attention_flash"),
     "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
     "attention_prepare": Case(

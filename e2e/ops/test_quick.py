@@ -1,0 +1,74 @@
+"""Kernels by their quick entry points (`kernels.quick`), by the tests that other files have of the whole ones."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from e2e.gpu import Gpu
+from e2e.ops.test_attention import (
+    test_attention__every_candidate__as_the_formula,
+    test_attention__half__as_host,
+    test_attention__keys_in_reach__as_the_formula,
+    test_attention__tiles_at_odd_sizes__as_the_formula,
+)
+from e2e.ops.test_convolution import (
+    test_conv__random__as_onnxruntime,
+    test_conv_transpose__random__as_onnxruntime,
+    test_convolution__tiles_of_64__as_host,
+)
+from e2e.ops.test_linear_algebra import (
+    test_matmul__types__as_host,
+    test_tiled__every_layout__as_numpy,
+    test_tiled__four_slices__as_numpy,
+    test_tiled__large_configuration__as_numpy,
+    test_tiled__medium_slices__as_numpy,
+)
+from e2e.ops.test_normalization import (
+    test_normalization__every_type_and_rank__as_host,
+    test_normalization__large_mean__variance_without_cancellation,
+)
+from e2e.ops.test_skip_norm import (
+    test_skip_norm__rows_in_another_order__are_read_and_written_so,
+    test_skip_norm__terms_and_outputs__follow_the_formula,
+)
+from e2e.ops.test_tail import (
+    test_norm__behind_a_product__equals_the_chain,
+    test_norm__behind_a_product__writes_its_rows_where_they_go,
+    test_tail__convolution_as_a_product__equals_the_chain,
+    test_tail__gemm_of_any_shape__equals_the_chain,
+    test_tail__matmul_whose_k_is_dealt_out__equals_the_chain,
+)
+
+__all__ = [
+    "test_attention__every_candidate__as_the_formula",
+    "test_attention__half__as_host",
+    "test_attention__keys_in_reach__as_the_formula",
+    "test_attention__tiles_at_odd_sizes__as_the_formula",
+    "test_conv__random__as_onnxruntime",
+    "test_conv_transpose__random__as_onnxruntime",
+    "test_convolution__tiles_of_64__as_host",
+    "test_matmul__types__as_host",
+    "test_norm__behind_a_product__equals_the_chain",
+    "test_norm__behind_a_product__writes_its_rows_where_they_go",
+    "test_normalization__every_type_and_rank__as_host",
+    "test_normalization__large_mean__variance_without_cancellation",
+    "test_skip_norm__rows_in_another_order__are_read_and_written_so",
+    "test_skip_norm__terms_and_outputs__follow_the_formula",
+    "test_tail__convolution_as_a_product__equals_the_chain",
+    "test_tail__gemm_of_any_shape__equals_the_chain",
+    "test_tail__matmul_whose_k_is_dealt_out__equals_the_chain",
+    "test_tiled__every_layout__as_numpy",
+    "test_tiled__four_slices__as_numpy",
+    "test_tiled__large_configuration__as_numpy",
+    "test_tiled__medium_slices__as_numpy",
+]
+
+
+@pytest.fixture
+def gpu(gpu: Gpu) -> Gpu:
+    """The page of all operator tests, running quick kernels."""
+    other = copy.copy(gpu)
+    other.is_quick = True
+    return other

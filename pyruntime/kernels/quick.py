@@ -1,0 +1,37 @@
+"""Kernels that run until their pipelines are there.
+
+Drivers take 0.1 to 0.6 s to compile what makes a GPU fast: tiles in workgroup memory, loops that are written out,
+shuffles. A kernel may have a second entry point, `quick`, that does the same on the same bindings and the same grid, by
+short loops: it compiles in a third of the time or less and takes some ten times as long to run. A session that is new
+runs on these while the others compile (`web/quick.js`); results differ by rounding alone.
+
+The text has both, marked, and the parts of one are left out of the module of the other:
+
+    // <whole>  what only `main` uses, and `main`  // </whole>
+    // <quick>  what only `quick` uses, and `quick`  // </quick>
+
+Models that are much work get none of them: a slow GPU would take longer to run these than its driver to compile.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyruntime.kernels.dispatch import Target
+
+__all__ = ["MOST_WORK", "quick_flag", "without_quick"]
+
+MOST_WORK = 60e9
+"""Floating-point operations of a run that is begun with quick kernels: 0.2 s at a tenth of a small GPU's 3 TFLOP/s."""
+
+_QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n|^// </?whole>\n(?://\n)?", re.M | re.S)
+
+
+def quick_flag(target: Target) -> dict[str, int]:
+    """The define QUICK of templates that have such an entry point, where it is wanted: on GPUs, not on processors."""
+    return {"QUICK": 1} if target.allows("quick_start") and not target.is_processor else {}
+
+
+def without_quick(source: str) -> str:
+    """The text of a shader with `main` alone."""
+    return _QUICK.sub("", source) if "// <quick>" in source else source

@@ -1,0 +1,48 @@
+// A row by one invocation, from where q, k and v are. CAP, MASK, SPLIT, SINK, EMPTY_ZERO: as attention_tiled.wgsl.
+// bases: of q, k, v and of the row of the mask. keys: the first, and the one behind the last. out: where the result begins.
+// slot: of `stats`. head: of q.
+fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
+  var x: array<vec4<f32>, QUADS>;
+  var y: array<vec4<f32>, QUADS_V>;
+  for (var d = 0u; d < QUADS; d++) {
+    x[d] = quad_q(bases.x, d) * params.scale;
+  }
+  var top = LOWEST;
+  var sum = 0.0;
+  for (var key = keys.x; key < keys.y; key++) {
+    var products = vec4<f32>();
+    for (var d = 0u; d < QUADS; d++) {
+      products += x[d] * quad_k(bases.y + key * params.k_strides.z, d);
+    }
+    var s = products.x + products.y + products.z + products.w;
+//#if CAP
+    s = capped(s, params.cap);
+//#endif
+//#if MASK
+    s += f32(load_mask(bases.w + key * params.mask_strides.w));
+//#endif
+    if (s > top) {
+      let shrink = exp(top - s);
+      top = s;
+      sum *= shrink;
+      for (var d = 0u; d < QUADS_V; d++) {
+        y[d] *= shrink;
+      }
+    }
+    let weight = exp(s - top);
+    sum += weight;
+    for (var d = 0u; d < QUADS_V; d++) {
+      y[d] += weight * quad_v(bases.z + key * params.v_strides.z, d);
+    }
+  }
+//#if SPLIT
+  store_stats(slot, top);
+  store_stats(slot + 1u, sum);
+  let share = 1.0;
+//#else
+  let share = share_of(top, sum, head);
+//#endif
+  for (var d = 0u; d < QUADS_V; d++) {
+    put(out, d, y[d] * share);
+  }
+}

@@ -1,0 +1,81 @@
+"""Quick kernels in plans (`kernels.quick`): which texts have them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pyruntime.ir import TensorType
+from pyruntime.kernels import Target
+from pyruntime.kernels.quick import MOST_WORK, quick_flag, without_quick
+from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.session.program import Program
+from tests.plan.test_foreseen import Listening
+
+GPU = Target(vendor="nvidia")
+
+
+def products() -> bytes:
+    """Two products of matrices of 64 x 64, one behind the other."""
+    weights = [helper.make_tensor(n, TensorProto.FLOAT, [64, 64], np.zeros(64 * 64)) for n in ("v", "w")]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 64])]
+    nodes = [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
+    return helper.make_model(helper.make_graph(nodes, "g", given, made, weights)).SerializeToString()  # type: ignore[no-any-return]
+
+
+def planned(model: bytes, target: Target, sanitize: bool = False) -> tuple[Listening, list[str]]:
+    device = Listening(target)
+    graph = import_model(read_model(model)).graph
+    types = {v.name: TensorType(v.type.dtype, (64, 64)) for v in graph.inputs}  # type: ignore[union-attr]
+    program = Program(graph, device, sanitize=sanitize, disabled=target.disabled)
+    stage = asyncio.run(program.prepare(types, ["y"], strict=True))
+    assert stage is not None
+    return device, stage.compiled.plan.shaders
+
+
+def has_quick(texts: list[str]) -> bool:
+    return any("// <quick>" in text for text in texts)
+
+
+def test_plan__of_little_work__begins_with_quick_kernels() -> None:
+    device, shaders = planned(products(), GPU)
+    assert has_quick(shaders)
+    assert set(device.asked) == device.wanted == set(shaders)
+
+
+def test_plan__of_much_work__has_whole_kernels_alone_and_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyruntime.plan.build.MOST_WORK", 1.5 * 2 * 64**3)
+    device, shaders = planned(products(), GPU)
+    assert not has_quick(shaders)
+    assert device.wanted == set(shaders) <= set(device.asked)
+
+
+def test_most_work__an_image_model__is_below_and_a_long_prompt_of_a_large_decoder_above() -> None:
+    assert 2 * 17.6e9 < MOST_WORK < 2 * 128 * 1e9, "ViT-B/16 of 224 pixels; 128 tokens of a billion weights"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [Target(vendor="google"), replace(GPU, disabled=frozenset({"quick_start"}))],
+    ids=["processor", "disabled"],
+)
+def test_plan__processors_and_switched_off__has_none(target: Target) -> None:
+    assert quick_flag(target) == {}
+    assert not has_quick(planned(products(), target)[1])
+
+
+def test_plan__sanitized__has_none_as_results_are_compared_bit_by_bit() -> None:
+    assert not has_quick(planned(products(), GPU, sanitize=True)[1])
+
+
+def test_without_quick__a_text__is_that_of_the_kernel_without_the_entry_point() -> None:
+    both, whole = (planned(products(), t)[1] for t in (GPU, replace(GPU, disabled=frozenset({"quick_start"}))))
+    bare = [without_quick(text) for text in both]
+    assert [text.split() for text in bare] == [text.split() for text in whole]
+    assert [without_quick(text) for text in bare] == bare
