@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 PLAYING = """async ({ body, broken }) => {
     const { play } = await import('/web/player.js');
-    const { compile, settled } = await import('/web/quick.js');
+    const { compileQuickly, settled } = await import('/web/quick.js');
     const { bufferOf } = await import('/web/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const entries = [];
@@ -25,7 +25,7 @@ PLAYING = """async ({ body, broken }) => {
         texts.push(descriptor.code);
         return createShaderModule.call(this, descriptor);
     };
-    const made = compile(device, body);
+    const made = compileQuickly(device, body);
     const pipeline = await made.pipeline;
     const buffer = bufferOf(device, 64);
     const group = device.createBindGroup({

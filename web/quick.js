@@ -5,8 +5,8 @@
  * that the browser's GPU process, which reads one text after another, is not busy when somebody waits for it.
  */
 
-import { quick as hooks } from './encoding.js';
-import { compile as compileEntry } from './recording.js';
+import { quick } from './encoding.js';
+import { compile } from './recording.js';
 
 /**
  * @typedef {object} Waiting what a quick pipeline stands for
@@ -22,7 +22,7 @@ const AFTER = 10;
 const ALONE = 2000;
 
 /** By quick pipeline. @type {WeakMap<GPUComputePipeline, Waiting>} */
-const quick = new WeakMap();
+const wanted = new WeakMap();
 /**
  * @typedef {object} Queue
  * @property {GPUComputePipeline[]} left quick ones
@@ -52,11 +52,11 @@ function queueOf(device) {
  * @param {GPUDevice} device
  * @param {string} code
  */
-export function compile(device, code) {
-  if (!code.includes('// <quick>')) return compileEntry(device, code);
-  const made = compileEntry(device, without(code, 'whole'), 'quick');
+export function compileQuickly(device, code) {
+  if (!code.includes('// <quick>')) return compile(device, code);
+  const made = compile(device, without(code, 'whole'), 'quick');
   made.pipeline.then((pipeline) => {
-    quick.set(pipeline, { device, code: without(code, 'quick') });
+    wanted.set(pipeline, { device, code: without(code, 'quick') });
     queueOf(device).left.push(pipeline);
     begin(device, ALONE);
   }, () => {}); // told by who waits for it
@@ -78,13 +78,13 @@ function begin(device, after) {
 async function work(queue) {
   queue.lanes += 1;
   for (let next = queue.left.shift(); next; next = queue.left.shift()) {
-    const waiting = /** @type {Waiting} */ (quick.get(next));
+    const waiting = /** @type {Waiting} */ (wanted.get(next));
     try {
-      waiting.whole = await compileEntry(waiting.device, waiting.code).pipeline;
+      waiting.whole = await compile(waiting.device, waiting.code).pipeline;
     } catch (error) {
       // The quick one goes on; a device that is lost has nothing to go on with.
       console.warn(`pyruntime: a kernel stays slow, as its pipeline could not be made: ${/** @type {Error} */ (error).message}`);
-      quick.delete(next);
+      wanted.delete(next);
     }
   }
   queue.lanes -= 1;
@@ -99,9 +99,9 @@ export async function settled(device) {
   await new Promise((done) => { queue.done.push(() => done(undefined)); });
 }
 
-hooks.current = (pipeline) => quick.get(pipeline)?.whole ?? pipeline;
+quick.current = (pipeline) => wanted.get(pipeline)?.whole ?? pipeline;
 
-hooks.sent = (device) => {
+quick.sent = (device) => {
   const queue = queues.get(device);
   if (queue?.timer === undefined || queue.hasRun) return;
   queue.hasRun = true;

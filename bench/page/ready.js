@@ -5,16 +5,22 @@
  *   ready.html?models=a,b&rate=200&engine=ours&visits=1&post=1&name=ready
  *
  * Milliseconds from the last byte that the server sent until `create` is done, and until the first `run` is. Each visit has
- * a frame of its own, in which the engine is up already. With `engine=kept&visits=2` the second visit has the first one's
- * plan.
+ * a frame of its own, in which the engine is up already; with `idle=800` for so many milliseconds. With `engine=kept&visits=2`
+ * the second visit has the first one's plan.
  */
 
 import { openFrame } from './frames.js';
 
-/** @param {string} path @param {Record<string, import('./inputs.js').InputSpec>} inputs @param {{engine: string, rate: string}} how */
-async function measure(path, inputs, { engine, rate }) {
+/**
+ * @param {string} path
+ * @param {Record<string, import('./inputs.js').InputSpec>} inputs
+ * @param {{engine: string, rate: string, idle: number}} how
+ */
+async function measure(path, inputs, { engine, rate, idle }) {
   const { bench, close } = await openFrame(engine);
   try {
+    if (idle) await bench.start();
+    await new Promise((resolve) => { setTimeout(resolve, idle); });
     const visit = await bench.visit(new URL(`/paced/${rate}${path}`, location.href).href, inputs);
     const last = await (await fetch(`/sent${path}`)).json();
     return { ...visit, created_behind_ms: visit.created - last, ran_behind_ms: visit.ran - last };
@@ -27,7 +33,7 @@ async function measure(path, inputs, { engine, rate }) {
 
 async function main() {
   const parameters = new URL(location.href).searchParams;
-  const how = { engine: parameters.get('engine') ?? 'ours', rate: parameters.get('rate') ?? '200' };
+  const how = { engine: parameters.get('engine') ?? 'ours', rate: parameters.get('rate') ?? '200', idle: Number(parameters.get('idle') ?? 0) };
   const wanted = parameters.get('models')?.split(',');
   /** @type {import('./visits.js').Model[]} */
   const every = await (await fetch('models.json')).json();

@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["bundled", "reached"]
 
-_IMPORT = re.compile(r"^import (\{[^}]*\}) from '\./([\w-]+\.js)';\n", re.M)
+_IMPORT = re.compile(r"^import (\{(?:(?! as )[^}])*\}) from '\./([\w-]+\.js)';\n", re.M)
 _PASSED = re.compile(r"^export \{([\w, ]*)\} from '\./([\w-]+\.js)';\n", re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.M)
 _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\s*\((?!')", re.M)

@@ -135,23 +135,26 @@ class Executable:
                 "use smaller inputs or the CPU provider"
             )
         try:
-            # Both are waited for also when one fails: what the other allocates meanwhile has to be freed.
-            together = device.compile(plan.shaders), self._load(), self._compute(compute)
+            # All are waited for also when one fails: what the others allocate meanwhile has to be freed.
+            together = self._allocate(), device.compile(plan.shaders), self._load(), self._compute(compute)
             for outcome in await asyncio.gather(*together, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
-            await self._arenas.join(id(self), plan.arenas, self._moved)
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
             made = await device.allocate([t.region.nbytes for t in fresh], "resident")
             self._own += made
             self.resident.update(zip((t.name for t in fresh), made, strict=True))
-            if plan.params:
-                self._params = await device.allocate([len(plan.params)], "params")
-                device.write(Slice(self._params[0], 0, len(plan.params)), plan.params)
             self._recordings()
         except BaseException:
             self.release()
             raise
+
+    async def _allocate(self) -> None:
+        """Memory for activations and parameters, asked for in front of what keeps the browser's GPU process busy."""
+        await self._arenas.join(id(self), self.plan.arenas, self._moved)
+        if params := self.plan.params:
+            self._params = await self._device.allocate([len(params)], "params")
+            self._device.write(Slice(self._params[0], 0, len(params)), params)
 
     async def _load(self) -> None:
         await self._weights.load(self.plan.constants)

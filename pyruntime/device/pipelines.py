@@ -85,7 +85,7 @@ class Pipelines:
 
     def _begin(self, source: str) -> JsObject:
         """The promise of the source's pipeline, the shader's module, and its text, a part of the source perhaps."""
-        return self._web.compile(self._device, source)
+        return self._web.compileQuickly(self._device, source)
 
     async def _finish(self, made: JsObject) -> JsObject:
         try:

@@ -61,9 +61,10 @@ def test_bundled__of_all_forms__is_one_expression(tmp_path: Path, monkeypatch: p
         ({"a": "import { b } from './b.js';\n", "b": "import { a } from './a.js';\n"}, "imports itself"),
         ({"a": "export default 3;\n"}, "export default 3;"),
         ({"a": "import * as b from './b.js';\n", "b": ""}, "import \\* as b"),
+        ({"a": "import { c as d } from './b.js';\n", "b": "export const c = 1;\n"}, "import { c as d }"),
         ({"a": "const b = () => import(address);\n"}, "import\\("),
     ],
-    ids=["circle", "default", "namespace", "late"],
+    ids=["circle", "default", "namespace", "renamed", "late"],
 )
 def test_bundled__what_it_does_not_know__is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str], said: str
