@@ -57,7 +57,7 @@ def test_plan__of_much_work__has_whole_kernels_alone_and_they_were_asked_for(mon
 
 
 def test_most_work__an_image_model__is_below_and_a_long_prompt_of_a_large_decoder_above() -> None:
-    assert 2 * 17.6e9 < MOST_WORK < 2 * 128 * 1e9, "ViT-B/16 of 224 pixels; 128 tokens of a billion weights"
+    assert 2 * 17.6e9 < MOST_WORK < 2 * 128 * 1e9, "ViT-B/16; 128 tokens of a billion weights"
 
 
 @pytest.mark.parametrize(
