@@ -71,7 +71,7 @@ function begin(device, after) {
     queue.timer = undefined;
     queue.hasRun = false;
     while (queue.lanes < LANES && queue.left.length) work(queue);
-  }, after);
+  }, queue.hasRun ? Math.min(after, AFTER) : after);
 }
 
 /** One pipeline after another. @param {Queue} queue */
