@@ -39,9 +39,8 @@ class Pipelines:
         return self._made[self._known(source)].result()
 
     def _known(self, source: str) -> str:
-        """The text that a pipeline is known by: one that has been made whole is not begun with a quick kernel."""
-        whole = without_quick(source)
-        return whole if whole in self._made else source
+        """The text that its pipeline is known by: what has been made whole is not begun with a quick kernel."""
+        return source if source in self._made else without_quick(source)
 
     def ask(self, source: str) -> bool:
         """Begin to make the pipeline of a source; False where it has been begun. What fails is told by `compile`."""
