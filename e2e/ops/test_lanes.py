@@ -17,6 +17,7 @@ from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.module import Module
+from pyruntime.kernels.quick import without_quick
 from tests.harness import run_op
 from tests.kernels.lane_cases import CASES, of_size, shuffles
 
@@ -82,7 +83,7 @@ def _imitated(kernel: Kernel, size: int) -> Kernel:
     if "joined_lanes" not in module.functions:
         return kernel
     moved = f"fn moved(share: Share, by: u32) -> Share {{ return passed_on(share, place_in_all % {size}u + by); }}"
-    text = module.with_function("moved", moved).text
+    text = without_quick(module.with_function("moved", moved).text)
     text = re.sub(r"\bsubgroupShuffle\(", "passed_on(", text)
     text = re.sub(r"(@builtin\(local_invocation_index\) (\w+): u32,?\s*\) \{)", r"\1\n  place_in_all = \2;", text)
     assert text.count("place_in_all =") == 1 and not re.search(r"subgroup[A-Z]\w*\(", text)
