@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-PLAYING = """async ({ body, broken }) => {
+PLAYING = """async ({ body }) => {
     const { play } = await import('/web/player.js');
     const { compileQuickly, settled } = await import('/web/quick.js');
     const { bufferOf } = await import('/web/buffers.js');
@@ -38,12 +38,11 @@ PLAYING = """async ({ body, broken }) => {
     };
     const before = [...entries];
     const first = await run();
-    const behind = [...entries];
     await settled(device);
     const later = [await run(), await run(), await run()];
     await settled(device);
     device.destroy();
-    return { before, first, behind, later, entries, texts, warned, code: made.code };
+    return { before, first, later, entries, texts, warned, code: made.code };
 }"""
 
 BODY = """

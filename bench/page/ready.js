@@ -19,8 +19,10 @@ import { openFrame } from './frames.js';
 async function measure(path, inputs, { engine, rate, idle }) {
   const { bench, close } = await openFrame(engine);
   try {
-    if (idle) await bench.start();
-    await new Promise((resolve) => { setTimeout(resolve, idle); });
+    if (idle) {
+      await bench.start();
+      await new Promise((resolve) => { setTimeout(resolve, idle); });
+    }
     const visit = await bench.visit(new URL(`/paced/${rate}${path}`, location.href).href, inputs);
     const last = await (await fetch(`/sent${path}`)).json();
     return { ...visit, created_behind_ms: visit.created - last, ran_behind_ms: visit.ran - last };

@@ -25,7 +25,7 @@ MOST_WORK = 36e9
 """Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9). GPUs of 0.4 TFLOP/s
 may take 2 s for as many, in several submits: Windows resets a GPU that takes 2 s for one."""
 
-_QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n(?://\n)?", re.M | re.S)
+_QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n", re.M | re.S)
 
 
 def quick_flag(target: Target) -> dict[str, int]:

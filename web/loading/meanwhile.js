@@ -7,8 +7,7 @@
  * Milliseconds that a download still takes, at least: with few processors `work` is in its way (two of them, PVT, 54 MB in 0.55 s: its
  * first pipeline was asked for at 1.16 s instead of 0.95). And how long its rate is watched before.
  */
-const LONG_MS = navigator.hardwareConcurrency > 4 ? 300 : 1000;
-const WATCHED_MS = navigator.hardwareConcurrency > 4 ? 30 : 100;
+const [LONG_MS, WATCHED_MS] = navigator.hardwareConcurrency > 4 ? [300, 30] : [1000, 100];
 
 /**
  * A report that begins `work`, once, while a model takes long to come. One that comes fast is planned soon.
