@@ -17,7 +17,7 @@ from pyodide import ffi
 from pyruntime.device.base import Slot
 
 TOOL = 4
-converting = {ffi.to_js, ffi.create_proxy}
+converting = [ffi.to_js, ffi.create_proxy]
 
 @contextmanager
 def counted(calls):
@@ -27,7 +27,7 @@ def counted(calls):
             calls.append(str(getattr(callable, "name", callable)))
         elif type(callable).__name__ == "JsMethodCallSingleton":  # called at once: no proxy is made
             calls.append("a method")
-        elif callable in converting:
+        elif any(callable is each for each in converting):  # not all callables hash: a WeakSet's callbacks do not
             calls.append(callable.__name__)
     sys.monitoring.use_tool_id(TOOL, "counted")
     sys.monitoring.register_callback(TOOL, sys.monitoring.events.CALL, called)
