@@ -73,6 +73,17 @@ def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url:
     assert not has_numpy_wheel(requested)
 
 
+def test_rehearsal__last_session_released__takes_its_time_then(page: Page, site_url: str) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    page.evaluate(RUN_DIGITS)
+    page.wait_for_timeout(3000)  # it takes 0.4 s
+    planned = """async () => {
+      const { client } = await import('/web/client.js');
+      return client().call('call', { function: 'rehearse', arguments: [] });
+    }"""
+    assert page.evaluate(planned) == 0  # nothing is left of it
+
+
 def test_snapshot__restored__everything_is_imported(restored: BrowserPython) -> None:
     found = restored(
         """

@@ -49,7 +49,7 @@ const underWay = new Map();
 let asked = 0;
 
 /**
- * In a worker, before there is a session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
+ * In a worker, while there is no session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
  * compiled then when there is a model.
  */
 function rehearse() {
@@ -306,7 +306,8 @@ const methods = {
     await sessions.get(session)?.ahead?.end();
     tensors?.release(sessions.get(session)?.spares ?? []);
     sessions.delete(session);
-    return callPython('release', session);
+    await callPython('release', session);
+    rehearse();
   },
 
   /** @param {import('./protocol.js').CancelArguments} args */
