@@ -8,12 +8,14 @@
 //
 // CONVOLUTION: b is what an image holds under KD x KH x KW taps: rows of y are output channels, columns its pixels.
 // CENTRED_A, CENTRED_B: a' (b') has a zero point that is not 0, flipped sign bits included; parts/integer_operands.wgsl
-// tells the other conditions.
+// tells the other conditions. QUICK: `kernels/quick.py`.
 //#tensors a, b, a_zero, b_zero -> y
 //#variants PACKED_DOT=1,WORDS_A=1,QUADS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1,CENTRED_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32
 //#variants WORDS_A=1,WORDS_B=1,SLICES=4,UNSIGNED_A=1,UNSIGNED_B=1,ZERO_B=1,CENTRED_A=1,CENTRED_B=1 a=uint32 b=uint32 b_zero=uint8 y=int32
 //#variants TILE_M=64,TILE_N=64,ROWS=8,PACKED_DOT=1,CENTRED_B=1 a=int8 b=int8 y=int32 | TRANS_B=1,WORDS_B=1 a=uint8 b=uint32 y=int32
 //#variants CONVOLUTION=1,KH=3,KW=3,PACKED_DOT=1,UNSIGNED_B=1,CENTRED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
+//#variants QUICK=1,WORDS_A=1,QUADS_A=1,WORDS_B=1,VEC_Y=1,CENTRED_A=1,CENTRED_B=1 a=uint32 b=uint32 y=int32 | QUICK=1,TRANS_B=1,ZERO_A=1,CENTRED_A=1 a=int8 b=int8 a_zero=int8 y=int32
+//#variants QUICK=1,CONVOLUTION=1,KH=3,KW=3,PACKED_DOT=1,UNSIGNED_B=1,CENTRED_B=1,ZERO_B=1,SLICES=4,SLICED=1 a=int8 b=uint8 b_zero=uint8 y=int32
 //#variants TRANS_B=1,SLICES=2,ZERO_A=1,CENTRED_A=1 a=int8 b=int8 a_zero=int8 y=int32
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
@@ -61,9 +63,6 @@ struct Params {
 //#endif
 }
 
-// For each slice: words of k by quads of rows of a, then by quads of columns of b.
-var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS * ROWS)>;
-
 // What becomes of four results of row `row` (counted over batches) from column `col` on.
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
@@ -83,6 +82,12 @@ fn put(row: u32, col: u32, sum: vec4<T>) {
   if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
 //#endif
 }
+
+//#if QUICK
+// <whole>
+//#endif
+// For each slice: words of k by quads of rows of a, then by quads of columns of b.
+var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS * ROWS)>;
 
 @compute @workgroup_size(THREADS * SLICES)
 fn main(
@@ -179,12 +184,13 @@ fn main(
   columns -= i32(params.k) * zero_b;
 //#endif
   if (n >= params.n) { return; }
-  //#unroll
-  for (var r = 0u; r < ROWS; r++) {
+  // `finish` is there once, in a loop whose count compilers do not know; results move up in their registers.
+  let rows = select(ROWS, 0u, params.n == 0u);
+  for (var r = 0u; r < rows; r++) {
     let quad = r / 4u * HIGH + ty;
     let row = m0 + quad * 4u + r % 4u;
     if (row < params.m) {
-      var sum = sums[r];
+      var sum = sums[0];
 //#if CENTRED_A
       sum -= zero_a(row) * columns;
 //#endif
@@ -197,5 +203,16 @@ fn main(
 //#endif
       put(batch * params.m + row, n, sum);
     }
+    //#unroll
+    for (var i = 0u; i < ROWS - 1u; i++) {
+      sums[i] = sums[i + 1u];
+    }
   }
 }
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include matmul_integer_tiled_quick
+// </quick>
+//#endif

@@ -18,6 +18,14 @@ from e2e.ops.test_convolution import (
     test_conv_transpose__random__as_onnxruntime,
     test_convolution__tiles_of_64__as_host,
 )
+from e2e.ops.test_integer_products import (
+    device,
+    test_conv_integer__random_cases__as_onnxruntime,
+    test_matmul_integer__every_configuration__is_exact,
+    test_matmul_integer__extremes__do_not_overflow,
+    test_matmul_integer__random_cases__as_onnxruntime,
+    test_matmul_integer__rows_with_zero_points__as_numpy,
+)
 from e2e.ops.test_linear_algebra import (
     test_matmul__types__as_host,
     test_tiled__every_layout__as_numpy,
@@ -29,6 +37,7 @@ from e2e.ops.test_normalization import (
     test_normalization__every_type_and_rank__as_host,
     test_normalization__large_mean__variance_without_cancellation,
 )
+from e2e.ops.test_quantized_models import test_residual_net__statically_quantised__as_onnxruntime
 from e2e.ops.test_skip_norm import (
     test_skip_norm__rows_in_another_order__are_read_and_written_so,
     test_skip_norm__terms_and_outputs__follow_the_formula,
@@ -42,18 +51,25 @@ from e2e.ops.test_tail import (
 )
 
 __all__ = [
+    "device",
     "test_attention__every_candidate__as_the_formula",
     "test_attention__half__as_host",
     "test_attention__keys_in_reach__as_the_formula",
     "test_attention__tiles_at_odd_sizes__as_the_formula",
     "test_conv__random__as_onnxruntime",
+    "test_conv_integer__random_cases__as_onnxruntime",
     "test_conv_transpose__random__as_onnxruntime",
     "test_convolution__tiles_of_64__as_host",
     "test_matmul__types__as_host",
+    "test_matmul_integer__every_configuration__is_exact",
+    "test_matmul_integer__extremes__do_not_overflow",
+    "test_matmul_integer__random_cases__as_onnxruntime",
+    "test_matmul_integer__rows_with_zero_points__as_numpy",
     "test_norm__behind_a_product__equals_the_chain",
     "test_norm__behind_a_product__writes_its_rows_where_they_go",
     "test_normalization__every_type_and_rank__as_host",
     "test_normalization__large_mean__variance_without_cancellation",
+    "test_residual_net__statically_quantised__as_onnxruntime",
     "test_skip_norm__rows_in_another_order__are_read_and_written_so",
     "test_skip_norm__terms_and_outputs__follow_the_formula",
     "test_tail__convolution_as_a_product__equals_the_chain",

@@ -18,6 +18,7 @@ from pyruntime.kernels.matmul import MAX_BATCH_RANK
 from pyruntime.kernels.matmul_candidates import EIGHT_JOBS, FEW_ROWS
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
+from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.window import Window
 
@@ -132,7 +133,7 @@ class _Form:
         return self._dispatch(
             "matmul_integer_tiled",
             f"matmul_integer_{'m' if tile == 64 else 's'}{slices}",
-            defines | ({"SLICED": 1} if slices > 1 else {}),
+            defines | ({"SLICED": 1} if slices > 1 else {}) | quick_flag(self.target),
             self.target.fold(groups),
             words_b=window is None,
             **seen,
