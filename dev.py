@@ -27,7 +27,8 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     demo.add_argument("--once", action="store_true", help="end after the run")
     demo.add_argument("--port", type=int, default=8000, help="port of the page (default 8000, else a free one)")
 
-    test = subparsers.add_parser("test", help="every test, native and in the browser; more arguments go to pytest")
+    test = subparsers.add_parser("test", help="a quarter of the tests, another each day; more arguments go to pytest")
+    test.add_argument("--all", action="store_true", help="every test")
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")
     part.add_argument("--browser", action="store_true", help="only e2e/, in headless Chromium")
@@ -81,7 +82,10 @@ def main(argv: Sequence[str]) -> int:
             case "demo":
                 return commands.demo(once=args.once, port=args.port)
             case "test":
-                return commands.test(native=not args.browser, browser=not args.native, pytest_args=rest)
+                everything = args.all or bool(rest)
+                return commands.test(
+                    native=not args.browser, browser=not args.native, everything=everything, pytest_args=rest
+                )
             case "build":
                 return commands.build()
             case "serve":

@@ -17,6 +17,7 @@ from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
+from tests.sampling import leave_out
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
@@ -33,7 +34,8 @@ LONGEST = (
 """Files that take about half a minute or more go before the others, so that no browser is left alone with one."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out(config, items)
     places = {HERE / f"{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 

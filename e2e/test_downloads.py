@@ -115,6 +115,7 @@ def test_abort__while_it_comes__ends_it_and_the_connection(
         return [error.name, later.name];""",
     )
     assert got == ["AbortError", "AbortError"]
+    page.wait_for_timeout(500)  # the browser's network process hears of it later, and would take what comes until then
     file.opened.set()
     assert file.left.wait(10)
     assert len(file.asked) == 1

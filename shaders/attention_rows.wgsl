@@ -33,6 +33,7 @@ struct Params {
 }
 
 //#include attention_views
+//#include attention_share
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
@@ -102,27 +103,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       }
     }
   }
-  var share = 1.0;
-//#if SINK
-  let sink = load_sink(head);
-  let highest = max(top, sink);
-  share = exp(top - highest);
-  sum = sum * share + exp(sink - highest);
-//#endif
-//#if EMPTY_ZERO
-  share *= select(1.0 / sum, 0.0, sum == 0.0);
-//#else
-  share /= sum;
-//#endif
+  let share = share_of(top, sum, head);
   let out = params.bases.w + dot(at, params.y_strides.xyz);
   for (var d = 0u; d < QUADS_V; d++) {
-    let r = y[d] * share;
-//#if VEC
-    store4_y((out >> 2u) + d, r.x, r.y, r.z, r.w);
-//#else
-    for (var c = 0u; c < 4u; c++) {
-      if (4u * d + c < DIM_V) { store_y(out + (4u * d + c) * params.y_strides.w, r[c]); }
-    }
-//#endif
+    put(out, d, y[d] * share);
   }
 }

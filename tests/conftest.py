@@ -5,7 +5,15 @@ from __future__ import annotations
 import gc
 import os
 
+import pytest
+
+from tests.sampling import leave_out
+
 os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out(config, items)
 
 
 def pytest_collection_finish() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import tempfile
@@ -17,6 +18,9 @@ from tools.devkit.venv import ensure_venv
 
 FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
 """Native tests that take about as long as all the others: the two halves run at the same time."""
+
+PARTS = 4
+"""Days in which each test has its turn."""
 
 BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
 """Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In the
@@ -47,12 +51,18 @@ def demo(*, once: bool, port: int) -> int:
     return serve(port=port)
 
 
-def test(*, native: bool, browser: bool, pytest_args: Sequence[str]) -> int:
+def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence[str]) -> int:
     """Both suites, also when the first fails: one run shows everything that is wrong.
 
     What only the second needs is made ready during the first: most of that is downloads.
+
+    Args:
+        everything: every test, which takes an hour; else those of today (`tests/sampling.py`).
     """
     ensure_venv()
+    if not everything:
+        sample = os.environ.setdefault("PYRUNTIME_SAMPLE", f"{datetime.date.today().toordinal() % PARTS}/{PARTS}")
+        say(f"the tests of today (again: PYRUNTIME_SAMPLE={sample}); --all: every test")
     statuses = []
     with ThreadPoolExecutor(1) as thread:
         environment = thread.submit(browsers) if browser else None
