@@ -22,7 +22,7 @@ from pyruntime.kernels.dispatch import Target
 __all__ = ["MOST_WORK", "quick_flag", "without_quick"]
 
 MOST_WORK = 50e9
-"""Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9, DINOv2-small: 46e9). GPUs of
+"""Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9, DINOv2-base: 46e9). GPUs of
 0.4 TFLOP/s may take 3 s for as many, in several submits: Windows resets a GPU that takes 2 s for one."""
 
 _QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n", re.M | re.S)
