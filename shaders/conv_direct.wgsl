@@ -184,16 +184,24 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     }
   }
 //#if FOUR
-  emit(sum0, image, m.x, first);
-  if (row + 1u < params.rows) { emit(sum1, image, m.y, first); }
-  if (row + 2u < params.rows) { emit(sum2, image, m.z, first); }
-  if (row + 3u < params.rows) { emit(sum3, image, m.w, first); }
+  // `finish` is there once, in a loop whose count compilers do not know.
 //#if EIGHT
-  if (row + 4u < params.rows) { emit(sum4, image, m_high.x, first); }
-  if (row + 5u < params.rows) { emit(sum5, image, m_high.y, first); }
-  if (row + 6u < params.rows) { emit(sum6, image, m_high.z, first); }
-  if (row + 7u < params.rows) { emit(sum7, image, m_high.w, first); }
+  let rows = min(8u, params.rows - row);
+//#else
+  let rows = min(4u, params.rows - row);
 //#endif
+  for (var r = 0u; r < rows; r++) {
+    emit(sum0, image, group * params.rows + row + r, first);
+    sum0 = sum1;
+    sum1 = sum2;
+    sum2 = sum3;
+//#if EIGHT
+    sum3 = sum4;
+    sum4 = sum5;
+    sum5 = sum6;
+    sum6 = sum7;
+//#endif
+  }
 //#else
   emit(sum0, image, m, first);
 //#endif

@@ -56,7 +56,6 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
 }
 
 fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
-  if (m >= params.m) { return; }
   let row = batch * params.m + m;
   let v = finish(value, row, n);
   let at = row * params.n + n;
@@ -116,14 +115,22 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
     s7 += T(load_a(r7 + step)) * right;
 //#endif
   }
-  keep(batch, m, n, s0);
-  keep(batch, m + 1u, n, s1);
-  keep(batch, m + 2u, n, s2);
-  keep(batch, m + 3u, n, s3);
+  // `finish` is there once, in a loop whose count compilers do not know.
 //#if EIGHT
-  keep(batch, m + 4u, n, s4);
-  keep(batch, m + 5u, n, s5);
-  keep(batch, m + 6u, n, s6);
-  keep(batch, m + 7u, n, s7);
+  let rows = min(8u, params.m - m);
+//#else
+  let rows = min(4u, params.m - m);
 //#endif
+  for (var r = 0u; r < rows; r++) {
+    keep(batch, m + r, n, s0);
+    s0 = s1;
+    s1 = s2;
+    s2 = s3;
+//#if EIGHT
+    s3 = s4;
+    s4 = s5;
+    s5 = s6;
+    s6 = s7;
+//#endif
+  }
 }

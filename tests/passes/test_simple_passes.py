@@ -1,12 +1,15 @@
-"""dead_code, common_subexpressions, batchnorm_to_affine, sink_reshape: a match, and graphs they must leave alone."""
+"""dead_code, common_subexpressions, batchnorm_to_affine, sink_reshape, small_powers: a match, and
+graphs they must leave alone."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from pyruntime.ir import Array, DType
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
-from pyruntime.passes import batchnorm_to_affine, common_subexpressions, dead_code, sink_reshape
+from pyruntime.passes import batchnorm_to_affine, common_subexpressions, dead_code, sink_reshape, small_powers
 from pyruntime.plan.build import build_plan
 from tests.passes.support import apply, graph_of, node, op_types
 
@@ -112,3 +115,33 @@ def test_sink_reshape__last_dimension_changes__stays() -> None:
     nodes = [node("MatMul", ["x", "w"], ["p"]), node("Reshape", ["p", "s"], ["r"]), node("Add", ["r", "z"], ["y"])]
     constants = {"w": np.ones((3, 4), np.float32), "s": np.array([6, 2, 2])}
     assert not apply(sink_reshape.run, graph_of(nodes, {"x": (6, 3), "z": (6, 2, 2)}, ["y"], constants))
+
+
+@pytest.mark.parametrize(("exponent", "products"), [(2, 1), (3, 2)])
+def test_small_powers__squares_and_cubes__are_products(exponent: int, products: int) -> None:
+    graph = graph_of([node("Pow", ["x", "n"], ["y"])], {"x": (3, 4)}, ["y"], {"n": np.array(exponent, np.float32)})
+    assert apply(small_powers.run, graph)
+    assert op_types(graph) == ["Mul"] * products
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [
+        (DType.FLOAT, np.array(2.5, np.float32)),
+        (DType.FLOAT, np.array(4, np.float32)),
+        (DType.FLOAT, np.array([2, 3, 2, 3], np.float32)),
+        (DType.FLOAT, np.full((1, 1, 1), 2, np.float32)),
+        (DType.FLOAT16, np.array(3, np.float16)),
+        (DType.INT32, np.array(2, np.int32)),
+    ],
+)
+def test_small_powers__other_exponents_shapes_and_types__are_left_alone(dtype: DType, exponent: Array) -> None:
+    graph = graph_of([node("Pow", ["x", "n"], ["y"])], {"x": (3, 4)}, ["y"], {"n": exponent}, dtype)
+    with np.errstate(invalid="ignore"):
+        assert not apply(small_powers.run, graph)
+
+
+def test_small_powers__exponent_that_comes_with_a_run__is_left_alone() -> None:
+    graph = graph_of([node("Pow", ["x", "n"], ["y"])], {"x": (3,), "n": ()}, ["y"])
+    with np.errstate(invalid="ignore"):
+        assert not apply(small_powers.run, graph)

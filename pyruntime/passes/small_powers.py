@@ -1,0 +1,40 @@
+"""x^2 becomes x * x, and x^3 x * x * x: GELU by tanh and norms in single steps have them.
+
+A power of any exponent is sixty lines of a shader, which a product with an epilogue has once for each of its results.
+"""
+
+from __future__ import annotations
+
+from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.registry import newest
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every Pow of float32 to a static 2 or 3; True where there was one.
+
+    Ensures: NaN, infinities and zeros as before; other results differ by rounding. Not for types of fewer bits, whose
+    square would be rounded in between.
+    """
+    match = Matcher(graph)
+    rewritten = [(node, _products(graph, match, node)) for node in graph.nodes]
+    graph.nodes = [new for node, products in rewritten for new in products or [node]]
+    return any(products for _, products in rewritten)
+
+
+def _products(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+    if node.op.domain or node.op.op_type != "Pow" or node.outputs[0] in graph.static:
+        return None
+    x = graph.tensor(node.inputs[0])
+    exponent = match.scalar(node.inputs[1])
+    if x.dtype is not DType.FLOAT or exponent not in (2, 3) or graph.tensor(node.inputs[1]).rank > x.rank:
+        return None
+    mul, base, power = newest("Mul"), node.inputs[0], node.outputs[0]
+    if exponent == 2:
+        return [Node(mul, (base, base), (power,), node.name)]
+    square = graph.fresh(f"{power}.square")
+    graph.types[square] = x.with_shape(*x.shape)
+    return [Node(mul, (base, base), (square,), node.name), Node(mul, (square, base), (power,), node.name)]
