@@ -3,9 +3,10 @@
 // Depthwise convolution in two dimensions whose channels lie last. One invocation makes PIXELS neighbours of a row in
 // four channels and reads each input they share once.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
+// ROLLED: it is there once, in a loop whose count compilers do not know.
 //#tensors x, w, bias -> y
 //#type T = y
-//#variants KH=3,KW=3 | KH=3,KW=3,STRIDE=2,BIAS=1,PIXELS=2 | KH=1,KW=5,DILATION=2,PIXELS=1 x=float16 w=float16 y=float16
+//#variants KH=3,KW=3 | KH=3,KW=3,ROLLED=1 | ROLLED=1,PIXELS=1 | KH=3,KW=3,STRIDE=2,BIAS=1,PIXELS=2 | KH=1,KW=5,DILATION=2,PIXELS=1 x=float16 w=float16 y=float16
 const KH: u32 = 3u;
 const KW: u32 = 3u;
 const STRIDE: u32 = 1u;
@@ -71,10 +72,21 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       }
     }
   }
+//#if ROLLED
+  let pixels = min(PIXELS, params.output.y - first);
+  for (var p = 0u; p < pixels; p++) {
+    put(line * params.output.y + first + p, four, sums[0]);
+    //#unroll
+    for (var i = 0u; i < PIXELS - 1u; i++) {
+      sums[i] = sums[i + 1u];
+    }
+  }
+//#else
   //#unroll
   for (var p = 0u; p < PIXELS; p++) {
     if (first + p < params.output.y) { put(line * params.output.y + first + p, four, sums[p]); }
   }
+//#endif
 }
 
 fn put(row: u32, four: u32, sum: vec4<T>) {

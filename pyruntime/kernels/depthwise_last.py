@@ -82,6 +82,7 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
         defines["DILATION"] = window.dilations[2]
     if conv.bias is not None:
         types["bias"], defines["BIAS"] = conv.bias.type.dtype, 1
+    defines["ROLLED"] = int(target.long_tail)
     kernel = template("conv_depthwise_last", types, **defines)
     params = params_of(
         kernel,
