@@ -70,6 +70,13 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 
 //#include integer_operands
 
+// Which tile of the results a workgroup has: its batch, first row and first column.
+fn tile_of(group: u32) -> vec3<u32> {
+  let batch = group / (params.m_tiles * params.n_tiles);
+  let place = group - batch * (params.m_tiles * params.n_tiles);
+  return vec3<u32>(batch, (place / params.n_tiles) * TILE_M, (place % params.n_tiles) * TILE_N);
+}
+
 fn put(row: u32, col: u32, sum: vec4<T>) {
   let v = finish(sum, row, col);
   let at = row * params.n + col;
@@ -101,10 +108,10 @@ fn main(
   let t = local % THREADS;
   let tx = t % WIDE;
   let ty = t / WIDE;
-  let batch = group / (params.m_tiles * params.n_tiles);
-  let place = group - batch * (params.m_tiles * params.n_tiles);
-  let m0 = (place / params.n_tiles) * TILE_M;
-  let n0 = (place % params.n_tiles) * TILE_N;
+  let first = tile_of(group);
+  let batch = first.x;
+  let m0 = first.y;
+  let n0 = first.z;
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
 

@@ -44,9 +44,8 @@ class Transpose(Op):
         (y,) = self.infer(x)
         strides = contiguous(x.shape)
         view = [strides[p] for p in self.permutation(x.rank)]
-        allowed = (
-            target.allows("transpose_tiled") and not target.is_processor
-        )  # which has no banks, and compiles barriers slowly
+        # Processors take a second to compile a barrier, and longer to run it than to read apart.
+        allowed = target.allows("transpose_tiled") and not target.is_processor
         tiled = tiled_transpose(target, out(0, y), inp(0, x), view) if allowed else None
         return (tiled or strided_copy(target, "transpose", out(0, y), inp(0, x), 0, view),)
 

@@ -8,16 +8,13 @@ fn quick(
 ) {
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
-  let batch = group / (params.m_tiles * params.n_tiles);
-  let place = group - batch * (params.m_tiles * params.n_tiles);
-  let m0 = (place / params.n_tiles) * TILE_M;
-  let n0 = (place % params.n_tiles) * TILE_N;
-  let base_a = batch_base(batch, params.a_strides);
-  let base_b = batch_base(batch, params.b_strides);
+  let first = tile_of(group);
+  let base_a = batch_base(first.x, params.a_strides);
+  let base_b = batch_base(first.x, params.b_strides);
   let last = params.m - 1u;
   for (var e = local; e < TILE_M * TILE_N / 16u; e += THREADS) {
-    let row = m0 + e / WIDE * 4u;
-    let n = n0 + e % WIDE * 4u;
+    let row = first.y + e / WIDE * 4u;
+    let n = first.z + e % WIDE * 4u;
     locate(n);
     let zero_b = zeros_b(n);
     var sums = array<vec4<i32>, 4>();
@@ -52,7 +49,7 @@ fn quick(
 //#if CENTRED_B
       sum -= totals[0] * zero_b;
 //#endif
-      put(batch * params.m + row + r, n, sum);
+      put(first.x * params.m + row + r, n, sum);
       sums[0] = sums[1];
       sums[1] = sums[2];
       sums[2] = sums[3];

@@ -60,7 +60,9 @@ def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence
         everything: every test, which takes an hour; else those of today (`tests/sampling.py`).
     """
     ensure_venv()
-    if not everything:
+    if everything:
+        os.environ.pop("PYRUNTIME_SAMPLE", None)
+    else:
         sample = os.environ.setdefault("PYRUNTIME_SAMPLE", f"{datetime.date.today().toordinal() % PARTS}/{PARTS}")
         say(f"the tests of today (again: PYRUNTIME_SAMPLE={sample}); --all: every test")
     statuses = []
