@@ -73,15 +73,29 @@ def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url:
     assert not has_numpy_wheel(requested)
 
 
-def test_rehearsal__last_session_released__takes_its_time_then(page: Page, site_url: str) -> None:
+REHEARSE = "python.rehearse(waits)"
+"""How `web/host.js` asks for it."""
+
+REHEARSED = f"""async () => {{
+  const heard = new Promise((resolve) => {{
+    new BroadcastChannel('rehearsed').onmessage = ({{ data }}) => resolve(data);
+    setTimeout(resolve, 10000, 0);
+  }});
+  await ({RUN_DIGITS})();
+  return heard;
+}}"""
+
+
+def test_rehearsal__last_session_released__plans_graphs(page: Page, site_url: str) -> None:
+    def told(route: Route) -> None:
+        text = route.fetch().text()
+        assert REHEARSE in text
+        tell = f"{REHEARSE}.then((planned) => new BroadcastChannel('rehearsed').postMessage(planned))"
+        route.fulfill(body=text.replace(REHEARSE, tell), content_type="text/javascript")
+
+    page.context.route("**/web/host.js", told)
     page.goto(site_url + "e2e/blank.html")
-    page.evaluate(RUN_DIGITS)
-    page.wait_for_timeout(3000)  # it takes 0.4 s
-    planned = """async () => {
-      const { client } = await import('/web/client.js');
-      return client().call('call', { function: 'rehearse', arguments: [] });
-    }"""
-    assert page.evaluate(planned) == 0  # nothing is left of it
+    assert page.evaluate(REHEARSED) > 0
 
 
 def test_snapshot__restored__everything_is_imported(restored: BrowserPython) -> None:
