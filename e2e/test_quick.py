@@ -6,8 +6,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-PLAYING = """async ({ body }) => {
+PLAYING = """async ({ bodies }) => {
     const { play } = await import('/web/player.js');
+    const { record } = await import('/web/recording.js');
     const { compileQuickly, settled } = await import('/web/quick.js');
     const { bufferOf } = await import('/web/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
@@ -25,12 +26,11 @@ PLAYING = """async ({ body }) => {
         texts.push(descriptor.code);
         return createShaderModule.call(this, descriptor);
     };
-    const made = compileQuickly(device, body);
-    const pipeline = await made.pipeline;
+    const made = bodies.map((body) => compileQuickly(device, body));
+    const pipelines = await Promise.all(made.map(({ pipeline }) => pipeline));
     const buffer = bufferOf(device, 64);
-    const group = device.createBindGroup({
-        layout: pipeline.getBindGroupLayout(0), entries: [{ binding: 0, resource: { buffer } }] });
-    const commands = [{ pipeline, group, grid: [16, 1, 1], scaled: [] }];
+    const rows = pipelines.map((_, i) => [i, [16 / pipelines.length, 1, 1], [], [0, 0, 64]]);
+    const { commands } = record(device, JSON.stringify({ rows, order: null }), pipelines, [buffer]);
     const zero = { buffer, offset: 0, nbytes: 64, data: new ArrayBuffer(64), dataOffset: 0 };
     const run = async () => {
         const [answer] = await play(device, commands, [zero], [{ buffer, offset: 0, nbytes: 64 }], []);
@@ -42,7 +42,7 @@ PLAYING = """async ({ body }) => {
     const later = [await run(), await run(), await run()];
     await settled(device);
     device.destroy();
-    return { before, first, later, entries, texts, warned, code: made.code };
+    return { before, first, later, entries, texts, warned, code: made[0].code };
 }"""
 
 BODY = """
@@ -57,9 +57,9 @@ BODY = """
 """
 
 
-def _played(page: Page, site_url: str, body: str) -> Any:
+def _played(page: Page, site_url: str, *bodies: str) -> Any:
     page.goto(site_url + "e2e/blank.html")
-    return page.evaluate(PLAYING, {"body": body})
+    return page.evaluate(PLAYING, {"bodies": bodies})
 
 
 def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(page: Page, site_url: str) -> None:
@@ -71,7 +71,45 @@ def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(pa
     quick, whole = found["texts"]
     assert "fn main" not in quick and "fn quick" not in whole
     assert found["code"] == quick
+    assert len(quick.splitlines()) == len(BODY.splitlines()) - 3, (
+        "errors name lines of the text without the other's part"
+    )
     assert found["warned"] == []
+
+
+TILED = """
+// tiled_SIDE
+const SIDE: u32 = SIDEu;
+const TWICE: u32 = 2u * SIDE;
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+// <whole>
+@compute @workgroup_size(1) fn main(@builtin(workgroup_id) at: vec3<u32>) { x[at.x + FROMu] = TWICE; }
+// </whole>
+//
+// <quick>
+@compute @workgroup_size(1) fn quick(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 1; x[at.x + 8u] = 1; }
+// </quick>
+"""
+
+
+def test_compile__kernels_that_differ_in_their_tiles_alone__have_one_quick_pipeline(page: Page, site_url: str) -> None:
+    bodies = [
+        TILED.replace("SIDEu", f"{side}u").replace("_SIDE", f"_{side}").replace("FROM", str(start))
+        for side, start in ((4, 0), (8, 8))
+    ]
+    found = _played(page, site_url, *bodies)
+    assert found["before"] == ["quick"]
+    assert found["first"] == [1]
+    assert found["later"] == [[8, 16], [8, 16], [8, 16]], "each has a whole kernel of its own"
+    assert sorted(found["entries"]) == ["main", "main", "quick"]
+    assert "SIDE" not in found["texts"][0] and "tiled" not in found["texts"][0]
+
+
+def test_compile__a_quick_kernel_that_uses_the_size_of_a_tile__is_one_of_its_own(page: Page, site_url: str) -> None:
+    bodies = [TILED.replace("SIDEu", f"{side}u").replace("= 1;", "= TWICE;").replace("FROM", "0") for side in (4, 8)]
+    found = _played(page, site_url, *bodies)
+    assert found["before"] == ["quick", "quick"]
+    assert found["first"] == [16], "the second overwrites the first"
 
 
 def test_compile__one_entry_point__compiles_once(page: Page, site_url: str) -> None:

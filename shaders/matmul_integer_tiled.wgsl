@@ -70,11 +70,11 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 
 //#include integer_operands
 
-// Which tile of the results a workgroup has: its batch, first row and first column.
-fn tile_of(group: u32) -> vec3<u32> {
+// Which tile of the results a workgroup has, in tiles of `size` rows and columns: its batch, first row and first column.
+fn tile_of(group: u32, size: vec2<u32>) -> vec3<u32> {
   let batch = group / (params.m_tiles * params.n_tiles);
   let place = group - batch * (params.m_tiles * params.n_tiles);
-  return vec3<u32>(batch, (place / params.n_tiles) * TILE_M, (place % params.n_tiles) * TILE_N);
+  return vec3<u32>(batch, (place / params.n_tiles) * size.x, (place % params.n_tiles) * size.y);
 }
 
 fn put(row: u32, col: u32, sum: vec4<T>) {
@@ -108,7 +108,7 @@ fn main(
   let t = local % THREADS;
   let tx = t % WIDE;
   let ty = t / WIDE;
-  let first = tile_of(group);
+  let first = tile_of(group, vec2<u32>(TILE_M, TILE_N));
   let batch = first.x;
   let m0 = first.y;
   let n0 = first.z;
@@ -220,6 +220,8 @@ fn main(
 // </whole>
 //
 // <quick>
+//#include quads_each
+
 //#include matmul_integer_tiled_quick
 // </quick>
 //#endif

@@ -137,7 +137,7 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
 }
 
 // Every invocation adds up the whole row for its mean, and all of them have when the first results take the place of operands.
-@compute @workgroup_size(WG)
+@compute @workgroup_size(64)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -160,7 +160,7 @@ fn quick(
   }
   storageBarrier();
   let inv = 1.0 / sqrt(squares / f32(params.n) + params.epsilon);
-  for (var col = lane * 4u; col < params.n; col += WG * 4u) {
+  for (var col = lane * 4u; col < params.n; col += 256u) {
     let v = p_at(row, col);
 //#if KEEP
     store4_p((row * params.n + col) >> 2u, v[0], v[1], v[2], v[3]);

@@ -237,18 +237,23 @@ fn main(
 // </whole>
 //
 // <quick>
-// Every invocation reads the whole row for its mean, and all of them have when the first results take its place.
-@compute @workgroup_size(WG)
+// Every invocation reads the whole row for its mean, and all of them have when the first results take its place. A workgroup's
+// rows are as many as it takes for all: WG / LANES, or fewer.
+@compute @workgroup_size(64)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
   @builtin(local_invocation_index) place: u32,
 ) {
-  let row = workgroup_index(wid, nwg) * (WG / LANES) + place / LANES;
+  let groups = nwg.x * nwg.y * nwg.z;
+  let share = (params.rows + groups - 1u) / groups;
+  let lanes = 64u / share;
+  let within = place / lanes;
+  let row = workgroup_index(wid, nwg) * share + within;
   let total = fold(min(row, params.rows - 1u) * params.length, 0u, 1u);
   storageBarrier();
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
-  if (row < params.rows) { write_row(row, place % LANES, LANES, total.y, factor); }
+  if (within < share && row < params.rows) { write_row(row, place % lanes, lanes, total.y, factor); }
 }
 // </quick>
 //#endif

@@ -2,18 +2,25 @@
 /**
  * Kernels that run until their pipelines are there (`pyruntime/kernels/quick.py`): a shader's text has two entry points, and the
  * module of either is the text without what the other alone uses. `quick` compiles first; `main` when a run has been sent, so
- * that the browser's GPU process, which reads one text after another, is not busy when somebody waits for it.
+ * that the browser's GPU process, which reads one text after another, is not busy when somebody waits for it. Kernels that differ
+ * in the size of their tiles alone have one quick pipeline: each has a `Quick` of its own, which stands for its pipeline.
  */
 
 import { quick } from './encoding.js';
-import { compile } from './recording.js';
+import { compile, standIn } from './recording.js';
 
-/**
- * @typedef {object} Waiting what a quick pipeline stands for
- * @property {GPUDevice} device
- * @property {string} code of the whole module
- * @property {GPUComputePipeline} [whole]
- */
+/** What stands for a pipeline. */
+class Quick {
+  /** @type {GPUComputePipeline | undefined} */
+  whole;
+
+  /** @param {GPUDevice} device @param {GPUComputePipeline} pipeline of the quick kernel @param {string} code of the whole module */
+  constructor(device, pipeline, code) {
+    this.device = device;
+    this.pipeline = pipeline;
+    this.code = code;
+  }
+}
 
 /** Pipelines that compile at once behind the first run: the next runs want some of the processor, too. */
 const LANES = 6;
@@ -21,11 +28,11 @@ const LANES = 6;
 const AFTER = 10;
 const ALONE = 2000;
 
-/** By quick pipeline. @type {WeakMap<GPUComputePipeline, Waiting>} */
-const wanted = new WeakMap();
+/** Quick pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, ReturnType<typeof compile>>>} */
+const made = new WeakMap();
 /**
  * @typedef {object} Queue
- * @property {GPUComputePipeline[]} left quick ones
+ * @property {Quick[]} left whose whole kernels have not been begun
  * @property {ReturnType<typeof setTimeout>} [timer] until these are begun with
  * @property {boolean} hasRun they are, soon: a run has been sent
  * @property {number} lanes at work
@@ -48,19 +55,58 @@ function queueOf(device) {
 }
 
 /**
- * `compile` of recording.js; where the text has a quick kernel, the pipeline is its.
+ * The text without comments and without constants that it does not use, which tell tiles apart; lines keep their numbers.
+ * @param {string} code
+ */
+function plain(code) {
+  const lines = code.replace(/^\/\/.*$/gm, '').split('\n');
+  /** @type {Map<string, number>} */
+  const uses = new Map();
+  const count = (/** @type {string} */ text, /** @type {number} */ by) => {
+    for (const [name] of text.matchAll(/[A-Za-z_]\w*/g)) uses.set(name, (uses.get(name) ?? 0) + by);
+  };
+  lines.forEach((line) => count(line, 1));
+  for (let i = lines.length - 1; i >= 0; i--) { // constants use those above them
+    const name = /^const (\w+)\b[^;]*;$/.exec(lines[i])?.[1];
+    if (!name || uses.get(name) !== 1) continue;
+    count(lines[i], -1);
+    lines[i] = '';
+  }
+  return lines.join('\n');
+}
+
+/**
+ * The pipeline of a text's quick kernel, under way.
+ * @param {GPUDevice} device
+ * @param {string} code
+ * @returns {ReturnType<typeof compile>}
+ */
+function quickOf(device, code) {
+  const known = made.get(device) ?? new Map();
+  made.set(device, known);
+  const text = plain(without(code, 'whole'));
+  const found = known.get(text) ?? compile(device, text, 'quick');
+  known.set(text, found);
+  found.pipeline.catch(() => known.delete(text));
+  return found;
+}
+
+/**
+ * `compile` of recording.js; where the text has a quick kernel, what stands for its pipeline.
  * @param {GPUDevice} device
  * @param {string} code
  */
 export function compileQuickly(device, code) {
   if (!code.includes('// <quick>')) return compile(device, code);
-  const made = compile(device, without(code, 'whole'), 'quick');
-  made.pipeline.then((pipeline) => {
-    wanted.set(pipeline, { device, code: without(code, 'quick') });
-    queueOf(device).left.push(pipeline);
+  const begun = quickOf(device, code);
+  const pipeline = begun.pipeline.then((ready) => {
+    const standing = new Quick(device, ready, without(code, 'quick'));
+    queueOf(device).left.push(standing);
     begin(device, ALONE);
-  }, () => {}); // told by who waits for it
-  return made;
+    return standIn(standing, ready);
+  });
+  pipeline.catch(() => {}); // told by who waits for it
+  return { ...begun, pipeline };
 }
 
 /** Begin with the whole kernels after a while. @param {GPUDevice} device @param {number} after */
@@ -78,13 +124,11 @@ function begin(device, after) {
 async function work(queue) {
   queue.lanes += 1;
   for (let next = queue.left.shift(); next; next = queue.left.shift()) {
-    const waiting = /** @type {Waiting} */ (wanted.get(next));
     try {
-      waiting.whole = await compile(waiting.device, waiting.code).pipeline;
+      next.whole = await compile(next.device, next.code).pipeline;
     } catch (error) {
       // The quick one goes on; a device that is lost has nothing to go on with.
       console.warn(`pyruntime: a kernel stays slow, as its pipeline could not be made: ${/** @type {Error} */ (error).message}`);
-      wanted.delete(next);
     }
   }
   queue.lanes -= 1;
@@ -99,7 +143,7 @@ export async function settled(device) {
   await new Promise((done) => { queue.done.push(() => done(undefined)); });
 }
 
-quick.current = (pipeline) => wanted.get(pipeline)?.whole ?? pipeline;
+quick.current = (pipeline) => (pipeline instanceof Quick ? pipeline.whole ?? pipeline.pipeline : pipeline);
 
 quick.sent = (device) => {
   const queue = queues.get(device);

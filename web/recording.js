@@ -97,6 +97,17 @@ export function compile(device, code, entryPoint = 'main') {
 }
 
 /**
+ * `other` stands for a pipeline that was compiled, in commands (`quick.js`).
+ * @param {object} other
+ * @param {GPUComputePipeline} pipeline
+ */
+export function standIn(other, pipeline) {
+  const standing = /** @type {GPUComputePipeline} */ (other);
+  groups.set(standing, /** @type {GPUBindGroupLayout} */ (groups.get(pipeline)));
+  return standing;
+}
+
+/**
  * @param {GPUDevice} device
  * @param {GPUBindGroupLayout} layout
  * @param {{buffer?: GPUBuffer, offset: number, size: number}[]} parts

@@ -154,7 +154,7 @@ def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile:
         KEYS=tile.keys,
         TALL=tile.tall,
         **flags,
-        **quick_flag(target),
+        **quick_flag(target, form.flops, LIGHT=1),
     )
     groups = tile.groups(form)
     params = params_of(

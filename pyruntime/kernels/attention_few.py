@@ -145,7 +145,7 @@ def attend_few(
         **flags,
         # Where a row's lanes lie in several subgroups, workgroup memory takes them no more barriers.
         **(shuffled(target, made.lanes) if made.lanes <= target.subgroup else {}),
-        **(quick_flag(target) if fresh is None else {}),
+        **(quick_flag(target, form.flops, LIGHT=1) if fresh is None else {}),
     )
     groups = made.groups(form)
     params = params_of(

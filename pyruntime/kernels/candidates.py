@@ -75,6 +75,10 @@ class Candidate(Generic[P, W]):
     text: float = 1.0
     kernel: Callable[[P], str] | None = None
 
+    def text_of(self, problem: P) -> str:
+        """The same for problems that share the text of its kernel."""
+        return self.kernel(problem) if self.kernel else self.name
+
     def refused(self, problem: P, target: Target) -> str:
         """Why it does not run; "" where it may."""
         if target.disabled:
@@ -85,13 +89,12 @@ class Candidate(Generic[P, W]):
 
 
 class Considered(NamedTuple):
-    """A candidate for a problem: its cost in microseconds, its dispatches and its kernel, or why it does not apply."""
+    """A candidate for a problem: its cost in microseconds and its dispatches, or why it does not apply."""
 
     name: str
     cost: float | None
     dispatches: int = 0
     reason: str = ""
-    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,9 @@ class Family(Generic[P, W]):
         notes = _notes.get()
         if notes is None:
             return self._by_name[choice.chosen]
-        name = choice.chosen if notes.kernels is None else notes.kernels.preferred(choice, notes.user, notes.times)
+        name = choice.chosen
+        if notes.kernels is not None:
+            name = notes.kernels.preferred(choice, notes.user, notes.times, lambda n: self._by_name[n].text_of(problem))
         notes.problems[Noted(self, problem, name)] = None
         return self._by_name[name]
 
@@ -194,18 +199,21 @@ class Kernels:
         self._chosen: dict[tuple[str, str, str], str] = {}
         self._cost = self._spent = 0.0
 
-    def preferred(self, choice: Choice, user: str, times: int = 1) -> str:
+    def preferred(
+        self, choice: Choice, user: str, times: int = 1, text_of: Callable[[str], str] = lambda name: name
+    ) -> str:
         """The name of the candidate to run; it is there from now on.
 
         Args:
             times: how many nodes have this problem.
+            text_of: the same for candidates, by their names, and problems that share the text of a kernel.
         """
         asked = (choice.family, choice.problem, user)
         if asked not in self._chosen:
-            self._chosen[asked] = self._choose(choice, user, times)
+            self._chosen[asked] = self._choose(choice, user, times, text_of)
         return self._chosen[asked]
 
-    def _choose(self, choice: Choice, user: str, times: int) -> str:
+    def _choose(self, choice: Choice, user: str, times: int, text_of: Callable[[str], str]) -> str:
         costed = {c.name: c for c in choice.others if c.cost is not None}
         best = costed[choice.chosen]
         least = best.cost or 0.0
@@ -216,14 +224,12 @@ class Kernels:
         room = max(ERROR * least, min(SHARED * least, budget / times))
 
         def kernel(c: Considered) -> tuple[str, str, str]:
-            return choice.family, c.kernel, "" if c.dispatches > 1 else user
+            return choice.family, text_of(c.name), "" if c.dispatches > 1 else user
 
-        had = [
-            c
-            for c in costed.values()
-            if kernel(c) in self._had and (c.cost or 0.0) - least <= room and c.dispatches <= best.dispatches
-        ]
-        chosen = min(had, key=lambda c: c.cost or 0.0) if had and choice.reason == "cost" else best
+        chosen = best
+        if choice.reason == "cost":
+            cheap = (c for c in costed.values() if (c.cost or 0.0) - least <= room and c.dispatches <= best.dispatches)
+            chosen = min((c for c in cheap if kernel(c) in self._had), key=lambda c: c.cost or 0.0, default=best)
         self._spent += times * max(0.0, (chosen.cost or 0.0) - least)
         self._had.add(kernel(chosen))
         return chosen.name
@@ -294,8 +300,7 @@ def _considered(family: Family[P, W], problem: P, target: Target) -> tuple[list[
         else:
             works = candidate.work(problem, target)
             cost = sum([microseconds(rates, work) for work in works])
-            kernel = candidate.kernel(problem) if candidate.kernel else candidate.name
-            found.append(Considered(candidate.name, cost, len(works), kernel=kernel))
+            found.append(Considered(candidate.name, cost, len(works)))
     return found, refused
 
 

@@ -189,7 +189,8 @@ def _tiled(
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
     flags = {**flags, "ROLLED": int(target.long_tail and splits == 1)}
-    kernel = part.kernel("conv_implicit_gemm", SLICES=slices, SLICED=int(slices > 1), **flags, **quick_flag(target))
+    flags |= {"SLICES": slices, "SLICED": int(slices > 1), **quick_flag(target, conv.flops, QUICK_ROWS=1)}
+    kernel = part.kernel("conv_implicit_gemm", **flags)
     params = params_of(
         kernel,
         **conv.sizes(),

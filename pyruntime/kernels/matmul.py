@@ -195,6 +195,8 @@ def _tiled(
         zeros["bias"] = (bias, 1)
     if packed is not None:
         zeros |= {name: (operand, 1) for name, operand in packed.operands.items()}
+    # Rows of a transposed matrix are read by fours.
+    quick = quick_flag(target, p.flops, QUICK_ROWS=4 if p.trans_a else 1)
     kernel = template(
         "matmul_tiled",
         {
@@ -209,7 +211,7 @@ def _tiled(
         QUADS=tiling.quads,
         SLICES=tiling.slices,
         **_flags(target, p, tiling, zeros.keys()),
-        **({"QUANTIZED": 1, **packed.defines} if packed is not None else quick_flag(target)),
+        **({"QUANTIZED": 1, **packed.defines} if packed is not None else quick),
     )
     groups = tiling.groups(p)
     params = params_of(

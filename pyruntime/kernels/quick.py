@@ -3,7 +3,9 @@
 Drivers take 0.1 to 0.6 s to compile what makes a GPU fast: tiles in workgroup memory, loops that are written out,
 shuffles. A kernel may have a second entry point, `quick`, that does the same on the same bindings and the same grid, by
 short loops: it compiles in a third of the time or less and takes some ten times as long to run. A session that is new
-runs on these while the others compile (`web/quick.js`); results differ by rounding alone.
+runs on these while the others compile (`web/quick.js`); results differ by rounding alone. Nothing in them knows the
+size of a tile: a workgroup's part of the results follows from the grid. So kernels that differ in their tiles have one
+text, and one pipeline (PVT's 31 whole kernels have 18).
 
 The text has both, marked, and the parts of one are left out of the module of the other:
 
@@ -17,20 +19,31 @@ from __future__ import annotations
 
 import re
 
+from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["MOST_WORK", "quick_flag", "without_quick"]
+__all__ = ["LITTLE_WORK", "MOST_WORK", "quick_flag", "without_quick"]
 
 MOST_WORK = 50e9
 """Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9, DINOv2-base: 46e9). GPUs of
 0.4 TFLOP/s may take 3 s for as many, in several submits: Windows resets a GPU that takes 2 s for one."""
 
+LITTLE_WORK = 0.25e9
+"""Floating-point operations of a dispatch whose quick kernel has less code and takes longer still. Beside an H200
+products compile in 33 ms instead of 47 (any kernel takes 23), attention in 40 instead of 72."""
+
 _QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n", re.M | re.S)
 
 
-def quick_flag(target: Target) -> dict[str, int]:
-    """The define QUICK of templates that have such an entry point, where it is wanted: on GPUs, not on processors."""
-    return {"QUICK": 1} if target.allows("quick_start") and not target.is_processor else {}
+def quick_flag(target: Target, flops: int = 0, **little: int) -> dict[str, int]:
+    """The define QUICK of templates that have such an entry point, where it is wanted: on GPUs, not on processors.
+
+    Args:
+        flops: of the dispatch, whatever open sizes are. little: more defines where these are few.
+    """
+    if not target.allows("quick_start") or target.is_processor:
+        return {}
+    return {"QUICK": 1, **(little if upper(flops) <= LITTLE_WORK else {})}
 
 
 def without_quick(source: str) -> str:

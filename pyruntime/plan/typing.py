@@ -175,7 +175,10 @@ class Typing:
             source = kind.source or (thunk.output(i) if thunk else None)
             if not (static or known):
                 source = None
-            self.types[name] = replace(kind, source=source, name=name)
+            if type(kind) is TensorType:  # as `replace` does it, which is slow
+                self.types[name] = TensorType(kind.dtype, kind.shape, source, name)
+            else:
+                self.types[name] = replace(kind, source=source, name=name)
             if static and source is not None:
                 self.static.add(name)
         missing = [n for n in node.outputs[len(outputs) :] if n]

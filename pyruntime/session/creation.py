@@ -26,6 +26,7 @@ from pyruntime.session.profiling import Trace
 from pyruntime.session.program import Program
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.switches import disabled_names
+from pyruntime.session.uncollected import uncollected
 
 __all__ = ["Creation", "chosen_providers"]
 
@@ -155,13 +156,15 @@ class Creation(Session):
 
 
 async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
-    return read_model(source, limits)
+    with uncollected():
+        return read_model(source, limits)
 
 
 async def _imported(
     record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
 ) -> ImportedModel:
-    return import_model(record, files, folder, limits)
+    with uncollected():
+        return import_model(record, files, folder, limits)
 
 
 def chosen_providers(providers: Sequence[Any] | None) -> list[str]:

@@ -28,6 +28,7 @@ from pyruntime.session.openings import Openings
 from pyruntime.session.prologue import Prologue
 from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
 from pyruntime.session.stages import Run, Signature, Stage, forget_oldest, planned_bytes, recall, type_of
+from pyruntime.session.uncollected import uncollected
 
 __all__ = ["Planning"]
 
@@ -241,22 +242,23 @@ class Planning:
 
     def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
         before = request.before
-        compiled = compile_stage(
-            self.graph,
-            self.target,
-            request.arrived,
-            request.values,
-            request.outputs,
-            request.on_device,
-            before.compiled if before else None,
-            before.executable.resident if before else (),
-            sizes,
-            self.optimize,
-            self.sanitize,
-            request.free,
-            self.device.ask,
-            self._kernels,
-        )
+        with uncollected():
+            compiled = compile_stage(
+                self.graph,
+                self.target,
+                request.arrived,
+                request.values,
+                request.outputs,
+                request.on_device,
+                before.compiled if before else None,
+                before.executable.resident if before else (),
+                sizes,
+                self.optimize,
+                self.sanitize,
+                request.free,
+                self.device.ask,
+                self._kernels,
+            )
         self.openings.look(compiled.guards.read)
         return compiled
 

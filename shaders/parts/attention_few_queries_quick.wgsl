@@ -1,5 +1,5 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
-@compute @workgroup_size(ROWS)
+@compute @workgroup_size(8)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -10,22 +10,24 @@ fn quick(
   let split = job / params.plane;
   let within = job - split * params.plane;
   let shared_head = within / params.blocks;
-  let row0 = (within - shared_head * params.blocks) * ROWS;
+  let every = params.queries * params.group;
+  let rows = (every + params.blocks - 1u) / params.blocks;
+  let row0 = (within - shared_head * params.blocks) * rows;
   let kv_heads = params.heads / params.group;
   let batch = shared_head / kv_heads;
   let kv_head = shared_head - batch * kv_heads;
   let place = row_of(row0 + local);
-  if (!place.is_real) { return; }
+  if (local >= rows || !place.is_real) { return; }
 //#if RANGE
   let seen = visible(batch, place.query);
   let oldest = visible(batch, row_of(row0).query).x;
-  let end = max(oldest, visible(batch, row_of(row0 + ROWS - 1u).query).y);
+  let end = max(oldest, visible(batch, row_of(min(row0 + rows, every) - 1u).query).y);
 //#else
   let seen = vec2<u32>(0u, params.keys);
   let oldest = 0u;
   let end = params.keys;
 //#endif
-  let share = ((end - oldest + KEYS - 1u) / KEYS + params.splits - 1u) / params.splits * KEYS;
+  let share = (end - oldest + params.splits - 1u) / params.splits;
   let start = min(oldest + split * share, end);
   let at = vec3<u32>(batch, kv_head * params.group + place.head, place.query);
   var bases = params.bases;

@@ -1,17 +1,24 @@
 // A row by one invocation, from where q, k and v are. CAP, MASK, SPLIT, SINK, EMPTY_ZERO: as attention_tiled.wgsl.
 // bases: of q, k, v and of the row of the mask. keys: the first, and the one behind the last. out: where the result begins.
-// slot: of `stats`. head: of q.
+// slot: of `stats`. head: of q. LIGHT: loops whose counts compilers do not know, with less code and slower.
 fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
+//#if LIGHT
+  let quads = select(QUADS, 0u, params.keys == 0u);
+  let quads_v = select(QUADS_V, 0u, params.keys == 0u);
+//#else
+  let quads = QUADS;
+  let quads_v = QUADS_V;
+//#endif
   var x: array<vec4<f32>, QUADS>;
   var y: array<vec4<f32>, QUADS_V>;
-  for (var d = 0u; d < QUADS; d++) {
+  for (var d = 0u; d < quads; d++) {
     x[d] = quad_q(bases.x, d) * params.scale;
   }
   var top = LOWEST;
   var sum = 0.0;
   for (var key = keys.x; key < keys.y; key++) {
     var products = vec4<f32>();
-    for (var d = 0u; d < QUADS; d++) {
+    for (var d = 0u; d < quads; d++) {
       products += x[d] * quad_k(bases.y + key * params.k_strides.z, d);
     }
     var s = products.x + products.y + products.z + products.w;
@@ -25,13 +32,13 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
       let shrink = exp(top - s);
       top = s;
       sum *= shrink;
-      for (var d = 0u; d < QUADS_V; d++) {
+      for (var d = 0u; d < quads_v; d++) {
         y[d] *= shrink;
       }
     }
     let weight = exp(s - top);
     sum += weight;
-    for (var d = 0u; d < QUADS_V; d++) {
+    for (var d = 0u; d < quads_v; d++) {
       y[d] += weight * quad_v(bases.z + key * params.v_strides.z, d);
     }
   }
@@ -42,7 +49,7 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
 //#else
   let share = share_of(top, sum, head);
 //#endif
-  for (var d = 0u; d < QUADS_V; d++) {
+  for (var d = 0u; d < quads_v; d++) {
     put(out, d, y[d] * share);
   }
 }

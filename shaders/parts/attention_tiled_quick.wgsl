@@ -1,5 +1,5 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
-@compute @workgroup_size(ROWS)
+@compute @workgroup_size(64)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -10,9 +10,10 @@ fn quick(
   let split = job / params.plane;
   let within = job - split * params.plane;
   let head = within / params.tiles;
-  let first = (within - head * params.tiles) * ROWS;
+  let rows = (params.queries + params.tiles - 1u) / params.tiles;
+  let first = (within - head * params.tiles) * rows;
   let row = first + local;
-  if (row >= params.queries) { return; }
+  if (local >= rows || row >= params.queries) { return; }
   let batch = head / params.heads;
   let at = vec2<u32>(batch, head - batch * params.heads);
   let at_kv = vec2<u32>(batch, at.y / params.group);
@@ -24,13 +25,13 @@ fn quick(
 //#if RANGE
   let seen = visible(batch, row);
   let oldest = visible(batch, first).x;
-  let tiles = (max(visible(batch, min(first + ROWS, params.queries) - 1u).y, oldest) - oldest + KEYS - 1u) / KEYS;
-  let share = (tiles + params.splits - 1u) / params.splits;
-  let start = oldest + split * share * KEYS;
-  let keys = vec2<u32>(max(start, seen.x), min(start + share * KEYS, seen.y));
+  let stretch = max(visible(batch, min(first + rows, params.queries) - 1u).y, oldest) - oldest;
+  let share = (stretch + params.splits - 1u) / params.splits;
+  let start = oldest + split * share;
+  let keys = vec2<u32>(max(start, seen.x), min(start + share, seen.y));
 //#else
-  let start = split * params.steps * KEYS;
-  let keys = vec2<u32>(start, min(start + params.steps * KEYS, params.keys));
+  let share = (params.keys + params.splits - 1u) / params.splits;
+  let keys = vec2<u32>(split * share, min(split * share + share, params.keys));
 //#endif
   let out = params.bases.w + split * params.split_stride + dot(vec3<u32>(at, row), params.y_strides.xyz);
   let slot = ((split * (params.plane / params.tiles) + head) * params.queries + row) * 2u;

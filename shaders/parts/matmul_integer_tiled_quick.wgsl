@@ -1,6 +1,6 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
 // Four rows and columns at a time, from where the operands are.
-@compute @workgroup_size(THREADS)
+@compute @workgroup_size(128)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -8,13 +8,15 @@ fn quick(
 ) {
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
-  let first = tile_of(group);
+  let high = quads_each(params.m, params.m_tiles);
+  let wide = quads_each(params.n, params.n_tiles);
+  let first = tile_of(group, vec2<u32>(high, wide) * 4u);
   let base_a = batch_base(first.x, params.a_strides);
   let base_b = batch_base(first.x, params.b_strides);
   let last = params.m - 1u;
-  for (var e = local; e < TILE_M * TILE_N / 16u; e += THREADS) {
-    let row = first.y + e / WIDE * 4u;
-    let n = first.z + e % WIDE * 4u;
+  for (var e = local; e < high * wide; e += 128u) {
+    let row = first.y + e / wide * 4u;
+    let n = first.z + e % wide * 4u;
     locate(n);
     let zero_b = zeros_b(n);
     var sums = array<vec4<i32>, 4>();

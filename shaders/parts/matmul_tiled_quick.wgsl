@@ -1,6 +1,8 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
-// Four rows and columns at a time, from where the operands are.
-@compute @workgroup_size(THREADS)
+// QUICK_ROWS rows and four columns at a time, from where the operands are.
+const QUICK_ROWS: u32 = 4u;
+
+@compute @workgroup_size(128)
 fn quick(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
@@ -8,28 +10,32 @@ fn quick(
 ) {
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
-  let plane = group / (params.m_tiles * params.n_tiles);
-  let tile = group - plane * (params.m_tiles * params.n_tiles);
-  let m0 = (tile / params.n_tiles) * TILE_M;
-  let n0 = (tile % params.n_tiles) * TILE_N;
+  let tiles = params.m_tiles * params.n_tiles;
+  let plane = group / tiles;
+  let tile = group - plane * tiles;
+  let high = quads_each(params.m, params.m_tiles);
+  let wide = quads_each(params.n, params.n_tiles);
+  let m0 = (tile / params.n_tiles) * high * 4u;
+  let n0 = (tile % params.n_tiles) * wide * 4u;
 //#if SPLIT
   let split = plane / params.batches;
   let batch = plane - split * params.batches;
+  let share = quads_each(params.k, params.groups / (tiles * params.batches)) * 4u;
 //#else
   let split = 0u;
   let batch = plane;
+  let share = params.k;
 //#endif
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
-  let share = params.steps * SLICES * TILE_K;
   let end = min(split * share + share, params.k);
-  for (var e = local; e < TILE_M * TILE_N / 16u; e += THREADS) {
-    let row = m0 + e / (TILE_N / 4u) * 4u;
-    let col = n0 + e % (TILE_N / 4u) * 4u;
-    var sums = array<vec4<T>, 4>();
+  for (var e = local; e < high * wide * (4u / QUICK_ROWS); e += 128u) {
+    let row = m0 + e / wide * QUICK_ROWS;
+    let col = n0 + e % wide * 4u;
+    var sums = array<vec4<T>, QUICK_ROWS>();
     for (var k = split * share; k < end; k += 4u) {
       var right: array<vec4<T>, 4>;
-      var left: array<vec4<T>, 4>;
+      var left: array<vec4<T>, QUICK_ROWS>;
       //#unroll
       for (var c = 0u; c < 4u; c++) {
 //#if TRANS_B
@@ -47,22 +53,24 @@ fn quick(
         left[1][c] = across[1];
         left[2][c] = across[2];
         left[3][c] = across[3];
-//#else
-        left[c] = quad_a(base_a, row + c, k);
 //#endif
       }
       //#unroll
-      for (var r = 0u; r < 4u; r++) {
+      for (var r = 0u; r < QUICK_ROWS; r++) {
+//#if !TRANS_A
+        left[r] = quad_a(base_a, row + r, k);
+//#endif
         sums[r] += left[r][0] * right[0] + left[r][1] * right[1] + left[r][2] * right[2] + left[r][3] * right[3];
       }
     }
     // `finish` is there once, in a loop whose count compilers do not know.
-    let rows = min(4u, max(params.m, row) - row);
+    let rows = min(QUICK_ROWS, max(params.m, row) - row);
     for (var r = 0u; r < rows; r++) {
       put(plane, batch, row + r, col, sums[0]);
-      sums[0] = sums[1];
-      sums[1] = sums[2];
-      sums[2] = sums[3];
+      //#unroll
+      for (var i = 0u; i < QUICK_ROWS - 1u; i++) {
+        sums[i] = sums[i + 1u];
+      }
     }
   }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,12 @@ from onnx import TensorProto, helper
 
 from pyruntime.ir import TensorType
 from pyruntime.kernels import Target
-from pyruntime.kernels.quick import MOST_WORK, quick_flag, without_quick
+from pyruntime.kernels.attention_candidates import LARGE, SMALL, WIDE
+from pyruntime.kernels.attention_few import MOST_ROWS
+from pyruntime.kernels.library import shader_names
+from pyruntime.kernels.module import Module
+from pyruntime.kernels.quick import LITTLE_WORK, MOST_WORK, quick_flag, without_quick
+from pyruntime.kernels.template import part, template, variants_of
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.program import Program
@@ -79,3 +85,35 @@ def test_without_quick__a_text__is_that_of_the_kernel_without_the_entry_point() 
     bare = [without_quick(text) for text in both]
     assert [text.split() for text in bare] == [text.split() for text in whole]
     assert [without_quick(text) for text in bare] == bare
+
+
+TILE = frozenset(
+    ("TILE_M", "TILE_N", "TILE_K", "ROWS", "SLICES", "THREADS", "KEYS", "TALL", "SIDE", "HIGH", "LANES", "WG")
+)
+"""Constants of templates that say how large a tile is, and how many invocations make it."""
+
+QUICK = [
+    (name, number)
+    for name in shader_names()
+    for number, (defines, _) in enumerate(variants_of(name))
+    if defines.get("QUICK")
+]
+
+
+@pytest.mark.parametrize(("name", "number"), QUICK, ids=[f"{name}-{number}" for name, number in QUICK])
+def test_quick_kernel__knows_no_size_of_a_tile__so_all_tiles_have_one_text(name: str, number: int) -> None:
+    defines, types = variants_of(name)[number]
+    text = re.sub(r"^// <whole>\n.*?^// </whole>\n", "", template(name, types, **defines).wgsl(), flags=re.M | re.S)
+    used = Module.of("\n".join(line for line in text.splitlines() if not line.startswith("const "))).names
+    assert "fn quick(" in text and not TILE.intersection(used)
+
+
+def test_quick_attention__workgroups_have_as_many_invocations_as_the_largest_tile_has_rows() -> None:
+    assert max(LARGE.rows, SMALL.rows, WIDE.rows) == 64 and MOST_ROWS == 8
+    for name, size in (("attention_tiled", 64), ("attention_few_queries", 8)):
+        assert f"@compute @workgroup_size({size})\nfn quick(" in part(f"{name}_quick")
+
+
+def test_quick_flag__of_little_work__has_less_code() -> None:
+    assert quick_flag(GPU, int(LITTLE_WORK), LIGHT=1) == {"QUICK": 1, "LIGHT": 1}
+    assert quick_flag(GPU, int(LITTLE_WORK) + 1, LIGHT=1) == {"QUICK": 1}

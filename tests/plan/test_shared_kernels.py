@@ -48,7 +48,7 @@ def a_choice(
     *costs: float, problem: str = "p", chosen: str = "k0", dispatches: int = 1, reason: str = "cost"
 ) -> Choice:
     """Candidates k0, k1, ... of these costs, each with a kernel of its own."""
-    others = tuple(Considered(f"k{i}", cost, dispatches, kernel=f"k{i}") for i, cost in enumerate(costs))
+    others = tuple(Considered(f"k{i}", cost, dispatches) for i, cost in enumerate(costs))
     return Choice("family", problem, chosen, reason, others)
 
 
@@ -101,7 +101,7 @@ def test_preferred__measured_or_with_another_dispatch__not() -> None:
     kernels = Kernels()
     kernels.preferred(a_choice(9.0, 1.0, problem="first", chosen="k1"), "Relu")
     assert kernels.preferred(a_choice(1.0, 1.01, reason="measured"), "Relu") == "k0"
-    costs = (Considered("k0", 1.0, 1, kernel="k0"), Considered("k1", 1.01, 2, kernel="k1"))
+    costs = (Considered("k0", 1.0, 1), Considered("k1", 1.01, 2))
     kernels.preferred(replace(a_choice(9.0, 1.0, problem="second", chosen="k1"), others=(costs[1],)), "Relu")
     assert kernels.preferred(Choice("family", "q", "k0", "cost", costs), "Relu") == "k0"
 
