@@ -6,6 +6,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from pyruntime.kernels.quick import without_quick
+
 PLAYING = """async ({ bodies }) => {
     const { play } = await import('/web/player.js');
     const { record } = await import('/web/recording.js');
@@ -69,7 +71,7 @@ def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(pa
     assert found["later"] == [[2], [2], [2]]
     assert found["entries"] == ["quick", "main"]
     quick, whole = found["texts"]
-    assert "fn main" not in quick and "fn quick" not in whole
+    assert "fn main" not in quick and whole == without_quick(BODY), "what a plan that is kept has"
     assert found["code"] == quick
     assert len(quick.splitlines()) == len(BODY.splitlines()) - 3, (
         "errors name lines of the text without the other's part"
@@ -103,6 +105,15 @@ def test_compile__kernels_that_differ_in_their_tiles_alone__have_one_quick_pipel
     assert found["later"] == [[8, 16], [8, 16], [8, 16]], "each has a whole kernel of its own"
     assert sorted(found["entries"]) == ["main", "main", "quick"]
     assert "SIDE" not in found["texts"][0] and "tiled" not in found["texts"][0]
+
+
+def test_compile__kernels_that_differ_in_their_quick_ones_alone__have_one_whole_pipeline(
+    page: Page, site_url: str
+) -> None:
+    found = _played(page, site_url, BODY, BODY.replace("x[at.x] = 1;", "x[at.x] = 3;"))
+    assert (found["before"], found["first"]) == (["quick", "quick"], [3])
+    assert found["later"] == [[2], [2], [2]]
+    assert sorted(found["entries"]) == ["main", "quick", "quick"]
 
 
 def test_compile__a_quick_kernel_that_uses_the_size_of_a_tile__is_one_of_its_own(page: Page, site_url: str) -> None:

@@ -14,7 +14,7 @@ class Quick {
   /** @type {GPUComputePipeline | undefined} */
   whole;
 
-  /** @param {GPUDevice} device @param {GPUComputePipeline} pipeline of the quick kernel @param {string} code of the whole module */
+  /** @param {GPUDevice} device @param {GPUComputePipeline} pipeline of the quick kernel @param {string} code with both kernels */
   constructor(device, pipeline, code) {
     this.device = device;
     this.pipeline = pipeline;
@@ -28,7 +28,7 @@ const LANES = 6;
 const AFTER = 10;
 const ALONE = 2000;
 
-/** Quick pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, ReturnType<typeof compile>>>} */
+/** Pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, ReturnType<typeof compile>>>} */
 const made = new WeakMap();
 /**
  * @typedef {object} Queue
@@ -42,9 +42,14 @@ const made = new WeakMap();
 /** @type {WeakMap<GPUDevice, Queue>} */
 const queues = new WeakMap();
 
-/** The text without a marked part. @param {string} code @param {'whole' | 'quick'} part */
-function without(code, part) {
-  return code.replace(new RegExp(`^// <${part}>$[^]*?^// </${part}>$\\n`, 'gm'), '');
+/** @param {string} code */
+function withoutWhole(code) {
+  return code.replace(/^\/\/ <whole>\n[^]*?^\/\/ <\/whole>\n/gm, '');
+}
+
+/** As `without_quick` of kernels/quick.py: a plan of the same kernel has the same text, which the browser then knows. @param {string} code */
+function withoutQuick(code) {
+  return code.replace(/^\/\/ <quick>\n[^]*?^\/\/ <\/quick>\n?|^\/\/ <\/?whole>\n/gm, '');
 }
 
 /** @param {GPUDevice} device */
@@ -76,16 +81,17 @@ function plain(code) {
 }
 
 /**
- * The pipeline of a text's quick kernel, under way.
+ * The pipeline of a text's quick kernel, or of its whole one, under way; texts that differ in the other alone have one.
  * @param {GPUDevice} device
  * @param {string} code
+ * @param {'quick' | 'main'} entryPoint
  * @returns {ReturnType<typeof compile>}
  */
-function quickOf(device, code) {
+function madeOf(device, code, entryPoint) {
   const known = made.get(device) ?? new Map();
   made.set(device, known);
-  const text = plain(without(code, 'whole'));
-  const found = known.get(text) ?? compile(device, text, 'quick');
+  const text = entryPoint === 'quick' ? plain(withoutWhole(code)) : withoutQuick(code);
+  const found = known.get(text) ?? compile(device, text, entryPoint);
   known.set(text, found);
   found.pipeline.catch(() => known.delete(text));
   return found;
@@ -98,9 +104,9 @@ function quickOf(device, code) {
  */
 export function compileQuickly(device, code) {
   if (!code.includes('// <quick>')) return compile(device, code);
-  const begun = quickOf(device, code);
+  const begun = madeOf(device, code, 'quick');
   const pipeline = begun.pipeline.then((ready) => {
-    const standing = new Quick(device, ready, without(code, 'quick'));
+    const standing = new Quick(device, ready, code);
     queueOf(device).left.push(standing);
     begin(device, ALONE);
     return standIn(standing, ready);
@@ -125,7 +131,7 @@ async function work(queue) {
   queue.lanes += 1;
   for (let next = queue.left.shift(); next; next = queue.left.shift()) {
     try {
-      next.whole = await compile(next.device, next.code).pipeline;
+      next.whole = await madeOf(next.device, next.code, 'main').pipeline;
     } catch (error) {
       // The quick one goes on; a device that is lost has nothing to go on with.
       console.warn(`pyruntime: a kernel stays slow, as its pipeline could not be made: ${/** @type {Error} */ (error).message}`);

@@ -22,7 +22,7 @@ import re
 from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["LITTLE_WORK", "MOST_WORK", "quick_flag", "without_quick"]
+__all__ = ["DEFINES", "LITTLE_WORK", "MOST_WORK", "quick_flag", "without_quick"]
 
 MOST_WORK = 50e9
 """Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9, DINOv2-base: 46e9). GPUs of
@@ -31,6 +31,9 @@ MOST_WORK = 50e9
 LITTLE_WORK = 0.25e9
 """Floating-point operations of a dispatch whose quick kernel has less code and takes longer still. Beside an H200
 products compile in 33 ms instead of 47 (any kernel takes 23), attention in 40 instead of 72."""
+
+DEFINES = frozenset(("QUICK", "QUICK_ROWS", "LIGHT"))
+"""What templates are told of quick kernels alone: the whole kernel is the same, and so is its name."""
 
 _QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n", re.M | re.S)
 

@@ -25,6 +25,7 @@ from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import bare, read
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import pack
+from pyruntime.kernels.quick import DEFINES
 
 __all__ = ["params_of", "part", "template", "tensors_of", "variants_of"]
 
@@ -153,7 +154,7 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     stored = {n for n, kinds in module.accessors.items() if any(kind.startswith("store") for kind in kinds)}
     written = {n for n in writes if n not in reads or n in stored}
     bound = tuple(Binding(n, types[n], n in written) for n in types if n in module.names or n in module.accessors)
-    suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines)
+    suffix = "".join(f"_{k.lower()}{int(v)}" for k, v in defines if k not in DEFINES)
     return Kernel(name + suffix, module.text, bound)
 
 

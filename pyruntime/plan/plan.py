@@ -308,7 +308,18 @@ class Plan:
 
     def settled(self) -> Plan:
         """The plan without quick kernels (`kernels.quick`): for much work, and for browsers that know it."""
-        return replace(self, shaders=[*map(without_quick, self.shaders)])
+        texts = [*map(without_quick, self.shaders)]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        if len(numbers) == len(texts):
+            return replace(self, shaders=texts)
+        # Some differed in their quick kernels alone.
+        steps = [
+            replace(step, commands=[replace(c, shader=numbers[texts[c.shader]]) for c in step.commands])
+            if isinstance(step, GpuSegment)
+            else step
+            for step in self.steps
+        ]
+        return replace(self, steps=steps, shaders=list(numbers))
 
     def root(self, value: str) -> str:
         """The value whose bytes `value` is."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pyruntime.ir import TensorType
+from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention_candidates import LARGE, SMALL, WIDE
 from pyruntime.kernels.attention_few import MOST_ROWS
@@ -20,6 +20,8 @@ from pyruntime.kernels.quick import LITTLE_WORK, MOST_WORK, quick_flag, without_
 from pyruntime.kernels.template import part, template, variants_of
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
+from pyruntime.plan.memory import MemoryReport
+from pyruntime.plan.plan import Command, GpuSegment, Plan
 from pyruntime.session.program import Program
 from tests.plan.test_foreseen import Listening
 
@@ -117,3 +119,16 @@ def test_quick_attention__workgroups_have_as_many_invocations_as_the_largest_til
 def test_quick_flag__of_little_work__has_less_code() -> None:
     assert quick_flag(GPU, int(LITTLE_WORK), LIGHT=1) == {"QUICK": 1, "LIGHT": 1}
     assert quick_flag(GPU, int(LITTLE_WORK) + 1, LIGHT=1) == {"QUICK": 1}
+
+
+def test_settled__kernels_that_differ_in_their_quick_ones_alone__are_one_shader() -> None:
+    vectors = {"VEC_A": 1, "VEC_B": 1, "VEC_Y": 1}
+    defines = [vectors | quick_flag(GPU, int(flops), QUICK_ROWS=1) for flops in (8e6, 268e6)]
+    texts = [template("matmul_tiled", DType.FLOAT, **each).wgsl() for each in defines]
+    commands = [Command(shader, (), None, (1, 1, 1), "matmul", 0) for shader in (1, 0, 2, 1)]
+    memory = MemoryReport(0, 0, 0, 0, (), 0)
+    plan = Plan([GpuSegment(commands=commands)], ["other", *texts], [], [], b"", memory, [], {})
+    settled = plan.settled()
+    assert settled.shaders == ["other", without_quick(texts[0])]
+    assert [c.shader for c in settled.commands] == [1, 0, 1, 1]
+    assert [c.shader for c in plan.commands] == [1, 0, 2, 1]
