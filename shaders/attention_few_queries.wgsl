@@ -99,8 +99,10 @@ fn row_of(row: u32) -> Row {
 //#include attention_share
 
 //#if QUICK
+// <quick>
 //#include attention_row
-
+// </quick>
+//
 // <whole>
 //#endif
 var<workgroup> tile_q: array<vec4<f32>, ROWS * QUADS>;

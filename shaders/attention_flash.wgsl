@@ -142,12 +142,12 @@ fn main(
       tile[i / QUADS_V * PITCH_V + i % QUADS_V] = quad_v(v_base + j * params.v_strides.z, i % QUADS_V);
     }
     workgroupBarrier();
-    let shrink = exp(top - highest);
+    let less = exp(top - highest);
     top = highest;
-    sum *= shrink;
+    sum *= less;
     //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
-      y[d] *= shrink;
+      y[d] *= less;
     }
     for (var turn = 0u; turn < MINE; turn += TOGETHER) {
       //#unroll

@@ -88,11 +88,11 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
       score[n] = s;
       highest = max(highest, s);
     }
-    let shrink = exp(top - highest);
+    let less = exp(top - highest);
     top = highest;
-    sum *= shrink;
+    sum *= less;
     for (var d = 0u; d < QUADS_V; d++) {
-      y[d] *= shrink;
+      y[d] *= less;
     }
     for (var n = 0u; n < count; n++) {
       let weight = exp(score[n] - top);

@@ -75,9 +75,11 @@ struct Params {
 //#include attention_views
 
 //#if QUICK
+// <quick>
 //#include attention_share
 //#include attention_row
-
+// </quick>
+//
 // <whole>
 //#endif
 //#if HALF_Q

@@ -1,7 +1,7 @@
 """Work during which Python does not look for cyclic garbage.
 
-Reading and planning a model make some 100,000 objects that stay, and hardly a cycle: the collector goes over them again and
-again, which takes 4 % of the time (MobileViT, Pyodide).
+Reading and planning a model make some 100,000 objects that stay, and hardly a cycle: the collector goes over them again
+and again, which takes 4 % of the time (MobileViT, Pyodide).
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
     s += f32(load_mask(bases.w + key * params.mask_strides.w));
 //#endif
     if (s > top) {
-      let shrink = exp(top - s);
+      let less = exp(top - s);
       top = s;
-      sum *= shrink;
+      sum *= less;
       for (var d = 0u; d < quads_v; d++) {
-        y[d] *= shrink;
+        y[d] *= less;
       }
     }
     let weight = exp(s - top);

@@ -16,7 +16,7 @@ from pyruntime.kernels.attention_candidates import LARGE, SMALL, WIDE
 from pyruntime.kernels.attention_few import MOST_ROWS
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
-from pyruntime.kernels.quick import LITTLE_WORK, MOST_WORK, quick_flag, without_quick
+from pyruntime.kernels.quick import DEFINES, LITTLE_WORK, MOST_WORK, quick_flag, without_quick
 from pyruntime.kernels.template import part, template, variants_of
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -132,3 +132,14 @@ def test_settled__kernels_that_differ_in_their_quick_ones_alone__are_one_shader(
     assert settled.shaders == ["other", without_quick(texts[0])]
     assert [c.shader for c in settled.commands] == [1, 0, 1, 1]
     assert [c.shader for c in plan.commands] == [1, 0, 2, 1]
+
+
+@pytest.mark.parametrize(("name", "number"), QUICK, ids=[f"{name}-{number}" for name, number in QUICK])
+def test_whole_kernel__of_a_text_with_both__is_that_of_a_text_without_the_quick_one(name: str, number: int) -> None:
+    defines, types = variants_of(name)[number]
+    alone = {key: value for key, value in defines.items() if key not in DEFINES}
+    both, whole = (template(name, types, **each) for each in (defines, alone))
+    assert both.name == whole.name
+    # In front of the name are functions of the library, of which the quick kernel has perhaps more.
+    parts = [text.partition(f"// {whole.name}\n")[2].split() for text in (without_quick(both.wgsl()), whole.wgsl())]
+    assert parts[0] == parts[1] != []
