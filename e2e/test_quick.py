@@ -6,6 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from e2e.harness.python import BrowserPython
 from pyruntime.kernels.quick import without_quick
 
 PLAYING = """async ({ bodies }) => {
@@ -132,3 +133,25 @@ def test_compile__whole_kernel_does_not_compile__quick_goes_on_and_it_is_told(pa
     found = _played(page, site_url, BODY.replace("x[at.x] = 2;", "x[at.x] = nothing;"))
     assert (found["first"], found["later"]) == ([1], [[1], [1], [1]])
     assert len(found["warned"]) == 1 and "stays slow" in found["warned"][0]
+
+
+def test_compile__quick_kernel_does_not_compile__the_error_names_the_kernel_and_shows_the_line(
+    python_in_browser: BrowserPython,
+) -> None:
+    text = "// some_kernel\n" + BODY.replace("x[at.x] = 1;", "x[at.x] = nothing;")
+    said = python_in_browser(
+        """
+        from pyruntime.errors import EngineError
+        from pyruntime.session.environment import device
+        try:
+            await (await device()).compile([text])
+            said = ""
+        except EngineError as error:
+            said = str(error)
+        said
+        """,
+        text=text,
+    )
+    first, line, caret, *_ = said.splitlines()
+    assert first.startswith("some_kernel: WGSL line ") and "nothing" in first
+    assert line.index("nothing") == caret.index("^")

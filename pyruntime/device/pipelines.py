@@ -50,7 +50,7 @@ class Pipelines:
             begun = self._begin(source)
         except JsException:
             return False
-        self._keep(source, self._finish(begun))
+        self._keep(source, self._finish(begun, source))
         return True
 
     async def compile(self, sources: Sequence[str]) -> None:
@@ -80,13 +80,13 @@ class Pipelines:
             begun = self._begin(source)
         except JsException as error:
             raise await self._failed("the pipeline could not be made", error) from None
-        return await self._finish(begun)
+        return await self._finish(begun, source)
 
     def _begin(self, source: str) -> JsObject:
         """The promise of the source's pipeline, the shader's module, and its text, a part of the source perhaps."""
         return self._web.compileQuickly(self._device, source)
 
-    async def _finish(self, made: JsObject) -> JsObject:
+    async def _finish(self, made: JsObject, source: str) -> JsObject:
         try:
             pipeline = await made.pipeline
         except JsException as error:
@@ -94,7 +94,7 @@ class Pipelines:
             if isinstance(failure, DeviceLost):
                 raise failure from None
             info = await made.module.getCompilationInfo()
-            raise EngineError(_compile_message(str(made.code), info, error)) from None
+            raise EngineError(_compile_message(source, str(made.code), info, error)) from None
         self._ledger.pipelines += 1
         return pipeline
 
@@ -103,9 +103,13 @@ class Pipelines:
         self._made.clear()
 
 
-def _compile_message(source: str, info: JsObject, error: JsException) -> str:
-    """The compiler's message with the line it means, a caret under the column, and the source with its line numbers."""
-    lines = source.splitlines()
+def _compile_message(source: str, code: str, info: JsObject, error: JsException) -> str:
+    """The compiler's message with the line it means, a caret under the column, and what it read with line numbers.
+
+    Args:
+        source: names the kernel. code: the part of it that was compiled, perhaps without its name.
+    """
+    lines = code.splitlines()
     numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(lines, 1))
     named = re.search(r"^// (\w+)$", source, re.M)
     name = named[1] if named else "shader"
