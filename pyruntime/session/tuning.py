@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import median
 from typing import Any
 
 from pyruntime.device.base import Device
@@ -24,6 +26,14 @@ _CLOSE = 0.02
 
 _HOPELESS = 3.0
 """Candidates of more than so many times the least cost are not measured."""
+
+_NEAR = 1.5
+"""Candidates that took up to so many times the least are measured again: single measurements differ by as much."""
+
+_TIMES = 3
+
+_ROUNDS = 3
+"""Pairs of one measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +91,39 @@ async def measure_candidates(
         if progress is not None:
             progress(i, len(wanted))
         choice = noted.rank(target)
-        constants = target.allows("read_only_constants")
-        found = []
         costs = [c.cost for c in choice.others if c.cost is not None]
-        for considered in choice.others:
-            if considered.cost is None or considered.cost > _HOPELESS * min(costs):
-                continue
+
+        async def microseconds(name: str, noted: Noted = noted) -> float:
+            """Infinite where this one cannot run here: it does not win."""
             try:
-                async with Lap(device, sample(noted, considered.name, target), constants) as lap:
-                    found.append(Measured(considered.name, 1e6 * await lap.seconds(), considered.cost))
+                async with Lap(device, sample(noted, name, target), target.allows("read_only_constants")) as lap:
+                    return 1e6 * await lap.seconds(rounds=_ROUNDS)
             except (EngineError, OutOfMemory, LookupError):
-                continue  # this one cannot run here: it does not win
+                return math.inf
+
+        hopeful = {c.name: c.cost for c in choice.others if c.cost is not None and c.cost <= _HOPELESS * min(costs)}
+        took = await _by_turns(list(hopeful), choice.chosen, microseconds)
+        found = [Measured(name, us, hopeful[name]) for name, us in took.items() if us < math.inf]
         if len(found) > 1:
             found.sort(key=lambda c: c.took)
             made.append(Tuned(choice.family, choice.problem, choice.chosen, tuple(found)))
     return made
+
+
+async def _by_turns(
+    names: Sequence[str], chosen: str, microseconds: Callable[[str], Awaitable[float]]
+) -> dict[str, float]:
+    """Each measured once; those that are near the fastest, and what was chosen, three times: their medians count."""
+    took: dict[str, list[float]] = {name: [] for name in names}
+    wanted = list(names)
+    while wanted:
+        for name in wanted:
+            took[name].append(await microseconds(name))
+        near = _NEAR * min(median(times) for times in took.values())
+        near_best = {name for name, times in took.items() if times[-1] < math.inf and median(times) <= near}
+        contend = near_best | {chosen} if took.get(chosen, [math.inf])[-1] < math.inf else near_best
+        wanted = [name for name in names if name in contend and len(took[name]) < _TIMES] if len(contend) > 1 else []
+    return {name: median(times) for name, times in took.items()}
 
 
 def winners_of(tuned: Iterable[Tuned], before: Winners) -> Winners:
