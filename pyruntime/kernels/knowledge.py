@@ -53,7 +53,7 @@ SOFTWARE_POINTWISE = GemmParts(MappingProxyType({32: 0.481, 64: 0.374}), 1.0, 1.
 CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 """Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""
 
-CONV_DIRECT_LOADS = {1: 0.095, 4: 0.154, 8: 0.308}
+CONV_DIRECT_LOADS = {1: 0.15, 4: 0.2, 8: 0.308}
 """Loads that wait for one another, for each element of k, by output channels of an invocation."""
 
 CONV_TAPS_EFFICIENCY = {1: 0.5, 4: 1.0, 8: 1.35}

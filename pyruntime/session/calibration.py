@@ -7,6 +7,7 @@ taken from the device that is assumed where none was measured.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,9 @@ _TILES = 8
 _STREAM = 64 << 20
 """Bytes read by the dispatch that measures memory: more than caches hold."""
 
+_WARM = 0.05
+"""Seconds of arithmetic before anything is measured: a GPU that had nothing to do has a low clock."""
+
 
 class Interrupted(Exception):
     """A measurement was in the way."""
@@ -66,6 +70,7 @@ async def calibrate(device: Device, rounds: int = ROUNDS, check: Callable[[], No
         OutOfMemory, EngineError, DeviceLost: of the device.
     """
     target, clock = device.target, _Clock(device, rounds, check)
+    await _warm(clock)
     units = await _units(clock)
     moved = min(_STREAM, target.limits.binding_bytes, target.limits.buffer_bytes)
     bandwidth = 2 * moved / await clock.microseconds(stream_kernel(target, moved))
@@ -87,6 +92,12 @@ def is_like(rates: Rates, known: Rates) -> bool:
     """
     pairs = ((rates.flops, known.flops), (rates.bandwidth, known.bandwidth))
     return all(0.75 <= measured / fitted <= 1.25 for measured, fitted in pairs)
+
+
+async def _warm(clock: _Clock) -> None:
+    began = time.perf_counter()
+    while time.perf_counter() - began < _WARM:
+        await clock.microseconds(_arithmetic(clock.device.target, max(_GROUPS)))
 
 
 async def _units(clock: _Clock) -> int:

@@ -32,8 +32,8 @@ QUIET = 0.5
 ATTEMPTS = 5
 """Times it begins, at most."""
 
-ROUNDS = 1
-"""Pairs of a measurement: some 100 ms in all."""
+ROUNDS = 2
+"""Pairs of a measurement: some 200 ms in all."""
 
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp")
 """Of what a software adapter says of itself."""
