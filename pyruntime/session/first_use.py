@@ -33,7 +33,7 @@ ATTEMPTS = 5
 """Times it begins, at most."""
 
 ROUNDS = 2
-"""Pairs of a measurement: some 200 ms in all."""
+"""Pairs of a measurement: some 200 ms in all, behind what lets the clock of the GPU rise."""
 
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp")
 """Of what a software adapter says of itself."""

@@ -18,7 +18,7 @@ from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.costs import H200
 from pyruntime.kernels.dispatch import Winners
 from pyruntime.kernels.knowledge import Knowledge
-from pyruntime.session import measuring
+from pyruntime.session import calibration, measuring
 from pyruntime.session.calibration import is_like
 from tests.open_models import Writer
 from tests.session.doubles import on_device
@@ -72,10 +72,23 @@ class NoisyDevice(TimedDevice):
         return made
 
 
+class IdleDevice(TimedDevice):
+    """Takes three times as long for its first 300 milliseconds of work, twice for the next 100: its clock is low."""
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        began = self.clock.now
+        made = await super().submit(recording, writes, reads, numbers)
+        self.clock.now += (self.clock.now - began) * (2 if began < 0.3 else 1 if began < 0.4 else 0)
+        return made
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
     monkeypatch.setattr(measuring, "time", made)
+    monkeypatch.setattr(calibration, "time", made)
     yield made
 
 
@@ -157,6 +170,16 @@ def test_calibrate__workgroups_of_equal_price__rates_of_one_unit(clock: Clock) -
     assert tuning.rates.flops < H200.flops
     assert tuning.rates.resident == H200.resident
     session.release()
+
+
+def test_calibrate__clock_that_rises__rates_of_a_device_at_work(clock: Clock) -> None:
+    session, tuning = tuned(TimedDevice(clock))
+    session.release()
+    clock.now = 0.0
+    session, idle = tuned(IdleDevice(clock))
+    session.release()
+    for name in ("units", "flops", "bandwidth", "dispatch"):
+        assert getattr(idle.rates, name) == pytest.approx(getattr(tuning.rates, name), rel=0.02)
 
 
 @pytest.mark.parametrize(
