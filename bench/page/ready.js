@@ -6,7 +6,8 @@
  *
  * Milliseconds from the last byte that the server sent until `create` is done, and until the first `run` is. Each visit has
  * a frame of its own, in which the engine is up already; with `idle=800` for so many milliseconds. With `engine=kept&visits=2`
- * the second visit has the first one's plan.
+ * the second visit has the first one's plan. With `visited=8000` a page with the digits model was open before, for so many
+ * milliseconds, in which browsers keep what they compiled of WebAssembly.
  */
 
 import { openFrame } from './frames.js';
@@ -33,19 +34,30 @@ async function measure(path, inputs, { engine, rate, idle }) {
   }
 }
 
+/** A visit before those that count, as long as people stay. @param {import('./visits.js').Model} model @param {string} engine @param {number} stay */
+async function visitBefore({ url, inputs }, engine, stay) {
+  const { bench, close } = await openFrame(engine);
+  await bench.visit(new URL(url, location.href).href, inputs);
+  await new Promise((resolve) => { setTimeout(resolve, stay); });
+  close();
+}
+
 async function main() {
   const parameters = new URL(location.href).searchParams;
   const how = { engine: parameters.get('engine') ?? 'ours', rate: parameters.get('rate') ?? '200', idle: Number(parameters.get('idle') ?? 0) };
   const wanted = parameters.get('models')?.split(',');
   /** @type {import('./visits.js').Model[]} */
   const every = await (await fetch('models.json')).json();
+  const visited = Number(parameters.get('visited') ?? 0);
+  const first = every.find(({ name }) => name === 'digits');
+  if (visited && first) await visitBefore(first, how.engine, visited);
   const results = [];
   for (const model of every.filter(({ name }) => !wanted || wanted.includes(name))) {
     const visits = [];
     for (let visit = 0; visit < Number(parameters.get('visits') ?? 1); visit++) {
       visits.push(await measure(new URL(model.url, location.href).pathname, model.inputs, how));
     }
-    results.push({ model: model.name, ...how, visits });
+    results.push({ model: model.name, ...how, visited, visits });
     const place = document.getElementById('log');
     const times = visits.map(({ error, created_behind_ms, ran_behind_ms }) => (
       error ?? `${created_behind_ms.toFixed(0)}, ${ran_behind_ms.toFixed(0)}`));

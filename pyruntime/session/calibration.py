@@ -1,4 +1,4 @@
-"""Rates of a device, measured in some 100 ms: how many workgroups run at once, arithmetic, memory, a dispatch.
+"""Rates of a device, measured in some 200 ms: how many workgroups run at once, arithmetic, memory, a dispatch.
 
 They are what `kernels.costs` ranks kernels by. What is not measured (latencies, how many invocations a unit holds) is
 taken from the device that is assumed where none was measured.

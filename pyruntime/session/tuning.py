@@ -31,6 +31,7 @@ _NEAR = 1.5
 """Candidates that took up to so many times the least are measured again: single measurements differ by as much."""
 
 _TIMES = 3
+"""Measurements of those."""
 
 _ROUNDS = 3
 """Pairs of one measurement."""
