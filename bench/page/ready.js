@@ -34,8 +34,10 @@ async function measure(path, inputs, { engine, rate, idle }) {
   }
 }
 
-/** A visit before those that count, as long as people stay. @param {import('./visits.js').Model} model @param {string} engine @param {number} stay */
-async function visitBefore({ url, inputs }, engine, stay) {
+/** A visit before those that count. @param {import('./visits.js').Model | undefined} model @param {string} engine @param {number} stay */
+async function visitBefore(model, engine, stay) {
+  if (!model) throw new Error('the page visited before has the digits model, which models.json does not list');
+  const { url, inputs } = model;
   const { bench, close } = await openFrame(engine);
   await bench.visit(new URL(url, location.href).href, inputs);
   await new Promise((resolve) => { setTimeout(resolve, stay); });
@@ -49,8 +51,7 @@ async function main() {
   /** @type {import('./visits.js').Model[]} */
   const every = await (await fetch('models.json')).json();
   const visited = Number(parameters.get('visited') ?? 0);
-  const first = every.find(({ name }) => name === 'digits');
-  if (visited && first) await visitBefore(first, how.engine, visited);
+  if (visited) await visitBefore(every.find(({ name }) => name === 'digits'), how.engine, visited);
   const results = [];
   for (const model of every.filter(({ name }) => !wanted || wanted.includes(name))) {
     const visits = [];

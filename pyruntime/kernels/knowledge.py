@@ -54,7 +54,8 @@ CONV_DIRECT_EFFICIENCY = {1: 0.35, 4: 0.75, 8: 1.0}
 """Part of `Rates.direct` of a device's operations that the direct kernel reaches, by output channels an invocation."""
 
 CONV_DIRECT_LOADS = {1: 0.15, 4: 0.2, 8: 0.308}
-"""Loads that wait for one another, for each element of k, by output channels of an invocation."""
+"""Loads that wait for one another, for each element of k, by output channels of an invocation; of one and four fitted
+to the measurements of `CONV_GEMM` and 112 convolutions more of an H100."""
 
 CONV_TAPS_EFFICIENCY = {1: 0.5, 4: 1.0, 8: 1.35}
 """The same of the kernels of bytes whose weights have their channels last, and of products of bytes in their place."""

@@ -90,6 +90,8 @@ class Lap:
         """
         await self._took([1])
         taken = min(await self._took([1, 1]))
+        if taken > _LONG:  # or late twice
+            taken = min(taken, *await self._took([1, 1]))
         if taken > _LONG:
             return taken
         times = 1

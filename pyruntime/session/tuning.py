@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -93,22 +94,22 @@ async def measure_candidates(
             progress(i, len(wanted))
         choice = noted.rank(target)
         costs = [c.cost for c in choice.others if c.cost is not None]
-
-        async def microseconds(name: str, noted: Noted = noted) -> float:
-            """Infinite where this one cannot run here: it does not win."""
-            try:
-                async with Lap(device, sample(noted, name, target), target.allows("read_only_constants")) as lap:
-                    return 1e6 * await lap.seconds(rounds=_ROUNDS)
-            except (EngineError, OutOfMemory, LookupError):
-                return math.inf
-
         hopeful = {c.name: c.cost for c in choice.others if c.cost is not None and c.cost <= _HOPELESS * min(costs)}
-        took = await _by_turns(list(hopeful), choice.chosen, microseconds)
+        took = await _by_turns(list(hopeful), choice.chosen, partial(_microseconds, device, target, noted))
         found = [Measured(name, us, hopeful[name]) for name, us in took.items() if us < math.inf]
         if len(found) > 1:
             found.sort(key=lambda c: c.took)
             made.append(Tuned(choice.family, choice.problem, choice.chosen, tuple(found)))
     return made
+
+
+async def _microseconds(device: Device, target: Target, noted: Noted, name: str) -> float:
+    """What this candidate takes; infinite where it cannot run here: it does not win."""
+    try:
+        async with Lap(device, sample(noted, name, target), target.allows("read_only_constants")) as lap:
+            return 1e6 * await lap.seconds(rounds=_ROUNDS)
+    except (EngineError, OutOfMemory, LookupError):
+        return math.inf
 
 
 async def _by_turns(
@@ -121,9 +122,10 @@ async def _by_turns(
         for name in wanted:
             took[name].append(await microseconds(name))
         near = _NEAR * min(median(times) for times in took.values())
-        near_best = {name for name, times in took.items() if times[-1] < math.inf and median(times) <= near}
-        contend = near_best | {chosen} if took.get(chosen, [math.inf])[-1] < math.inf else near_best
-        wanted = [name for name in names if name in contend and len(took[name]) < _TIMES] if len(contend) > 1 else []
+        contend = [
+            name for name, times in took.items() if times[-1] < math.inf and (median(times) <= near or name == chosen)
+        ]
+        wanted = [name for name in contend if len(took[name]) < _TIMES] if len(contend) > 1 else []
     return {name: median(times) for name, times in took.items()}
 
 
