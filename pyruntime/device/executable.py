@@ -87,6 +87,7 @@ class Executable:
         runs: how many were begun.
         on_release: called once when the executable is released.
         on_move: called each time its memory has become another one: what was recorded is void.
+        waited: milliseconds that parts of `prepare`, which are under way at once, took until each was done.
 
     Args:
         arenas: shared with other plans; without, and where a run is queued piece by piece, memory is its own.
@@ -116,6 +117,7 @@ class Executable:
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
         self.on_release: list[Callable[[], None]] = []
         self.on_move: list[Callable[[], None]] = []
+        self.waited: dict[str, float] = {}
 
     async def prepare(self, compute: Compute | None = None) -> None:
         """Compile, upload, allocate, record.
@@ -136,8 +138,14 @@ class Executable:
             )
         try:
             # All are waited for also when one fails: what the others allocate meanwhile has to be freed.
-            together = self._allocate(), device.compile(plan.shaders), self._load(), self._compute(compute)
-            for outcome in await asyncio.gather(*together, return_exceptions=True):
+            together = {
+                "allocate": self._allocate(),
+                "pipelines": device.compile(plan.shaders),
+                "weights": self._load(),
+                "computed": self._compute(compute),
+            }
+            timed = [self._timed(name, part) for name, part in together.items()]
+            for outcome in await asyncio.gather(*timed, return_exceptions=True):
                 if isinstance(outcome, BaseException):
                     raise outcome
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
@@ -148,6 +156,13 @@ class Executable:
         except BaseException:
             self.release()
             raise
+
+    async def _timed(self, name: str, part: Awaitable[None]) -> None:
+        began = time.perf_counter()
+        try:
+            await part
+        finally:
+            self.waited[name] = (time.perf_counter() - began) * 1000
 
     async def _allocate(self) -> None:
         """Memory for activations and parameters, asked for in front of what keeps the browser's GPU process busy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -74,6 +75,7 @@ class Planning:
 
     Attributes:
         roots: first stages of runs, the one used last at the end.
+        timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Planning:
         self.arenas = Arenas(device)
         self.openings = Openings(graph)
         self.roots: list[Stage] = []
+        self.timings: dict[str, float] = {}
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
         self._kernels = Kernels()
@@ -241,7 +244,7 @@ class Planning:
         return None
 
     def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
-        before = request.before
+        before, began = request.before, time.perf_counter()
         with uncollected():
             compiled = compile_stage(
                 self.graph,
@@ -260,6 +263,7 @@ class Planning:
                 self._kernels,
             )
         self.openings.look(compiled.guards.read)
+        self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
         return compiled
 
     async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
@@ -287,6 +291,7 @@ class Planning:
             resident = {**carried, **({} if together else await compute())}
             executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
             await executable.prepare(compute if together else None)
+            self.timings |= {f"{part}_ms": ms for part, ms in executable.waited.items()}
         except BaseException:
             self.weights.drop(keys)
             self.weights.sweep()

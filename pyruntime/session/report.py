@@ -99,7 +99,7 @@ def summarize(session: Session) -> dict[str, Any]:
         "memory": memory,
         "dispatches": sum(len(p.commands) for p in plans),
         "pipelines": len({s for p in plans for s in p.shaders}),
-        "timings": dict(session._timings),
+        "timings": {**session._timings, **(program.timings if program else {})},
         "warnings": list(session._warnings),
     }
 

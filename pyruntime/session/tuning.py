@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -87,7 +87,6 @@ async def measure_candidates(
 ) -> list[Tuned]:
     """Every candidate that could be the best for each problem, measured; not where there is one alone."""
     made: list[Tuned] = []
-    target = replace(target, disabled=target.disabled | {"quick_start"})
     wanted: Sequence[Noted] = list(dict.fromkeys(problems))
     for i, noted in enumerate(wanted):
         if progress is not None:

@@ -84,6 +84,19 @@ class IdleDevice(TimedDevice):
         return made
 
 
+class NewDevice(TimedDevice):
+    """Has quick kernels, which take three times as long, wherever it is given some."""
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        began = self.clock.now
+        made = await super().submit(recording, writes, reads, numbers)
+        if any("// <quick>" in c.source for c in self.recordings[recording]):
+            self.clock.now += 2 * (self.clock.now - began)
+        return made
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
@@ -182,6 +195,18 @@ def test_calibrate__clock_that_rises__rates_of_a_device_at_work(clock: Clock) ->
         assert getattr(idle.rates, name) == pytest.approx(getattr(tuning.rates, name), rel=0.02)
 
 
+def test_calibrate__quick_kernels__whole_ones_are_measured(clock: Clock) -> None:
+    session, tuning = tuned(TimedDevice(clock))
+    assert any("// <quick>" in s for stage in session._program.roots for s in stage.executable.plan.shaders)
+    session.release()
+    session, new = tuned(NewDevice(clock))
+    session.release()
+    for name in ("units", "flops", "bandwidth", "dispatch"):
+        assert getattr(new.rates, name) == pytest.approx(getattr(tuning.rates, name), rel=0.02)
+    took = [{c.name: c.took for c in t.candidates} for t in tuning.measured]
+    assert [{c.name: c.took for c in t.candidates} for t in new.measured] == [pytest.approx(t, rel=0.02) for t in took]
+
+
 @pytest.mark.parametrize(
     ("flops", "bandwidth", "like"), [(1, 1, True), (1.08, 0.8, True), (0.8, 1.3, False), (0.5, 1, False), (3, 1, False)]
 )
@@ -203,12 +228,13 @@ def test_knowledge__there_and_back__same() -> None:
         None,
         [],
         {},
-        {"version": 2},
-        {"version": 1, "rates": {"units": 3}},
-        {"version": 1, "rates": {**Knowledge(H200).to_dict()["rates"], "units": 0}},
-        {"version": 1, "rates": {**Knowledge(H200).to_dict()["rates"], "flops": "much"}},
-        {"version": 1, "winners": {"product": {"1x2x3": 7}}},
-        {"version": 1, "winners": ["product"]},
+        {"version": 1},
+        {"version": 3},
+        {"version": 2, "rates": {"units": 3}},
+        {"version": 2, "rates": {**Knowledge(H200).to_dict()["rates"], "units": 0}},
+        {"version": 2, "rates": {**Knowledge(H200).to_dict()["rates"], "flops": "much"}},
+        {"version": 2, "winners": {"product": {"1x2x3": 7}}},
+        {"version": 2, "winners": ["product"]},
     ],
 )
 def test_knowledge__something_else__refused(broken: Any) -> None:
