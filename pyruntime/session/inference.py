@@ -243,7 +243,12 @@ class InferenceSession(Creation, BoundRuns, Insight):
         return self._provider_options
 
     def summary(self) -> dict[str, Any]:
-        """Adapter, inputs, outputs, nodes with placement and reason, memory: plain data for pages and programs."""
+        """Adapter, inputs, outputs, nodes with placement and reason, memory: plain data for pages and programs.
+
+        `timings`, in milliseconds: `parse_ms`, `adapter_ms` and `shaders_ms` of `create_ms`, and the last run's `run_ms`;
+        `plan_ms` of all planning so far; and of the last plan, side by side, until its memory, pipelines, weights and
+        computed constants were there: `allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`.
+        """
         return summarize(self)
 
     @property

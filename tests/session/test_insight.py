@@ -53,6 +53,18 @@ def planned() -> pyruntime.InferenceSession:
     return session
 
 
+def test_summary__timings__tell_planning_and_what_was_waited_for() -> None:
+    session = planned()
+    timings = session.summary()["timings"]
+    assert {"create_ms", "run_ms", "allocate_ms", "pipelines_ms", "weights_ms", "computed_ms"} <= timings.keys()
+    assert timings["plan_ms"] > 0
+    asyncio.run(session.run_async(None, {"image": X}))
+    assert session.summary()["timings"]["plan_ms"] == timings["plan_ms"]
+    asyncio.run(session.run_async(None, {"image": np.zeros((3, 1, 16, 16), np.float32)}))
+    assert session.summary()["timings"]["plan_ms"] > timings["plan_ms"]
+    session.release()
+
+
 def test_explain__after_several_sizes__tells_which_are_open_and_why_others_are_not() -> None:
     for model, is_open in ((positions(), True), (needs_number(), False)):
         with on_device(NullDevice()):
