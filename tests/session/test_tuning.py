@@ -197,7 +197,8 @@ def test_calibrate__clock_that_rises__rates_of_a_device_at_work(clock: Clock) ->
 
 def test_calibrate__quick_kernels__whole_ones_are_measured(clock: Clock) -> None:
     session, tuning = tuned(TimedDevice(clock))
-    assert any("// <quick>" in s for stage in session._program.roots for s in stage.executable.plan.shaders)
+    program = session._program
+    assert program and any("// <quick>" in s for stage in program.roots for s in stage.executable.plan.shaders)
     session.release()
     session, new = tuned(NewDevice(clock))
     session.release()
