@@ -138,11 +138,11 @@ class Executable:
             )
         try:
             # All are waited for also when one fails: what the others allocate meanwhile has to be freed.
-            together = {
-                "allocate": self._allocate(),
-                "pipelines": device.compile(plan.shaders),
-                "weights": self._load(),
-                "computed": self._compute(compute),
+            together: dict[str, Callable[[], Awaitable[None]]] = {
+                "allocate": self._allocate,
+                "pipelines": lambda: device.compile(plan.shaders),
+                "weights": self._load,
+                "computed": lambda: self._compute(compute),
             }
             timed = [self._timed(name, part) for name, part in together.items()]
             for outcome in await asyncio.gather(*timed, return_exceptions=True):
@@ -157,10 +157,10 @@ class Executable:
             self.release()
             raise
 
-    async def _timed(self, name: str, part: Awaitable[None]) -> None:
+    async def _timed(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         began = time.perf_counter()
         try:
-            await part
+            await part()
         finally:
             self.waited[name] = (time.perf_counter() - began) * 1000
 
