@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import pyruntime
+from pyruntime.device.base import Raw, Read, Write
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.session.ceilings import Ceilings, ceilings
@@ -126,6 +128,32 @@ def test_memory_plan__chart__has_a_bar_for_each_tensor_within_the_peak() -> None
         for b in memory.tensors:
             apart = a.last < b.first or b.last < a.first or a is b or a.arena != b.arena
             assert apart or a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
+
+
+class NewDevice(NullDevice):
+    """Notes what it is asked for: 'run', or 'settle', before which it has quick kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        self.asked.append("run")
+        return await super().submit(recording, writes, reads, numbers)
+
+    async def settle(self) -> None:
+        self.asked.append("settle")
+
+
+def test_profile__first_run_of_a_session__quick_kernels_are_not_counted() -> None:
+    device = NewDevice()
+    with on_device(device):
+        session = pyruntime.InferenceSession(DIGITS)
+        asyncio.run(session.profile_async({"image": X}, 3))
+    assert device.asked[:5] == ["run", "settle", "run", "run", "run"]
+    session.release()
 
 
 def test_profile__numpy__counts_every_node() -> None:
