@@ -155,3 +155,31 @@ def test_compile__quick_kernel_does_not_compile__the_error_names_the_kernel_and_
     first, line, caret, *_ = said.splitlines()
     assert first.startswith("some_kernel: WGSL line ") and "nothing" in first
     assert line.index("nothing") == caret.index("^")
+
+
+def test_compile__one_of_several_that_run_together_fails__the_others_stay_and_it_is_begun_anew(
+    python_in_browser: BrowserPython,
+) -> None:
+    good = "// good\n" + BODY.replace("= 1;", "= 3;")
+    found = python_in_browser(
+        """
+        from pyruntime.errors import EngineError
+        from pyruntime.session.environment import device
+        gpu = await device()
+        before, said = gpu.ledger.pipelines, []
+        gpu.ask(good)
+        for _ in range(2):
+            try:
+                await gpu.compile([good, bad])
+            except EngineError as error:
+                said.append(str(error).splitlines()[0])
+        made = gpu.ledger.pipelines - before
+        await gpu.compile([good])
+        said, made, gpu.ledger.pipelines - before
+        """,
+        good=good,
+        bad=good.replace("// good", "// bad").replace("= 3;", "= nothing;"),
+    )
+    said, made, later = found
+    assert len(said) == 2 and all(text.startswith("bad: WGSL line ") for text in said)
+    assert (made, later) == (1, 1)

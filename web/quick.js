@@ -42,14 +42,25 @@ const made = new WeakMap();
 /** @type {WeakMap<GPUDevice, Queue>} */
 const queues = new WeakMap();
 
+/**
+ * The text without what stands between marks of a kind. Texts are taken apart by strings: regular expressions are read anew in
+ * each page, and take ten times as long at first, between one kernel that Python plans and the next.
+ * @param {string} code @param {'whole' | 'quick'} kind
+ */
+function without(code, kind) {
+  const [before, ...marked] = code.split(`// <${kind}>\n`);
+  const end = `// </${kind}>\n`;
+  return before + marked.map((part) => part.slice(part.indexOf(end) + end.length)).join('');
+}
+
 /** @param {string} code */
 function withoutWhole(code) {
-  return code.replace(/^\/\/ <whole>\n[^]*?^\/\/ <\/whole>\n/gm, '');
+  return without(code, 'whole');
 }
 
 /** As `without_quick` of kernels/quick.py: a plan of the same kernel has the same text, which the browser then knows. @param {string} code */
 function withoutQuick(code) {
-  return code.replace(/^\/\/ <quick>\n[^]*?^\/\/ <\/quick>\n?|^\/\/ <\/?whole>\n/gm, '');
+  return without(code, 'quick').replaceAll('// <whole>\n', '').replaceAll('// </whole>\n', '');
 }
 
 /** @param {GPUDevice} device */
@@ -59,25 +70,35 @@ function queueOf(device) {
   return found;
 }
 
+/** Whether a character may stand in a name; NaN is none. @param {number} code */
+function inNames(code) {
+  return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || (code >= 48 && code <= 57) || code === 95;
+}
+
+/** Whether a name occurs more than once. @param {string} text @param {string} name */
+function isUsed(text, name) {
+  let times = 0;
+  for (let at = text.indexOf(name); at >= 0 && times < 2; at = text.indexOf(name, at + name.length)) {
+    if (!inNames(text.charCodeAt(at - 1)) && !inNames(text.charCodeAt(at + name.length))) times += 1;
+  }
+  return times > 1;
+}
+
 /**
  * The text without comments and without constants that it does not use, which tell tiles apart; lines keep their numbers.
  * @param {string} code
  */
 function plain(code) {
-  const lines = code.replace(/^\/\/.*$/gm, '').split('\n');
-  /** @type {Map<string, number>} */
-  const uses = new Map();
-  const count = (/** @type {string} */ text, /** @type {number} */ by) => {
-    for (const [name] of text.matchAll(/[A-Za-z_]\w*/g)) uses.set(name, (uses.get(name) ?? 0) + by);
-  };
-  lines.forEach((line) => count(line, 1));
+  const lines = code.split('\n').map((line) => (line.startsWith('//') ? '' : line));
+  let text = lines.join('\n');
   for (let i = lines.length - 1; i >= 0; i--) { // constants use those above them
-    const name = /^const (\w+)\b[^;]*;$/.exec(lines[i])?.[1];
-    if (!name || uses.get(name) !== 1) continue;
-    count(lines[i], -1);
-    lines[i] = '';
+    if (!lines[i].startsWith('const ') || lines[i].indexOf(';') !== lines[i].length - 1) continue;
+    const name = /\w+/.exec(lines[i].slice(6))?.[0];
+    if (!name || isUsed(text, name)) continue;
+    const at = text.indexOf(lines[i]);
+    text = text.slice(0, at) + text.slice(at + lines[i].length);
   }
-  return lines.join('\n');
+  return text;
 }
 
 /**
@@ -113,6 +134,11 @@ export function compileQuickly(device, code) {
   });
   pipeline.catch(() => {}); // told by who waits for it
   return { ...begun, pipeline };
+}
+
+/** The pipelines that were begun with, when all are there. @param {{pipeline: Promise<GPUComputePipeline>}[]} begun */
+export function ready(...begun) {
+  return Promise.all(begun.map(({ pipeline }) => pipeline));
 }
 
 /** Begin with the whole kernels after a while. @param {GPUDevice} device @param {number} after */

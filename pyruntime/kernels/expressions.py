@@ -26,7 +26,7 @@ def value_of(expression: str, constants: Mapping[str, str]) -> int:
     Raises:
         ValueError: it is something else.
     """
-    if (literal := _LITERAL.fullmatch(expression)) is not None:
+    if (literal := _LITERAL.fullmatch(constants.get(expression, expression))) is not None:
         return int(literal[1])
     terms = _terms(expression, constants, ())
     value = _sum(terms)

@@ -19,20 +19,23 @@ from pyruntime.kernels.params import Fields
 __all__ = ["Entry", "Function", "Module", "Resource"]
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_LAST = re.compile(r"(?<![\w.])[A-Za-z_]\w*\Z")
+_NAME = re.compile(r"[A-Za-z_]\w*+")
+_INDEXED = re.compile(r"\[\s*(\w*+)(?<!\d)(?!\.)")
+"""Of the text backwards, where what is looked for begins with a bracket: three times as fast."""
 _POINTED = re.compile(r"[(,=]\s*&\s*([A-Za-z_]\w*)")
-_NEAR = 80
-"""Characters that are looked through for a name at first."""
 _ADDRESSED = re.compile(r"&\s*([A-Za-z_]\w*)\s*\[")
+_ACCESSORS = ("load", "store")
 _ACCESSOR = re.compile(r"((?:load|store)\d*)_(\w+)")
 _RESOURCE = re.compile(
     r"@group\(\s*(\d+)u?\s*\)\s*@binding\(\s*(\d+)u?\s*\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)\s*:\s*([^;]+);"
 )
 _ENABLE = re.compile(r"^[ \t]*enable\s+([\w\s,]+);[ \t]*\n?", re.M)
-_SUBGROUP = re.compile(r"\bsubgroup[A-Z]\w*\(")
+_SUBGROUP = re.compile(r"subgroup(?<!\wsubgroup)[A-Z]\w*\(")
 _ENTRY = re.compile(r"@compute\b[^{};]*?\bfn\s+(\w+)")
 _SIZE = re.compile(r"@workgroup_size\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_PARENTHESIS = re.compile(r"[()]")
+_ATTRIBUTE = re.compile(r"@\w+(?:\s*\([^()]*\))?")
+_OUTSIDE, _WITHIN = re.compile(r"[{};]"), re.compile(r"[{}]")
 _DECLARED = re.compile(
     r"\s*(?:@\w+(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*)*"
     r"(fn|struct|const|alias|override|var)\b\s*(?:<\s*(\w+)[^>]*>)?\s*(\w+)"
@@ -113,27 +116,31 @@ class Module:
     @cached_property
     def code(self) -> str:
         """The text with blanks in the place of comments."""
-        return _COMMENT.sub(lambda found: " " * len(found[0]), self.text) if "/" in self.text else self.text
+        return (
+            _COMMENT.sub(lambda found: " " * len(found[0]), self.text)
+            if "//" in self.text or "/*" in self.text
+            else self.text
+        )
 
     @cached_property
     def names(self) -> Mapping[str, None]:
         """Every name that occurs, of whatever kind, in order of appearance."""
-        return dict.fromkeys(map(intern, _NAME.findall(self.code)))
+        return dict.fromkeys(map(intern, dict.fromkeys(_NAME.findall(self.code))))
 
     @cached_property
     def accessors(self) -> Mapping[str, frozenset[str]]:
         """By tensor the accessors it is used with: `load_x(i)` and `store4_x(...)` make {'x': {'load', 'store4'}}."""
         found: dict[str, set[str]] = {}
         for name in self.names:
-            if (match := _ACCESSOR.fullmatch(name)) is not None:
+            if name.startswith(_ACCESSORS) and (match := _ACCESSOR.fullmatch(name)) is not None:
                 found.setdefault(match[2], set()).add(match[1])
         return {tensor: frozenset(kinds) for tensor, kinds in found.items()}
 
     @cached_property
     def indexed(self) -> frozenset[str]:
         """Variables that are indexed as arrays, or pointed to."""
-        found = map(_last_name, self.code.split("[")[:-1])
-        return frozenset((*filter(None, found), *_POINTED.findall(self.code)))
+        indexed = (name[::-1] for name in set(_INDEXED.findall(self.code[::-1])) if name)
+        return frozenset((*indexed, *_POINTED.findall(self.code)))
 
     @cached_property
     def addressed(self) -> frozenset[str]:
@@ -151,12 +158,15 @@ class Module:
     @cached_property
     def extensions(self) -> tuple[str, ...]:
         """What a shader of this text must enable: what the text says, and what the functions it calls need."""
-        said = (name.strip() for names in _ENABLE.findall(self.code) for name in names.split(","))
+        lists = _ENABLE.findall(self.code) if "enable" in self.code else ()
+        said = (name.strip() for names in lists for name in names.split(","))
         implied = ("subgroups",) if _SUBGROUP.search(self.code) else ()
         return tuple(dict.fromkeys((*filter(None, said), *implied)))
 
     def without_directives(self) -> Module:
         """The module without its `enable` directives, which stand in front of everything else in a shader."""
+        if "enable" not in self.code:
+            return self
         made, last = "", 0
         for found in _ENABLE.finditer(self.code):
             made, last = made + self.text[last : found.start()], found.end()
@@ -173,21 +183,18 @@ class Module:
 
     @cached_property
     def _declarations(self) -> tuple[_Declaration, ...]:
-        made, depth, start, brace = list[_Declaration](), 0, 0, -1
-        for mark in re.finditer(r"[{};]", self.code):
-            sign = mark[0]
-            if sign == "{":
-                brace = mark.start() if depth == 0 else brace
-                depth += 1
-                continue
-            if sign == "}":
-                depth -= 1
-            if depth == 0:
-                found = _DECLARED.match(self.code, start, mark.end())
-                if found is not None:
-                    blank = len(found[0]) - len(found[0].lstrip())
-                    made.append(_Declaration(found[1], found[2] or "", found[3], start + blank, brace, mark.end()))
-                start, brace = mark.end(), -1
+        made, code, start = list[_Declaration](), self.code, 0
+        while (mark := _OUTSIDE.search(code, start)) is not None:
+            brace, end = -1, mark.end()
+            if mark[0] == "{":
+                brace, end = mark.start(), _end_of_block(code, mark.end())
+            if not end:
+                break
+            found = _DECLARED.match(code, start, end)
+            if found is not None:
+                blank = len(found[0]) - len(found[0].lstrip())
+                made.append(_Declaration(found[1], found[2] or "", found[3], start + blank, brace, end))
+            start = end
         return tuple(made)
 
     @cached_property
@@ -328,26 +335,28 @@ class Module:
         return Module.of("".join(made) + self.text[last:])
 
 
-def _last_name(text: str) -> str:
-    """The name that `text` ends in; '' where it ends otherwise, or in a member's name."""
-    text = text.rstrip()
-    found = _LAST.search(text[-_NEAR:])
-    if found is not None and found.start() == 0:
-        found = _LAST.search(text)  # it may begin further in front
-    return found[0] if found is not None else ""
+def _end_of_block(code: str, start: int) -> int:
+    """Behind the brace that closes the one opened just before `start`; 0 where none does."""
+    depth = 1
+    for brace in _WITHIN.finditer(code, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    return 0
 
 
 def _closing(text: str, opened: int) -> int:
     """Where the parenthesis at `opened` is closed."""
     depth = 0
-    for at in range(opened, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
+    for sign in _PARENTHESIS.finditer(text, opened):
+        depth += 1 if sign[0] == "(" else -1
         if depth == 0:
-            return at
+            return sign.start()
     raise ValueError(f"a parenthesis is not closed: {text[opened:]}")
 
 
 def _members(text: str) -> Fields:
     """`name: type` in a list, commas in angle brackets and parentheses aside; attributes are left out."""
-    named = (re.sub(r"@\w+(?:\s*\([^()]*\))?", "", part).partition(":") for part in listed(text))
+    bare = _ATTRIBUTE.sub("", text) if "@" in text else text
+    named = (part.partition(":") for part in listed(bare))
     return tuple((name.strip(), " ".join(kind.split())) for name, colon, kind in named if colon)

@@ -17,8 +17,6 @@ Models that are much work get none of them: a slow GPU would take longer to run 
 
 from __future__ import annotations
 
-import re
-
 from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Target
 
@@ -35,8 +33,6 @@ products compile in 33 ms instead of 47 (any kernel takes 23), attention in 40 i
 DEFINES = frozenset(("QUICK", "QUICK_ROWS", "LIGHT"))
 """What templates are told of quick kernels alone: the whole kernel is the same, and so is its name."""
 
-_QUICK = re.compile(r"^// <quick>\n.*?^// </quick>\n?|^// </?whole>\n", re.M | re.S)
-
 
 def quick_flag(target: Target, flops: int = 0, **little: int) -> dict[str, int]:
     """The define QUICK of templates that have such an entry point, where it is wanted: on GPUs, not on processors.
@@ -51,4 +47,8 @@ def quick_flag(target: Target, flops: int = 0, **little: int) -> dict[str, int]:
 
 def without_quick(source: str) -> str:
     """The text of a shader with `main` alone."""
-    return _QUICK.sub("", source) if "// <quick>" in source else source
+    if "// <quick>\n" not in source:
+        return source
+    before, *marked = source.split("// <quick>\n")
+    behind = (part.partition("// </quick>")[2].removeprefix("\n") for part in marked)
+    return "".join((before, *behind)).replace("// <whole>\n", "").replace("// </whole>\n", "")

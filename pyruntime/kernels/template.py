@@ -82,6 +82,8 @@ def _blocks(name: str) -> tuple[tuple[tuple[tuple[str, bool], ...], str], ...]:
 
     for line in _source(name).splitlines():
         word = line.strip()
+        if line.startswith(("//#tensors", "//#variants")):
+            continue
         if not word.startswith(("//#if ", "//#else", "//#endif")):
             lines.append(line)
             continue
@@ -149,7 +151,6 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     text = _UNROLL.sub(lambda mark: f"{mark[1]}\n" if values.get(mark[2]) else "", text)
     types = dict(zip((*reads, *writes), dtypes, strict=True))
     text = _TYPE.sub(lambda m: f"alias {m.group(1)} = {types[m.group(2)].compute};", text)
-    text = re.sub(r"^//#(?:tensors|variants).*\n?", "", text, flags=re.M)
     module = Module.of(text.strip())
     stored = {n for n, kinds in module.accessors.items() if any(kind.startswith("store") for kind in kinds)}
     written = {n for n in writes if n not in reads or n in stored}

@@ -11,16 +11,17 @@ becomes ROWS blocks `{ const r = 0u; ... }`, so indices into register arrays are
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import cache, partial
 
 from pyruntime.kernels.expressions import value_of
 
 __all__ = ["unroll"]
 
 _WORD = "//#unroll"
-_MARK = re.compile(rf"^[ ]*{_WORD}[ ]*\n", re.M)
+_MARK = re.compile(rf"[ ]*{_WORD}[ ]*\n")
 _LOOP = re.compile(r"[ ]*for \(var (\w+) = 0u; \1 < ([^;]+); \1\+\+\) \{\n")
-_CONST = re.compile(r"^\s*const (\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);", re.M)
+_CONST = re.compile(r"const (?<!\wconst )(\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);")
 _BRACE = re.compile(r"[{}]")
 
 
@@ -30,26 +31,37 @@ def unroll(text: str) -> str:
     Raises:
         ValueError: a mark that is not followed by a loop of constant length.
     """
-    return _written(text, dict(_CONST.findall(text))) if _WORD in text else text
+    if _WORD not in text:
+        return text
+    # Few bounds are asked for again and again: loops within loops are read once for each time they are written.
+    return _written(text, cache(partial(value_of, constants=dict(_CONST.findall(text)))))
 
 
-def _written(text: str, constants: Mapping[str, str]) -> str:
+def _written(text: str, length: Callable[[str], int]) -> str:
     made, at = list[str](), 0
-    while (mark := _MARK.search(text, at)) is not None:
+    while (mark := _mark(text, at)) is not None:
         loop = _LOOP.match(text, mark.end())
         if loop is None:
             raise ValueError(f"{_WORD} without a loop: {text[mark.end() : mark.end() + 60]!r}")
         end = _closing(text, loop.end())
         variable, bound = loop.groups()
-        body = _written(text[loop.end() : end], constants).rstrip()
+        body = _written(text[loop.end() : end], length).rstrip()
         indent = " " * (len(loop.group(0)) - len(loop.group(0).lstrip()))
         made.append(text[at : mark.start()])
-        made += [
-            f"{indent}{{\n{indent}  const {variable} = {k}u;\n{body}\n{indent}}}\n"
-            for k in range(value_of(bound, constants))
-        ]
+        made += [f"{indent}{{\n{indent}  const {variable} = {k}u;\n{body}\n{indent}}}\n" for k in range(length(bound))]
         at = text.index("\n", end) + 1
     return "".join((*made, text[at:]))
+
+
+def _mark(text: str, start: int) -> re.Match[str] | None:
+    """The next mark on a line of its own. The word is searched for first: a regular expression takes longer."""
+    word = text.find(_WORD, start)
+    while word >= 0:
+        mark = _MARK.match(text, text.rfind("\n", 0, word) + 1)
+        if mark is not None:
+            return mark
+        word = text.find(_WORD, word + 1)
+    return None
 
 
 def _closing(text: str, start: int) -> int:

@@ -118,8 +118,8 @@ class FusedElementwise(Op):
             if expression is None:
                 return None
             present = [(i, k) for i, k in zip(step.inputs, kinds, strict=True) if i is not None]
-            if expression.code in COMMUTATIVE and all(isinstance(i, int) for i, _ in present):
-                present.sort(key=lambda given: given[0] >= 0)  # type: ignore[operator]  # one text for both orders
+            if expression.code in COMMUTATIVE:
+                present.sort(key=lambda given: _order(given[0]))  # one text for both orders
             arguments = [f"{n}: {k.dtype.compute}" for n, (_, k) in zip(expression.names, present, strict=True)]
             values: list[str] = []
             for i, _ in present:
@@ -148,6 +148,13 @@ class FusedElementwise(Op):
         (y,) = self.infer(*inputs)
         name = "_".join(s.op.op_type.lower() for s in self.steps[:4]) + ("_more" if len(self.steps) > 4 else "")
         return (elementwise(target, f"fused_{name}", operands, out(0, y), chain.code, chain.scalars, chain.helpers),)
+
+
+def _order(source: Source) -> tuple[int, int]:
+    """Results of steps come first, then inputs, then numbers."""
+    if not isinstance(source, int):
+        return 2, 0
+    return source >= 0, abs(source)
 
 
 def fusible(dtype: DType) -> bool:

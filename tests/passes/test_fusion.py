@@ -10,6 +10,7 @@ import pytest
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Limits, Target
+from pyruntime.ops.with_tail import WithTail
 from pyruntime.passes import (
     dead_code,
     fuse_attention,
@@ -64,6 +65,23 @@ def test_fuse_elementwise__clip_with_bounds__takes_them_as_numbers() -> None:
     graph = graph_of(nodes, {"x": (7,)}, ["y"], {"low": scalar(0), "high": scalar(0.5)})
     assert apply(fuse_elementwise.run, graph)
     assert graph.nodes[0].inputs == ("x",)
+
+
+@pytest.mark.parametrize("turned", [("Add", ["z", "c"], ["c", "z"]), ("Mul", ["half", "c"], ["c", "half"])])
+def test_fuse_tail__operands_of_sums_and_products_in_either_order__one_text(
+    turned: tuple[str, list[str], list[str]],
+) -> None:
+    op_type, *orders = turned
+    texts = []
+    for inputs in orders:
+        nodes = [node("Conv", ["x", "w"], ["c"]), node(op_type, inputs, ["a"]), node("Relu", ["a"], ["y"])]
+        constants = {"w": weights(3, 2, 1, 1), "half": scalar(0.5)}
+        graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
+        assert apply(fuse_elementwise.run, graph) and apply(fuse_tail.run, graph)
+        op = graph.nodes[0].op
+        assert isinstance(op, WithTail)
+        texts.append([d.kernel.wgsl() for d in op.lower(Target(), *(graph.tensor(n) for n in graph.nodes[0].inputs))])
+    assert texts[0] == texts[1]
 
 
 def test_fuse_tail__conv_bias_relu_residual__is_one_node() -> None:

@@ -83,6 +83,11 @@ class Sketch:
         error = self.add("Erf", self.add("Div", x, self.fixed(2**0.5)))
         return self.add("Mul", self.add("Mul", x, self.add("Add", error, self.fixed(1.0))), self.fixed(0.5))
 
+    def halved_gelu(self, x: str) -> str:
+        """The same, as torch.onnx writes it since it works on exported programs."""
+        error = self.add("Erf", self.add("Div", x, self.fixed(2**0.5)))
+        return self.add("Mul", x, self.add("Mul", self.fixed(0.5), self.add("Add", error, self.fixed(1.0))))
+
     def silu(self, x: str) -> str:
         return self.add("Mul", x, self.add("Sigmoid", x))
 
@@ -91,7 +96,7 @@ class Sketch:
 
     def activation(self, x: str, kind: str) -> str:
         """`kind`: an operator of one input, or one of those above; '' is none."""
-        if kind in ("gelu", "silu", "clipped"):
+        if kind in ("gelu", "halved_gelu", "silu", "clipped"):
             return str(getattr(self, kind)(x))
         return self.add(kind, x) if kind else x
 
@@ -100,8 +105,26 @@ class Sketch:
         split = self.add("Reshape", x, self.fixed([1, rows, heads, size], np.int64))
         return self.add("Transpose", split, perm=(0, 2, 3, 1) if turned else (0, 2, 1, 3))
 
+    def shares(self, q: str, k: str, size: int, mask: str = "", scaled: bool = False) -> str:
+        """Softmax of scores; `scaled`: as exporters write torch's scaled_dot_product_attention; masks may hide all."""
+        if not scaled:
+            scores = self.add("Div", self.add("MatMul", q, k), self.fixed(size**0.5))
+            return self.add("Softmax", self.add("Add", scores, mask) if mask else scores, axis=-1)
+        scores = self.add("MatMul", *(self.add("Mul", x, self.fixed(size**-0.25)) for x in (q, k)))
+        if not mask:
+            return self.add("Softmax", scores, axis=-1)
+        y = self.add("Softmax", self.add("Add", scores, mask), axis=-1)
+        return self.add("Where", self.add("IsNaN", y), self.fixed(0.0), y)
+
     def attention(
-        self, x: str, rows: int, heads: int, size: int, mask: str = "", keys: tuple[str, int] = ("", 0)
+        self,
+        x: str,
+        rows: int,
+        heads: int,
+        size: int,
+        mask: str = "",
+        keys: tuple[str, int] = ("", 0),
+        scaled: bool = False,
     ) -> str:
         """As exporters write it; `keys`: other rows than x's, and how many of them."""
         width = heads * size
@@ -109,9 +132,7 @@ class Sketch:
         q = self.heads(self.linear(x, width, width), rows, heads, size)
         k = self.heads(self.linear(other, width, width), count, heads, size, turned=True)
         v = self.heads(self.linear(other, width, width), count, heads, size)
-        scores = self.add("Div", self.add("MatMul", q, k), self.fixed(size**0.5))
-        shares = self.add("Softmax", self.add("Add", scores, mask) if mask else scores, axis=-1)
-        mixed = self.add("Transpose", self.add("MatMul", shares, v), perm=(0, 2, 1, 3))
+        mixed = self.add("Transpose", self.add("MatMul", self.shares(q, k, size, mask, scaled), v), perm=(0, 2, 1, 3))
         joined = self.add("Reshape", mixed, self.fixed([1, rows, width], np.int64))
         return self.linear(joined, width, width)
 
@@ -145,20 +166,29 @@ class Sketch:
 
 
 def _encoder(
-    rows: int, heads: int, size: int, wide: int, act: str = "gelu", masked: bool = False, after: bool = False
+    rows: int,
+    heads: int,
+    size: int,
+    wide: int,
+    act: str = "gelu",
+    masked: bool = False,
+    after: bool = False,
+    scaled: bool = False,
 ) -> Sketch:
-    """A transformer's block; `wide`: how much wider the layers between are; `after`: norms come behind additions."""
+    """Two of a transformer's blocks, and a classifier on the first row; `wide`: how much wider the layers between are;
+    `after`: norms come behind additions; `scaled`: attention by torch's function."""
     width = heads * size
     s = Sketch(x=(1, rows, width), mask=(1, 1, rows, rows))
     mask = "mask" if masked else ""
-    if after:
-        x = s.norm(s.add("Add", s.attention("x", rows, heads, size, mask), "x"), width)
-        inner = s.activation(s.linear(x, width, wide * width), act)
-        s.norm(s.add("Add", s.linear(inner, wide * width, width), x), width)
-        return s
-    x = s.add("Add", "x", s.attention(s.norm("x", width), rows, heads, size, mask))
-    inner = s.activation(s.linear(s.norm(x, width), width, wide * width), act)
-    s.norm(s.add("Add", x, s.linear(inner, wide * width, width)), width)
+    x = "x" if after else s.add("Add", "x", s.weight(1, rows, width))
+    for _ in range(2):
+        mixed = s.attention(x if after else s.norm(x, width), rows, heads, size, mask, scaled=scaled)
+        x = s.norm(s.add("Add", mixed, x), width) if after else s.add("Add", mixed, x)
+        inner = s.activation(s.linear(x if after else s.norm(x, width), width, wide * width), act)
+        inner = s.linear(inner, wide * width, width)
+        x = s.norm(s.add("Add", inner, x), width) if after else s.add("Add", inner, x)
+    first = s.add("Gather", x if after else s.norm(x, width), s.fixed(0, np.int64), axis=1)
+    s.add("Gemm", first, s.weight(1000, width), s.weight(1000), transB=1)
     return s
 
 
@@ -191,22 +221,44 @@ def _stages(
     return s
 
 
-def _modern(widths: tuple[int, ...], side: int, bias: bool) -> Sketch:
+def _plain(widths: tuple[int, ...], side: int, act: str, bias: bool) -> Sketch:
+    """3 x 3 convolutions of all channels, a step down for each width and up again, as detectors and segmenters have."""
+    s = Sketch(x=(1, 3, side, side))
+    x, given = "x", 3
+    for width in widths:
+        x, given = s.conv(x, given, width, 3, 2, act=act, bias=bias), width
+        inner = s.conv(s.conv(x, width, width // 2, 1, act=act, bias=bias), width // 2, width, 3, act=act, bias=bias)
+        x = s.add("Add", x, s.conv(inner, width, width, 3, act="", bias=bias))
+    for width in widths[-2::-1]:
+        sizes = s.fixed([1.0, 1.0, 2.0, 2.0])
+        x = s.add("Resize", x, "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")
+        x, given = s.conv(x, given, width, 3, act=act, bias=bias), width
+    s.conv(x, given, 1, 1, act="Sigmoid")
+    return s
+
+
+def _modern(widths: tuple[int, ...], side: int, bias: bool, act: str = "gelu") -> Sketch:
     """A convolution net whose blocks are depthwise, with a norm and two products where channels are last."""
     s = Sketch(x=(1, 3, side, side))
     x, given, step = "x", 3, 4
     for width in widths:
         x, side = s.conv(x, given, width, step, step, act="", bias=bias), side // step
         inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act="", bias=bias), perm=(0, 2, 3, 1))
-        inner = s.linear(s.gelu(s.linear(s.norm(inner, width), width, 4 * width)), 4 * width, width)
+        inner = s.activation(s.linear(s.norm(inner, width), width, 4 * width), act)
+        inner = s.linear(inner, 4 * width, width)
         x = s.add("Add", x, s.add("Transpose", s.add("Mul", inner, s.weight(width)), perm=(0, 3, 1, 2)))
         x = s.add("Transpose", s.norm(s.add("Transpose", x, perm=(0, 2, 3, 1)), width), perm=(0, 3, 1, 2))
         given, step = width, 2
     return s
 
 
-def _pyramid(widths: tuple[int, ...], heads: tuple[int, ...], side: int, bias: bool) -> Sketch:
-    """A vision transformer in stages: patches by a convolution, keys and values of fewer rows, two layers."""
+def _pyramid(
+    widths: tuple[int, ...], heads: tuple[int, ...], side: int, bias: bool, act: str = "gelu", mixed: bool = False
+) -> Sketch:
+    """A vision transformer in stages: patches by a convolution, keys and values of fewer rows, two layers.
+
+    `mixed`: with a depthwise convolution between the products of each.
+    """
     s = Sketch(x=(1, 3, side, side))
     x, given, step, ratio = "x", 3, 4, 8
     for width, count in zip(widths, heads, strict=True):
@@ -217,9 +269,14 @@ def _pyramid(widths: tuple[int, ...], heads: tuple[int, ...], side: int, bias: b
             if ratio > 1:
                 less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="", bias=bias)
                 keys = s.norm(s.rows(less, width, side // ratio), width), (side // ratio) ** 2
-            x = s.add("Add", x, s.attention(inner, rows, count, width // count, keys=keys))
-            inner = s.linear(s.gelu(s.linear(s.norm(x, width), width, 4 * width)), 4 * width, width)
-            x = s.add("Add", x, inner)
+            attended = s.attention(inner, rows, count, width // count, keys=keys, scaled=mixed)
+            x = s.add("Add", attended, x)
+            wide = 4 * width
+            inner = s.linear(s.norm(x, width), width, wide)
+            if mixed:
+                near = s.conv(s.image(inner, wide, side), wide, wide, 3, 1, wide, act="", bias=bias)
+                inner = s.rows(near, wide, side)
+            x = s.add("Add", s.linear(s.activation(inner, act), wide, width), x)
         x, given, step, ratio = s.image(s.norm(x, width), width, side), width, 2, ratio // 2
     return s
 
@@ -231,6 +288,10 @@ def sketches() -> Iterator[Sketch]:
     yield _encoder(197, 12, 64, 4)
     yield _encoder(50, 12, 64, 4, "silu")
     yield _encoder(1500, 6, 64, 4)
+    yield _encoder(128, 12, 64, 4, "halved_gelu", masked=True, after=True)
+    yield _encoder(197, 12, 64, 4, "halved_gelu", masked=True, scaled=True)
+    yield _encoder(197, 12, 64, 4, "halved_gelu", scaled=True)
+    yield _encoder(1500, 6, 64, 4, "halved_gelu", scaled=True)
     yield _encoder(77, 8, 64, 4, masked=True)
     yield _encoder(64, 8, 64, 4, "Relu", masked=True)
     for rows, heads in ((3136, 1), (784, 2), (196, 5), (49, 8)):
@@ -244,6 +305,11 @@ def sketches() -> Iterator[Sketch]:
         yield _stages((16, 24, 32, 64, 96, 160), 224, "clipped", 6, 3, False, bias)
         yield _stages((32, 64, 128, 256), 256, "silu", 2, 3, False, bias)
         yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias)
+        yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias, "halved_gelu", mixed=True)
+        yield _pyramid((32, 64, 160, 256), (1, 2, 5, 8), 512, bias, "halved_gelu", mixed=True)
+        yield _modern((96, 192, 384, 768), 224, bias, "halved_gelu")
+        for act in ("Relu", "silu"):
+            yield _plain((32, 64, 128, 256, 512), 256, act, bias)
         yield _modern((96, 192, 384, 768), 224, bias)
 
 
