@@ -53,7 +53,7 @@ class Pipelines:
         return True
 
     async def compile(self, sources: Sequence[str]) -> None:
-        """See `Device.compile`. All are waited for as one promise: each costs Python half a millisecond."""
+        """See `Device.compile`. All are waited for as one promise: each that Python awaits costs it a millisecond."""
         wanted: dict[str, JsObject] = {}
         for source in dict.fromkeys(sources):
             known = self._known(source)
