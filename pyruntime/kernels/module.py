@@ -187,7 +187,7 @@ class Module:
         while (mark := _OUTSIDE.search(code, start)) is not None:
             brace, end = -1, mark.end()
             if mark[0] == "{":
-                brace, end = mark.start(), _end_of_block(code, mark.end())
+                brace, end = mark.start(), _end_of(code, mark.end(), _WITHIN, "{")
             if not end:
                 break
             found = _DECLARED.match(code, start, end)
@@ -211,7 +211,9 @@ class Module:
         head = self.code[declared.start : declared.brace]
         start = declared.start + re.search(r"\bfn\b", head).start()  # type: ignore[union-attr]
         opened = head.index("(", start - declared.start)
-        closed = _closing(head, opened)
+        closed = _end_of(head, opened + 1, _PARENTHESIS, "(") - 1
+        if closed < 0:
+            raise ValueError(f"a parenthesis is not closed: {head[opened:]}")
         result = " ".join(head[closed + 1 :].replace("->", " ").split())
         body = self.code[declared.brace + 1 : declared.end - 1]
         return Function(declared.name, _members(head[opened + 1 : closed]), result, body, (start, declared.end))
@@ -335,24 +337,14 @@ class Module:
         return Module.of("".join(made) + self.text[last:])
 
 
-def _end_of_block(code: str, start: int) -> int:
-    """Behind the brace that closes the one opened just before `start`; 0 where none does."""
+def _end_of(text: str, start: int, signs: re.Pattern[str], opening: str) -> int:
+    """Behind the sign that closes the one opened just before `start`; 0 where none does."""
     depth = 1
-    for brace in _WITHIN.finditer(code, start):
-        depth += 1 if brace[0] == "{" else -1
+    for sign in signs.finditer(text, start):
+        depth += 1 if sign[0] == opening else -1
         if depth == 0:
-            return brace.end()
+            return sign.end()
     return 0
-
-
-def _closing(text: str, opened: int) -> int:
-    """Where the parenthesis at `opened` is closed."""
-    depth = 0
-    for sign in _PARENTHESIS.finditer(text, opened):
-        depth += 1 if sign[0] == "(" else -1
-        if depth == 0:
-            return sign.start()
-    raise ValueError(f"a parenthesis is not closed: {text[opened:]}")
 
 
 def _members(text: str) -> Fields:
