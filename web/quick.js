@@ -53,11 +53,6 @@ function without(code, kind) {
   return before + marked.map((part) => part.slice(part.indexOf(end) + end.length)).join('');
 }
 
-/** @param {string} code */
-function withoutWhole(code) {
-  return without(code, 'whole');
-}
-
 /** As `without_quick` of kernels/quick.py: a plan of the same kernel has the same text, which the browser then knows. @param {string} code */
 function withoutQuick(code) {
   return without(code, 'quick').replaceAll('// <whole>\n', '').replaceAll('// </whole>\n', '');
@@ -95,8 +90,7 @@ function plain(code) {
     if (!lines[i].startsWith('const ') || lines[i].indexOf(';') !== lines[i].length - 1) continue;
     const name = /\w+/.exec(lines[i].slice(6))?.[0];
     if (!name || isUsed(text, name)) continue;
-    const at = text.indexOf(lines[i]);
-    text = text.slice(0, at) + text.slice(at + lines[i].length);
+    text = text.replace(lines[i], '');
   }
   return text;
 }
@@ -111,7 +105,7 @@ function plain(code) {
 function madeOf(device, code, entryPoint) {
   const known = made.get(device) ?? new Map();
   made.set(device, known);
-  const text = entryPoint === 'quick' ? plain(withoutWhole(code)) : withoutQuick(code);
+  const text = entryPoint === 'quick' ? plain(without(code, 'whole')) : withoutQuick(code);
   const found = known.get(text) ?? compile(device, text, entryPoint);
   known.set(text, found);
   found.pipeline.catch(() => known.delete(text));
