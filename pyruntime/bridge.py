@@ -121,7 +121,7 @@ async def create(
     report: JsObject,
     beside: JsObject = None,
 ) -> dict[str, Any]:
-    """A session over `model`, an ArrayBuffer, a Blob or a `ModelFile` of web/loading/file.js.
+    """A session over `model`, an ArrayBuffer, a Blob, an `ArrivingBuffer` or a `ModelFile` of web/loading/.
 
     Args:
         request: see the module.

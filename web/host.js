@@ -51,11 +51,12 @@ let asked = 0;
 /**
  * In a worker, while there is no session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
  * compiled then when there is a model.
+ * @param {() => boolean} [comes] whether a model that is under way still comes
  */
-function rehearse() {
+function rehearse(comes = () => true) {
   if (!isWorker || sessions.size) return;
   const before = asked;
-  const waits = () => asked === before;
+  const waits = () => asked === before && comes();
   bridge?.then((python) => waits() && python.rehearse(waits)).catch(() => {}); // Python has ended, which others hear of
 }
 
@@ -241,8 +242,7 @@ const methods = {
     const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
     const told = expecting(report, aheadLoaded, known);
     const { replays, spares, ...info } = await created(loading, known, async () => {
-      const [buffer, ...files] = await timed(report, 'model', () => (
-        Promise.all([loading.model(model), ...externalData.map(({ data }) => loading.data(data))])));
+      const [buffer, ...files] = await loading.open(model, externalData.map(({ data }) => data));
       known.model = buffer;
       const external = externalData.map(({ path }, index) => [path, files[index]]);
       const beside = loading.beside(model);

@@ -66,17 +66,20 @@ export async function filled(read, buffer) {
 
 /** Buffers of one size that are used again: what is read through them leaves nothing for the garbage collector. */
 export class Buffers {
-  /** Bytes of each: what arrives together, so that progress is told and followed in steps of this. */
-  static SIZE = 1 << 20;
   /** @type {ArrayBuffer[]} */
   #free = [];
 
+  /** @param {number} [size] bytes of each: what arrives together, so that progress is told and followed in steps of this */
+  constructor(size = 1 << 20) {
+    this.size = size;
+  }
+
   take() {
-    return this.#free.pop() ?? new ArrayBuffer(Buffers.SIZE);
+    return this.#free.pop() ?? new ArrayBuffer(this.size);
   }
 
   /** @param {ArrayBuffer} buffer that nobody reads any more; others than of this size are let go */
   give(buffer) {
-    if (buffer.byteLength === Buffers.SIZE) this.#free.push(buffer);
+    if (buffer.byteLength === this.size) this.#free.push(buffer);
   }
 }

@@ -15,6 +15,7 @@ from pyruntime.errors import EPFail, Fail, NoSuchFile
 from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
 __all__ = [
+    "JsArriving",
     "JsBlob",
     "JsBytes",
     "JsException",
@@ -121,8 +122,29 @@ class JsFile(ArrivingSource):
         return found
 
 
+class JsArriving(JsFile):
+    """Bytes of an `ArrivingBuffer` of web/loading/buffer.js, which lie in memory as far as they have come."""
+
+    smallest_window = ByteSource.smallest_window
+    in_order = True
+    _arrived = 0
+
+    def there_now(self, end: int) -> int:
+        """See `ByteSource.there_now`."""
+        if end > self._arrived:
+            self._arrived = int(self.file.arrived)
+        return self._arrived
+
+    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
+        """See `ByteSource.window`."""
+        return ByteSource.window(self, offset, minimum)
+
+
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
-    """A JavaScript ArrayBuffer, typed array, (in a worker) Blob or `ModelFile` as bytes; None for anything else."""
+    """A JavaScript ArrayBuffer, typed array, (in a worker) Blob, `ArrivingBuffer` or `ModelFile` as bytes.
+
+    None for anything else.
+    """
     if js.ArrayBuffer.isView(value):
         return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
     if str(js.Object.prototype.toString.call(value)) in ("[object ArrayBuffer]", "[object SharedArrayBuffer]"):
@@ -132,7 +154,7 @@ def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
     ):
         return JsBlob(value)
     if hasattr(value, "partNow"):
-        return JsFile(value)
+        return JsFile(value) if hasattr(value, "kept") else JsArriving(value)
     return None
 
 
@@ -212,6 +234,8 @@ def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None)
         return data.buffer, offset + data.offset
     if proxies is not None and isinstance(data, JsBlob):
         return data.blob, offset
+    if isinstance(data, JsArriving) and data.file.isComplete:
+        return data.file.buffer, offset
     if proxies is not None and isinstance(data, JsFile):
         return data.file, offset
     if isinstance(data, bytes | memoryview):

@@ -12,9 +12,9 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.schema import MODEL, TENSOR
 from pyruntime.onnx.source import ByteSource, MemorySource, open_file
 from pyruntime.onnx.tensor import TensorRecord
-from pyruntime.onnx.wire import Limits, Parser
+from pyruntime.onnx.wire import Limits, Parser, Reading, at_once
 
-__all__ = ["Limits", "read_model", "read_tensor"]
+__all__ = ["Limits", "read_model", "read_tensor", "reading_model"]
 
 _HEAD = 512
 _EXPORT = "export the model to ONNX"
@@ -46,19 +46,26 @@ def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits
         NotImplemented: an ORT-format model that depends on a device, or on another file.
         InvalidArgument: not something that has bytes. NoSuchFile, Fail: the path cannot be opened.
     """
-    source, limits = as_source(source), limits or Limits()
+    return at_once(reading_model(as_source(source), limits))
+
+
+def reading_model(source: ByteSource, limits: Limits | None = None) -> Reading[ModelRecord]:
+    """`read_model` of a source that arrives: yields where the bytes end that it reads next."""
+    limits = limits or Limits()
     if source.size > limits.nbytes:
         raise Fail(
             f"the model has {source.size} bytes, the limit is {limits.nbytes}; "
             "raise the limit `model_bytes` (SessionOptions.limits) if it is trusted"
         )
+    yield min(_HEAD, source.size)
     head = bytes(source.window(0, min(_HEAD, source.size))[0][:_HEAD])
     offset, signature = SIGNATURE
     if head[offset : offset + len(signature)] == signature:
+        yield source.size
         return read_ort_model(source, limits)
     _refuse_other_formats(head)
     try:
-        record = Parser(source, limits).parse(MODEL)
+        record = yield from Parser(source, limits).reading(MODEL)
     except InvalidProtobuf as error:
         if _is_text(head):
             raise InvalidProtobuf(

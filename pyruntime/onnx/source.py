@@ -63,6 +63,10 @@ class ByteSource(ABC):
             )
         return data
 
+    def there_now(self, end: int) -> int:
+        """How many bytes, from the first on, can be read now; `end` or more where that suffices."""
+        return self.size
+
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
         """A buffer and the offset of its first byte, so that `buffer[offset - base]` is the byte at `offset`.
 
@@ -74,7 +78,8 @@ class ByteSource(ABC):
         if not (self._base <= offset and offset + minimum <= end):
             near = self._base <= offset <= end + self._ahead
             self._ahead = min(2 * self._ahead, _LARGEST_WINDOW) if near else self.smallest_window
-            self._window = bytes(self.read(offset, min(max(minimum, self._ahead), self.size - offset)))
+            there = max(self.there_now(offset + minimum) - offset, minimum)
+            self._window = bytes(self.read(offset, min(max(minimum, self._ahead), there)))
             self._base = offset
         return self._window, self._base
 
@@ -83,10 +88,13 @@ class ArrivingSource(ByteSource):
     """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over.
 
     Attributes:
+        in_order: a reader may follow it: bytes are in memory from the first on, as far as `there_now` says, and
+            nothing is read ahead of those.
         looked_at: begin and end, ascending and apart, of what may be read while a model is planned; empty where nobody
             knows, and once it was asked for.
     """
 
+    in_order = False
     looked_at: Sequence[tuple[int, int]] = ()
 
     @abstractmethod

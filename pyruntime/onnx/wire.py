@@ -12,9 +12,9 @@ Source: protobuf.dev, "Encoding"; onnx.proto for the set of field types used her
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import (
@@ -40,7 +40,11 @@ from pyruntime.onnx.fields import (
 from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, signed, skip, varint
 from pyruntime.onnx.source import Buffer, ByteSource
 
-__all__ = ["Limits", "Parser", "Run"]
+__all__ = ["Limits", "Parser", "Reading", "Run", "at_once"]
+
+T = TypeVar("T")
+Reading: TypeAlias = Generator[int, None, T]
+"""Something that is read bit by bit: yields where the bytes end that it reads next, returns what it is."""
 
 _HEADER = 16  # a field's tag and length, or tag and scalar, take at most 5 + 10 bytes
 _WHOLE = 1024  # a longer field is not fetched for its own sake: messages in it are read field by field
@@ -89,25 +93,31 @@ class Parser:
 
     def parse(self, message: Message) -> Any:
         """The record of the message that the whole source is."""
+        return at_once(self.reading(message))
+
+    def reading(self, message: Message) -> Reading[Any]:
+        """As `parse`, for a source that arrives: yields where the bytes end that it reads next."""
         values = message.defaults.copy()
-        self._stream(message, values, 0, self._source.size, 0)
+        yield from self._stream(message, values, 0, self._source.size, 0)
         return self._finish(message, values)
 
-    def _stream(self, message: Message, values: list[Any], pos: int, end: int, depth: int) -> None:
+    def _stream(self, message: Message, values: list[Any], pos: int, end: int, depth: int) -> Reading[None]:
         """Read [pos, end) of the source, which may be longer than a window, into `values`."""
         while pos < end:
+            yield min(pos + _HEADER, end)
             window, base = self._source.window(pos, min(_HEADER, end - pos))
             self._base = base
             stop = min(end, base + len(window))
             pos = base + self._fields(message, values, window, pos - base, stop - base, stop < end, depth)
             if pos < end:
-                pos = self._long_field(message, values, pos, end, depth)
+                pos = yield from self._long_field(message, values, pos, end, depth)
 
-    def _long_field(self, message: Message, values: list[Any], start: int, end: int, depth: int) -> int:
+    def _long_field(self, message: Message, values: list[Any], start: int, end: int, depth: int) -> Reading[int]:
         """Read, note or pass over the field at `start`, which reaches beyond the window; or make a window hold it.
 
         Returns where to go on: after the field, or at it when it is in the window now.
         """
+        yield min(start + _HEADER, end)
         window, base = self._source.window(start, min(_HEADER, end - start))
         stop = min(end - base, len(window))
         try:
@@ -124,10 +134,10 @@ class Parser:
         stop = pos + size
         if action == MANY_MESSAGE and size > _WHOLE:
             child = self._begin(extra, depth + 1)
-            self._stream(extra, child, pos, stop, depth + 1)
+            yield from self._stream(extra, child, pos, stop, depth + 1)
             _append(values, slot, self._finish(extra, child))
         elif action == MESSAGE and size > _WHOLE:
-            self._stream(extra[0], self._merge(values, slot, extra, depth + 1), pos, stop, depth + 1)
+            yield from self._stream(extra[0], self._merge(values, slot, extra, depth + 1), pos, stop, depth + 1)
         elif action == SPAN:
             values[slot] = (pos, size)
         elif action == PACKED_RUN:
@@ -135,6 +145,7 @@ class Parser:
         elif action == RUN_BYTES:
             self._add_run(values, slot, Run(extra, start, stop - start, False))
         elif action >= 0:
+            yield stop
             self._source.window(start, stop - start)
             return start
         else:
@@ -329,6 +340,16 @@ class Parser:
             f"not a valid ONNX model: {message.name} has {found} at byte {offset} of {self._source.size}; "
             "the file is damaged or incomplete"
         )
+
+
+def at_once(reading: Reading[T]) -> T:
+    """What is read where nobody waits for bytes."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 def _append(values: list[Any], slot: int, value: Any) -> None:

@@ -10,9 +10,9 @@ from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import Constant, DeclaredTensor, TensorType, ValueInfo
 from pyruntime.onnx.importer import ImportedModel, import_model
-from pyruntime.onnx.reader import read_model
+from pyruntime.onnx.reader import read_model, reading_model
 from pyruntime.onnx.records import ModelRecord
-from pyruntime.onnx.source import ByteSource
+from pyruntime.onnx.source import ArrivingSource, ByteSource
 from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.session.base import Session
@@ -69,9 +69,10 @@ class Creation(Session):
         with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
             source, folder, beside = await model_source(model, progress)
             cancelled()
+            limits = self._limits.reader
+            followed = await _followed(source, limits)
             with Phase("parse", progress, self._timings):
-                limits = self._limits.reader
-                record = await when_there(lambda: _read(source, limits))
+                record = await when_there(lambda: _read(source, limits)) if followed is None else followed
                 files = self._files = await external_files(record, self._options.external_files, beside)
                 self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
@@ -153,6 +154,22 @@ class Creation(Session):
             if made.type.shape != own.type.shape:
                 raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
             self._model.graph.constants[name] = made
+
+
+async def _followed(source: ByteSource, limits: Limits) -> ModelRecord | None:
+    """The model as its bytes come; None where they are there, or do not come in their order."""
+    if not isinstance(source, ArrivingSource) or not source.in_order:
+        return None
+    reading = reading_model(source, limits)
+    while True:
+        with uncollected():
+            try:
+                while source.there_now(end := next(reading)) >= end:
+                    pass
+            except StopIteration as done:
+                record: ModelRecord = done.value
+                return record
+        await source.there(end)
 
 
 async def _read(source: ByteSource, limits: Limits) -> ModelRecord:

@@ -53,7 +53,7 @@ def session_options(plain: Mapping[str, Any], external: Sequence[tuple[str, Any]
     """`SessionOptions` of onnxruntime-web, those that are data, with the files that the model names as external data.
 
     Args:
-        external: (path, ArrayBuffer, Blob or `ModelFile` of web/loading/file.js).
+        external: (path, ArrayBuffer, Blob, `ArrivingBuffer` or `ModelFile` of web/loading/).
     """
     options = SessionOptions()
     if (level := plain.get("graphOptimizationLevel")) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime import InferenceSession
 from pyruntime.device.null import NullDevice
@@ -19,6 +19,7 @@ from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import ArrivingSource, Awaited
 from pyruntime.session.loading import Fetched, external_files, when_there
 from pyruntime.session.program import Program
+from tests.following import Following
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)
 INDICES = np.array([4, 3], np.int64)
@@ -82,6 +83,22 @@ def test_session__files_arrive_later__is_the_same() -> None:
     np.testing.assert_array_equal(y, (WEIGHT + 1).reshape(4, 3))
     assert sorted(asked) == ["a.bin", "b/c.bin"]
     assert all(file.here >= len(file.data) for file in files.values())
+
+
+def test_session__model_comes_in_order__is_read_as_it_comes() -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((64, 64)).astype(np.float32) for _ in range(8)]
+    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"]) for i in range(8)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in ("v0", "v8"))
+    tensors = [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)]
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    source = Following(made.SerializeToString(), 20_000)
+    session = asyncio.run(InferenceSession.create(Fetched(source, None)))
+    fed = rng.standard_normal((1, 64)).astype(np.float32)
+    (got,) = session.run(None, {"v0": fed})
+    np.testing.assert_allclose(got, np.linalg.multi_dot([fed, *weights]), rtol=1e-4, atol=1e-2)
+    assert source.here == source.size and 3 <= source.waits <= 10
 
 
 def test_when_there__planning_looks_at_a_value_that_has_not_come__waits_and_plans_again() -> None:

@@ -16,6 +16,9 @@ import { strongTag } from '../tags.js';
 /** Bytes that go to the browser together. */
 const BLOCK = 8 << 20;
 
+/** Bytes of a file in memory that are handed on together. */
+const PIECE = 1 << 18;
+
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {(loaded: number, total: number | undefined) => void} OnProgress */
 
@@ -27,7 +30,7 @@ const BLOCK = 8 << 20;
 /**
  * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
  * @typedef {object} Receiver
- * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] bytes are here; they are `handed` later, too
+ * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] bytes are here; those that go to the browser are `handed` later, too
  * @property {(part: Blob) => Uint8Array<ArrayBuffer>[] | void} handed the browser has the next bytes; answers which chunks that
  * came are not looked at any more
  * @property {(segments: Segment[], isAhead: boolean) => void} graph all that a reader of the graph looks at, or that it is no
@@ -42,7 +45,8 @@ const BLOCK = 8 << 20;
  * @property {number | undefined} size in bytes as far as the server tells
  * @property {boolean} isExact whether that counts the bytes that arrive
  * @property {string} tag its strong ETag; '' where it has none
- * @property {(onProgress: OnProgress) => Promise<ArrayBuffer>} whole brings all of it into memory
+ * @property {(receiver: Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>, onProgress: OnProgress) => void} pieces brings it piece by
+ * piece, which are the receiver's
  * @property {(receiver: Receiver, onProgress: OnProgress) => void} into brings it to the browser
  * @property {(wanted: readonly import('./ranges.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
  * once; null where that cannot be
@@ -67,7 +71,7 @@ export async function openFile(url, isModel, signal) {
     size,
     isExact,
     tag,
-    whole: (onProgress) => joined(chunks(), (loaded) => onProgress(loaded, size)),
+    pieces: (receiver, onProgress) => handOn(chunks(new Buffers(PIECE)), receiver, (loaded) => onProgress(loaded, size)),
     into(receiver, onProgress) {
       const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
       const ahead = isModel && size !== undefined ? new ReadingAhead(address, { size, isExact, tag }, signal) : null;
@@ -202,23 +206,21 @@ export class Download {
 }
 
 /**
- * All bytes in one buffer.
+ * Give the receiver each chunk as it comes.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
+ * @param {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>} receiver
  * @param {(loaded: number) => void} onProgress
  */
-async function joined(chunks, onProgress) {
-  const parts = [];
+async function handOn(chunks, { came, ended, failed }, onProgress) {
   let loaded = 0;
-  for await (const chunk of chunks) {
-    parts.push(chunk);
-    loaded += chunk.length;
-    onProgress(loaded);
+  try {
+    for await (const chunk of chunks) {
+      loaded += chunk.length;
+      came(chunk);
+      onProgress(loaded);
+    }
+    ended([], true);
+  } catch (error) {
+    failed(error);
   }
-  const bytes = new Uint8Array(loaded);
-  let to = 0;
-  for (const part of parts) {
-    bytes.set(part, to);
-    to += part.length;
-  }
-  return bytes.buffer;
 }

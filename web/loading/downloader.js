@@ -59,13 +59,9 @@ const methods = {
     }
   },
 
-  async whole(file) {
-    try {
-      const bytes = await /** @type {Opened} */ (files.get(file)?.opened).whole(progress(file));
-      post({ file, whole: bytes }, [bytes]);
-    } catch (error) {
-      post({ file, failed: described(error) });
-    }
+  pieces(file) {
+    const came = (/** @type {Uint8Array<ArrayBuffer>} */ chunk) => post({ file, came: chunk }, [chunk.buffer]);
+    files.get(file)?.opened?.pieces({ ...receiver(file), came }, progress(file));
   },
 
   into(file) {

@@ -18,7 +18,7 @@ import { openThread } from '../threads.js';
 
 /**
  * What downloader.js says, of a file by its number, or that it is there.
- * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, whole: ArrayBuffer}
+ * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, came: Uint8Array<ArrayBuffer>}
  *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}}
  *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
  *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}
@@ -34,11 +34,11 @@ class Elsewhere {
   tag = '';
   #send;
   #signal;
-  /** @type {Receiver | null} */
+  /** @type {Pick<Receiver, 'ended' | 'failed'> & Partial<Receiver> | null} */
   #receiver = null;
   /** @type {OnProgress} */
   #onProgress = () => {};
-  /** What the server said, then all of it. @type {ReturnType<typeof withResolvers>} */
+  /** What the server said. @type {ReturnType<typeof withResolvers>} */
   #answer = withResolvers();
   #vouched = withResolvers();
   #ahead = withResolvers();
@@ -65,19 +65,21 @@ class Elsewhere {
     return this;
   }
 
-  /** @param {OnProgress} onProgress @returns {Promise<ArrayBuffer>} */
-  whole(onProgress) {
-    this.#onProgress = onProgress;
-    this.#answer = withResolvers();
-    this.#send('whole');
-    return this.#answer.promise;
+  /** @param {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>} receiver @param {OnProgress} onProgress */
+  pieces(receiver, onProgress) {
+    this.#follow('pieces', receiver, onProgress);
   }
 
   /** @param {Receiver} receiver @param {OnProgress} onProgress */
   into(receiver, onProgress) {
+    this.#follow('into', receiver, onProgress);
+  }
+
+  /** @param {string} method @param {Pick<Receiver, 'ended' | 'failed'> & Partial<Receiver>} receiver @param {OnProgress} onProgress */
+  #follow(method, receiver, onProgress) {
     this.#onProgress = onProgress;
     this.#receiver = receiver;
-    this.#send('into');
+    this.#send(method);
   }
 
   /** @param {readonly import('./ranges.js').Range[]} wanted */
@@ -92,19 +94,19 @@ class Elsewhere {
   }
 
   /** @param {Record<string, any>} said */
-  hear({ opened, whole, handed, graph, ended, failed, progress, isVouchedFor, ahead }) {
+  hear({ opened, came, handed, graph, ended, failed, progress, isVouchedFor, ahead }) {
     if (this.#isOver) return;
     const receiver = this.#receiver;
     if (opened) this.#answer.resolve(opened);
     if (progress) this.#onProgress(progress.loaded, progress.total);
-    if (handed) receiver?.handed(handed);
-    if (graph) receiver?.graph(graph.segments, graph.isAhead);
+    if (came) receiver?.came?.(came);
+    if (handed) receiver?.handed?.(handed);
+    if (graph) receiver?.graph?.(graph.segments, graph.isAhead);
     if (isVouchedFor !== undefined) this.#vouched.resolve(isVouchedFor);
     if (ahead !== undefined) this.#ahead.resolve(ahead);
-    if (whole) this.#answer.resolve(whole);
     if (ended) receiver?.ended(ended.segments, ended.agrees);
     if (failed) this.#fail(Object.assign(new Error(failed.message), { name: failed.name }));
-    if (whole || ended) this.#end();
+    if (ended) this.#end();
   }
 
   /** @param {unknown} error */

@@ -6,6 +6,7 @@
  */
 
 import { BlobReader, Unreadable, partWith } from '../blobs.js';
+import { Arrival } from './arrival.js';
 import { Parts, again, noRoom } from './parts.js';
 
 /** Bytes that stay here behind the last ones of the download. */
@@ -21,7 +22,6 @@ const ANSWERED_MS = 300;
 const ASKED_MS = 50;
 
 /** @typedef {import('./scanner.js').Segment} Segment */
-/** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
 
 /** Where in `segments` the one is that has the byte `at`; -1 where there is none. @param {Segment[]} segments @param {number} at */
 function indexOf(segments, at) {
@@ -36,13 +36,7 @@ function indexOf(segments, at) {
   return -1;
 }
 
-export class ModelFile {
-  /** Bytes that have come. */
-  arrived = 0;
-  /** Whether `size` is final and all bytes are there. */
-  isComplete = false;
-  /** What ended it early. @type {{error: unknown} | null} */
-  failure = null;
+export class ModelFile extends Arrival {
   /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
   wasMisread = false;
   #parts = new Parts();
@@ -60,8 +54,6 @@ export class ModelFile {
   #tellReadable = () => {};
   /** Fulfilled when a reader of the graph finds what it looks at, or something that is no model. @type {Promise<void>} */
   #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
-  /** @type {Waiting[]} */
-  #waiting = [];
   #reader = new BlobReader(this.#parts.list);
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
@@ -72,6 +64,7 @@ export class ModelFile {
    * @param {Pick<import('./download.js').Opened, 'ahead' | 'isVouchedFor' | 'isElsewhere'>} [download] what brings it
    */
   constructor(url, { size, isExact }, download = { ahead: async () => null, isVouchedFor: async () => false, isElsewhere: false }) {
+    super();
     this.url = url;
     this.size = size;
     this.#isExact = isExact;
@@ -82,7 +75,7 @@ export class ModelFile {
   came(chunk) {
     this.#recent.push({ at: this.arrived, bytes: chunk });
     this.arrived += chunk.length;
-    this.#wake();
+    this.wake();
   }
 
   /** The browser has the next bytes; the chunks that came and are not looked at any more. @param {Blob} part */
@@ -92,7 +85,7 @@ export class ModelFile {
     const done = Math.min(this.#parts.nbytes, this.arrived - RECENT);
     const keep = this.#recent.findIndex(({ at, bytes }) => at + bytes.length > done);
     const passed = this.#recent.splice(0, keep < 0 ? this.#recent.length : keep);
-    this.#wake();
+    this.wake();
     return passed.map(({ bytes }) => bytes);
   }
 
@@ -113,30 +106,7 @@ export class ModelFile {
     this.wasMisread = this.#isGiven && !agrees;
     this.size = this.arrived;
     this.isComplete = true;
-    this.#wake();
-  }
-
-  /** No more comes. @param {unknown} error */
-  failed(error) {
-    this.failure = { error };
-    this.#wake();
-  }
-
-  #wake() {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const one of waiting) {
-      if (this.failure) one.reject(this.failure.error);
-      else if (this.isComplete || one.end <= this.arrived) one.resolve();
-      else this.#waiting.push(one);
-    }
-  }
-
-  /** Fulfilled when the bytes before `end` have come, or the file is at its end. @param {number} end @returns {Promise<void>} */
-  there(end) {
-    if (this.isComplete || end <= this.arrived) return Promise.resolve();
-    if (this.failure) return Promise.reject(this.failure.error);
-    return new Promise((resolve, reject) => { this.#waiting.push({ end, resolve, reject }); });
+    this.wake();
   }
 
   /** Whether somebody reads what has not come with the stream. */
@@ -197,11 +167,6 @@ export class ModelFile {
   /** Milliseconds until all has come, at the rate so far. */
   #remainingMs() {
     return (performance.now() - this.#began) * ((this.size ?? 0) - this.arrived) / this.arrived;
-  }
-
-  /** Fulfilled when everything has come. */
-  complete() {
-    return this.there(Infinity);
   }
 
   /**

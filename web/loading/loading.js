@@ -1,18 +1,23 @@
 // @ts-check
 /**
  * The files of one model: fetched side by side, kept where there is room for them. A worker keeps large ones outside its
- * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are ArrayBuffers.
+ * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are in memory.
  */
 
+import { ArrivingBuffer } from './buffer.js';
 import { downloads } from './downloads.js';
 import { ModelFile } from './file.js';
+import { timed } from '../runtime.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can. */
 const BIG = 32 << 20;
 
 const readsBlobs = 'FileReaderSync' in globalThis;
 
-/** @typedef {ArrayBuffer | Blob | ModelFile} Held */
+/** Bytes from which on a file in memory is worth to be read while it comes. */
+const LONG = 1 << 20;
+
+/** @typedef {ArrayBuffer | Blob | ArrivingBuffer | ModelFile} Held */
 
 export class Loading {
   #report;
@@ -22,10 +27,8 @@ export class Loading {
   #counts = new Map();
   /** The strong ETag of each address, '' where there is none. @type {Record<string, string>} */
   tags = {};
-  /** @type {ModelFile[]} */
+  /** @type {(ArrivingBuffer | ModelFile)[]} */
   #files = [];
-  /** What ended a file early that is no `ModelFile`. @type {{error: unknown} | null} */
-  #failure = null;
 
   /**
    * @param {import('../runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
@@ -39,6 +42,21 @@ export class Loading {
   }
 
   /**
+   * A model and the files given beside it, when they can be read; the phase 'model' ends when those in memory are there.
+   * @param {string | Blob | ArrayBuffer} model
+   * @param {(string | Blob | ArrayBuffer)[]} others
+   * @returns {Promise<Held[]>}
+   */
+  open(model, others) {
+    return new Promise((resolve, reject) => {
+      timed(this.#report, 'model', async () => {
+        resolve(await Promise.all([this.model(model), ...others.map((other) => this.data(other))]));
+        await this.#inMemory();
+      }).catch(reject);
+    });
+  }
+
+  /**
    * The model file, as far as a reader of its graph looks at it: large tensors may still arrive.
    * @param {string | Blob | ArrayBuffer} source
    * @returns {Promise<Held>}
@@ -46,7 +64,7 @@ export class Loading {
   async model(source) {
     if (typeof source !== 'string') return inPlace(source);
     const file = await this.#open(source, true);
-    if (file instanceof ArrayBuffer) return file;
+    if (!(file instanceof ModelFile)) return file;
     await file.readable();
     if (!file.isComplete) return file;
     file.settle();
@@ -89,7 +107,7 @@ export class Loading {
    * @returns {Promise<T>}
    */
   async rightly(make, undo) {
-    /** @type {Set<ModelFile>} */
+    /** @type {Set<ArrivingBuffer | ModelFile>} */
     const misread = new Set();
     for (;;) {
       const outcome = await make().then((made) => ({ made }), (/** @type {unknown} */ error) => ({ error }));
@@ -109,7 +127,12 @@ export class Loading {
 
   /** Rejected with what ended one of the files early; fulfilled where nothing has. */
   async failed() {
-    for (const { failure } of [...this.#files, { failure: this.#failure }]) if (failure) throw failure.error;
+    for (const { failure } of this.#files) if (failure) throw failure.error;
+  }
+
+  /** Fulfilled when all of the files in memory are there. */
+  async #inMemory() {
+    await Promise.all(this.#files.map((file) => (file instanceof ArrivingBuffer ? file.complete() : null)));
   }
 
   /** Nobody wants what has not come yet. */
@@ -123,26 +146,41 @@ export class Loading {
   }
 
   /**
-   * The file at `url`: what is small, or has no place elsewhere, when it is there; else when its size is known.
+   * The file at `url`, when its size is known; a tiny one when it is there.
    * @param {string} url
    * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+   * @returns {Promise<ArrayBuffer | ArrivingBuffer | ModelFile>}
    */
   async #open(url, isModel) {
     const download = await downloads.open(url, isModel, this.#signal);
     const { size, isExact } = download;
     this.tags[url] = download.tag;
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
-    if (!readsBlobs || (size ?? BIG) < BIG) {
-      return download.whole(onProgress).catch((error) => {
-        this.#failure ??= { error };
-        throw error;
-      });
-    }
+    if (!readsBlobs || (size ?? BIG) < BIG) return this.#intoMemory(url, download, onProgress);
     const file = new ModelFile(url, { size, isExact }, download);
     this.#files.push(file);
     download.into(file, onProgress);
     if (size === undefined) await file.complete();
     return file;
+  }
+
+  /**
+   * @param {string} url
+   * @param {import('./download.js').Opened} download
+   * @param {import('./download.js').OnProgress} onProgress
+   */
+  async #intoMemory(url, download, onProgress) {
+    const size = download.isExact && (download.size ?? BIG) < BIG ? download.size : undefined;
+    const file = new ArrivingBuffer(url, size);
+    this.#files.push(file);
+    download.pieces({
+      came: (chunk) => file.came(chunk),
+      ended: () => file.ended(),
+      failed: (error) => file.failed(error),
+    }, onProgress);
+    if (size !== undefined && size >= LONG) return file;
+    await file.complete();
+    return file.buffer;
   }
 
   /** @param {string} url @param {number} loaded @param {number | undefined} total */

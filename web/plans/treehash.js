@@ -34,7 +34,7 @@ export async function treeHash(file) {
 
 /**
  * The bytes at `at`, as many as `copy` has; in it, where they are not in memory.
- * @param {ArrayBuffer | BlobReader | import('../loading/file.js').ModelFile} file
+ * @param {BlobReader | Exclude<import('../loading/loading.js').Held, Blob>} file
  * @param {number} at
  * @param {Uint8Array<ArrayBuffer>} copy
  */

@@ -1,0 +1,159 @@
+"""Small models in memory, read while they arrive: what a page sees of it, and the buffer they come into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from e2e.harness.chain import ROW, RUN, expected, loaded, model, weight
+from e2e.harness.delivery import Delivery, Served
+from e2e.harness.script import Script
+
+LAYERS = 2
+"""19 MB."""
+
+FOLLOW = """() => new Promise((resolve) => {
+    globalThis.events = [];
+    const onProgress = ({ phase, status, loaded, total }) => {
+        events.push([phase, status, loaded === total]);
+        if (loaded > 4 << 20) resolve();
+    };
+    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+        InferenceSession.create('/m/model.onnx', { onProgress })));
+    made.catch(() => {});
+})"""
+
+
+@pytest.fixture(scope="module")
+def site_url(delivery: Delivery) -> str:
+    return delivery.url
+
+
+def test_create__model_held_back__phases_follow_each_other(script: Script, served: dict[str, Served]) -> None:
+    file = served["/m/model.onnx"] = Served(model(LAYERS), gate=6 << 20)
+    script.page.evaluate(FOLLOW)
+    script.page.wait_for_timeout(500)
+    events = script.page.evaluate("events")
+    assert ["model", "end", True] not in events and not any(phase == "parse" for phase, _, _ in events)
+    file.opened.set()
+    y = script(f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;", x=ROW)
+    np.testing.assert_array_equal(np.float32(y), expected(LAYERS))
+    events = script.page.evaluate("events")
+    ends = [phase for phase, status, _ in events if status == "end" and phase in ("model", "parse", "shaders")]
+    assert ends == ["model", "parse", "shaders"]
+    last = max(i for i, (phase, status, _) in enumerate(events) if (phase, status) == ("model", "progress"))
+    assert events[last][2] and last < events.index(["parse", "begin", True])
+
+
+@pytest.mark.parametrize("what", ["page", "text"])
+def test_create__mistake_in_what_has_come__is_told_before_the_rest(
+    script: Script, served: dict[str, Served], what: str
+) -> None:
+    data = model(LAYERS)
+    bad = {"page": b"<!doctype html>" + bytes(len(data)), "text": data.replace(b"h1", b"\xff\xfe", 1)}[what]
+    file = served["/m/model.onnx"] = Served(bad, gate=6 << 20)
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "InvalidProtobuf"
+    assert {"page": "a web page", "text": "text that is not UTF-8"}[what] in failed["message"]
+    assert file.sent[0] <= 6 << 20
+    file.opened.set()
+    assert file.left.wait(30), "the rest was not wanted any more"
+
+
+def test_create__connection_breaks_for_good__is_that_error(script: Script, served: dict[str, Served]) -> None:
+    served["/m/model.onnx"] = Served(model(LAYERS), breaks=[6_000_000], etag=None)
+    failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
+    assert failed["name"] == "Fail" and "the connection broke after " in failed["message"]
+    assert f"of {len(model(LAYERS)):,} bytes" in failed["message"]
+
+
+@pytest.mark.parametrize("breaks", [[], [7_000_000, 100]])
+def test_create__weights_beside_in_memory__arrive_as_well(
+    script: Script, served: dict[str, Served], breaks: list[int | None]
+) -> None:
+    served["/m/model.onnx"] = Served(model(3, {0: ("data", 0), 2: ("data", len(weight(0)))}), breaks=[*breaks])
+    served["/m/data"] = Served(weight(0) + weight(2), breaks=[*breaks])
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(3))
+
+
+def buffer(page: Page, site_url: str, source: str) -> Any:
+    page.goto(site_url + "e2e/blank.html")
+    return page.evaluate(
+        """async () => {
+            const { ArrivingBuffer } = await import('/web/loading/buffer.js');
+            const MB = 1 << 20;
+            const part = (mb, n) => new Uint8Array(mb * MB).fill(n);
+            const said = (promise) => promise.then(() => 'there', ({ message }) => message);
+            const later = () => new Promise((done) => { setTimeout(done, 20, 'waits'); });
+            const now = (promise) => Promise.race([said(promise), later()]);
+        """
+        + source
+        + "}"
+    )
+
+
+def test_buffer__of_known_size__gives_what_has_come_and_wakes_in_steps(page: Page, site_url: str) -> None:
+    got = buffer(
+        page,
+        site_url,
+        """
+        const file = new ArrivingBuffer('/m', 3 * MB);
+        const early = [file.partNow(0, 1), await now(file.there(1))];
+        file.came(part(0.5, 1));
+        const half = [file.partNow(MB / 2 - 1, 1)[0], file.partNow(MB / 2, 1), await now(file.there(MB / 2)),
+            await now(file.there(MB / 2 + 1))];
+        const copy = new Uint8Array(2), copied = file.copyInto(MB - 1, copy);
+        file.came(part(1, 2));
+        await copied;
+        const more = [await now(file.there(MB)), await now(file.there(3 * MB)), await now(file.complete())];
+        file.came(part(1.5, 3));
+        const all = [await now(file.there(3 * MB)), await now(file.complete()), file.isComplete];
+        file.ended();
+        return [early, half, copy.join(), more, all, await now(file.complete()), new Uint8Array(file.buffer)[3 * MB - 1], file.size];
+        """,
+    )
+    assert got == [
+        [None, "waits"],
+        [1, None, "there", "waits"],
+        "2,2",
+        ["there", "waits", "waits"],
+        ["there", "waits", False],
+        "there",
+        3,
+        3 << 20,
+    ]
+
+
+def test_buffer__more_comes_than_was_announced__is_an_error_and_never_complete(page: Page, site_url: str) -> None:
+    got = buffer(
+        page,
+        site_url,
+        """
+        const file = new ArrivingBuffer('/m', MB);
+        const waiting = said(file.complete());
+        file.came(part(0.5, 1));
+        file.came(part(1, 1));
+        file.ended();
+        return [await waiting, await now(file.complete()), file.isComplete];
+        """,
+    )
+    assert got[0] == got[1] == "/m: more bytes came than the 1,048,576 that the server announced" and got[2] is False
+
+
+def test_buffer__of_unknown_size__is_whole_at_the_end(page: Page, site_url: str) -> None:
+    got = buffer(
+        page,
+        site_url,
+        """
+        const file = new ArrivingBuffer('/m', undefined);
+        file.came(part(0.5, 1));
+        file.came(part(1, 2));
+        const before = [file.partNow(0, 1), await now(file.complete())];
+        file.ended();
+        return [before, await now(file.complete()), file.buffer.byteLength, file.partNow(MB / 2 - 1, 2).join()];
+        """,
+    )
+    assert got == [[None, "waits"], "there", 3 << 19, "1,2"]
