@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -57,7 +58,7 @@ def test_reading_model__any_bytes__same_outcome_as_in_memory(junk: bytes, where:
 @pytest.mark.parametrize("cut", [1, 5, 600, 2500, 50_000])
 @pytest.mark.parametrize("storage", ["raw_data", "float_data", "doc_string"])
 def test_reading_model__cut_short__same_error_as_in_memory(storage: str, cut: int) -> None:
-    values = {"float_data": [1.0] * 30_000, "raw_data": bytes(100_000), "doc_string": "x" * 100_000}
+    values: dict[str, Any] = {"float_data": [1.0] * 30_000, "raw_data": bytes(100_000), "doc_string": "x" * 100_000}
     tensor = TensorProto(dims=[1], **{storage: values[storage]})
     data = model(blob(5, tensor.SerializeToString()) + blob(2, "g" * 2000))[:-cut]
     with pytest.raises(OrtError) as whole:
