@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.device.on_host import HostValue, run_on_host
+from pyruntime.device.together import all_of
 from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
 from pyruntime.ir import HostTensor
@@ -137,17 +137,13 @@ class Executable:
                 "use smaller inputs or the CPU provider"
             )
         try:
-            # All are waited for also when one fails: what the others allocate meanwhile has to be freed.
             together: dict[str, Callable[[], Awaitable[None]]] = {
                 "allocate": self._allocate,
                 "pipelines": lambda: device.compile(plan.shaders),
                 "weights": self._load,
                 "computed": lambda: self._compute(compute),
             }
-            timed = [self._timed(name, part) for name, part in together.items()]
-            for outcome in await asyncio.gather(*timed, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
+            await all_of(*(self._timed(name, part) for name, part in together.items()))
             fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
             made = await device.allocate([t.region.nbytes for t in fresh], "resident")
             self._own += made
@@ -166,7 +162,9 @@ class Executable:
 
     async def _allocate(self) -> None:
         """Memory for activations and parameters, asked for in front of what keeps the browser's GPU process busy."""
-        await self._arenas.join(id(self), self.plan.arenas, self._moved)
+        await all_of(self._arenas.join(id(self), self.plan.arenas, self._moved), self._parameters())
+
+    async def _parameters(self) -> None:
         if params := self.plan.params:
             self._params = await self._device.allocate([len(params)], "params")
             self._device.write(Slice(self._params[0], 0, len(params)), params)

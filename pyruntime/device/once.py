@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 
 from pyruntime.device.base import Bound, Device, Slice
 from pyruntime.device.executable import region_slice
+from pyruntime.device.together import all_of
 from pyruntime.device.weights import Weights
 from pyruntime.plan.plan import GpuSegment, Plan, Region, Space
 
@@ -35,12 +35,15 @@ async def run_once(plans: Sequence[Plan], device: Device) -> list[dict[str, int]
     try:
         shaders = list(dict.fromkeys(s for p in plans for s in p.shaders))
         constants = list({c.key: c for p in plans for c in p.constants}.values())
-        # Both are waited for also when one fails: what the other allocates meanwhile has to be freed.
-        for outcome in await asyncio.gather(device.compile(shaders), weights.load(constants), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-        kept = await device.allocate([t.region.nbytes for p in plans for t in p.external], "resident")
-        scratch = await device.allocate([s for p in plans for s in (*p.arenas, len(p.params)) if s], "arena")
+
+        async def resident() -> None:
+            kept.extend(await device.allocate([t.region.nbytes for p in plans for t in p.external], "resident"))
+
+        async def arenas() -> None:
+            sizes = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
+            scratch.extend(await device.allocate(sizes, "arena"))
+
+        await all_of(resident(), arenas(), weights.load(constants), device.compile(shaders))
         made, commands = _bound(plans, device, weights, iter(kept), iter(scratch))
         recording = device.record(commands)
         try:

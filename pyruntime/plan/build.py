@@ -46,9 +46,9 @@ def build_plan(
 
     work, asked = 0.0, dict[str, None]()
 
-    def tell(at: int, placed: Placed) -> None:
+    def tell(at: int, placed: Placed, times: int) -> None:
         nonlocal work
-        before, work = work, work + sum(hint(d.flops) for d in placed.dispatches)
+        before, work = work, work + times * sum(hint(d.flops) for d in placed.dispatches)
         if foreseen is None or ask is None:
             return
         sources = dict.fromkeys(foreseen.sources(at, placed))

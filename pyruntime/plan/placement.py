@@ -1,8 +1,9 @@
 """Placement: which nodes run, where, and why.
 
 The largest nodes are lowered first: their kernels take longest to compile, and what they have the smaller ones may
-share. Then nodes are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input,
-hence nothing that computes the shape remains.
+share; of equal ones the first, and the others behind all of these, so that every kernel is soon asked for. Then nodes
+are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input, hence nothing that
+computes the shape remains.
 """
 
 from __future__ import annotations
@@ -50,13 +51,14 @@ class Placed:
 def place(
     graph: TypedGraph,
     target: Target,
-    tell: Callable[[int, Placed], None] = lambda at, placed: None,
+    tell: Callable[[int, Placed, int], None] = lambda at, placed, times: None,
     lowerings: Lowerings | None = None,
 ) -> tuple[list[Placed], list[Placed]]:
     """Place every node of `graph`.
 
     Args:
-        tell: called with each node that will probably run, and its place among the graph's, the largest first.
+        tell: called with each node that will probably run, its place among the graph's, and how many equal ones it
+            stands for, itself included; the largest first, and last those that another one stood for, with 0.
         lowerings: those of the stage's other graphs, for the same device.
 
     Returns:
@@ -93,8 +95,8 @@ def fold(graph: TypedGraph, names: Iterable[str]) -> None:
             graph.constants[name] = Constant.from_array(round_to(kind.value(), kind.dtype), kind.dtype)
 
 
-def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed], None]) -> dict[int, Placed]:
-    """The nodes whose values are not all static by their places in the graph, the largest placed first.
+def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed, int], None]) -> dict[int, Placed]:
+    """The nodes whose values are not all static by their places in the graph, placed in the order of `tell`.
 
     Those that are wrong are left out: perhaps nothing needs them.
     """
@@ -110,11 +112,14 @@ def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed
         sizes[at] = _size(graph, node)
     counts = Counter(keys.values())
     times = {at: counts[key] if key is not None else 1 for at, key in keys.items()}
+    order = sorted(keys, key=lambda at: (-sizes[at] * times[at], -at))
+    firsts = {keys[at] if keys[at] is not None else at: at for at in reversed(order)}.values()
+    stands_for = {at: times[at] for at in firsts}
     made: dict[int, Placed] = {}
-    for at in sorted(keys, key=lambda at: (-sizes[at] * times[at], -at)):
+    for at in sorted(order, key=lambda at: at not in stands_for):
         with suppress(OrtError):
             made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[at])
-            tell(at, made[at])
+            tell(at, made[at], stands_for.get(at, 0))
     return made
 
 

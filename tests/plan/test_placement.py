@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from pyruntime.errors import InvalidGraph
@@ -19,12 +21,25 @@ def test_place__nodes_of_several_sizes__the_largest_are_told_first() -> None:
     inputs = {"x": SMALL, "z": LARGE, "w": TensorType(DType.FLOAT, (96, 64))}
     told: list[tuple[int, str]] = []
 
-    def tell(at: int, placed: Placed) -> None:
+    def tell(at: int, placed: Placed, times: int) -> None:
         told.append((at, placed.node.op.op_type))
+        assert times == 1
 
     running, idle = place(typed_graph(nodes, inputs, ["a", "b", "c"]), Target(), tell)
     assert told == [(1, "MatMul"), (2, "Relu"), (0, "Relu")]
     assert [p.node for p in running] == nodes and not idle
+
+
+def test_place__equal_nodes__one_is_told_for_all_and_the_others_behind_all_kinds() -> None:
+    """The shaders of every kind are asked for before what is known already is gone through."""
+    chain = ["x", "a", "b", "c"]
+    nodes = [node("Relu", [given], [made]) for given, made in itertools.pairwise(chain)]
+    nodes += [node("Sigmoid", ["c"], ["d"]), node("Add", ["d", "s"], ["y"])]
+    told: list[tuple[int, int]] = []
+    graph = typed_graph(nodes, {"x": LARGE, "s": TensorType(DType.FLOAT, (1,))}, ["y"])
+    running, _ = place(graph, Target(), lambda at, placed, times: told.append((at, times)))
+    assert [at for at, _ in told] == [2, 4, 3, 1, 0] and dict(told) == {2: 3, 4: 1, 3: 1, 1: 0, 0: 0}
+    assert [p.node for p in running] == nodes
 
 
 def test_place__node_that_cannot_be_lowered__fails_where_something_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
