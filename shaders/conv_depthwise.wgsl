@@ -3,9 +3,12 @@
 // Depthwise convolution in two dimensions without dilation. One invocation makes four neighbours of a row and reads
 // each input they share once: 3 * STRIDE + KW columns a kernel row.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
+//
+// QUICK: `kernels/quick.py`.
 //#tensors x, w, bias -> y
 //#type ACC = y
 //#variants KH=3,KW=3 | KH=3,KW=3,STRIDE=2,BIAS=1 | KH=5,KW=5,QUAD=1 x=float16 w=float16 y=float16
+//#variants QUICK=1,KH=5,KW=3,STRIDE=2,BIAS=1 | QUICK=1,KH=3,KW=3,QUAD=1
 const KH: u32 = 3u;
 const KW: u32 = 3u;
 const STRIDE: u32 = 1u;
@@ -16,17 +19,24 @@ struct Params {
   input: vec4<u32>,     // height, width, channels, images
   output: vec4<u32>,    // height, width, channels, quads of four in a row
   pads: vec4<i32>,      // height, width
-  stride: u32,          // of rows
+  window: vec4<u32>,    // height, width; strides of both
   multiplier: u32,      // output channels an input channel
   jobs: u32,            // images * output channels * height * quads
 }
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+// Four neighbours: in which row of y, from which column on, of which channel; where in x their windows begin.
+struct Four {
+  line: u32,
+  first: u32,
+  m: u32,
+  plane: u32,           // the row of x that is its channel's first
+  h0: i32,
+  w0: i32,
+}
+
+fn four_of(job: u32) -> Four {
   let line = job / params.output.w;
   let first = (job - line * params.output.w) * 4u;
   let map = line / params.output.x;
@@ -34,39 +44,60 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   let image = map / params.output.z;
   let m = map - image * params.output.z;
   let plane = (image * params.input.z + m / params.multiplier) * params.input.x;
-  let h0 = i32(oh * params.stride) - params.pads.x;
-  let w0 = i32(first * STRIDE) - params.pads.y;
+  let h0 = i32(oh * params.window.z) - params.pads.x;
+  return Four(line, first, m, plane, h0, i32(first * params.window.w) - params.pads.y);
+}
 
-  var sum = vec4<ACC>(0);
-  var row: array<ACC, COLUMNS>;
-  for (var kh = 0u; kh < KH; kh++) {
-    let h = h0 + i32(kh);
-    if (u32(h) >= params.input.x) { continue; }
-    let start = (plane + u32(h)) * params.input.y;
-    for (var c = 0u; c < COLUMNS; c++) {
-      let w = u32(w0 + i32(c));
-      let inside = w < params.input.y;
-      row[c] = select(ACC(0), ACC(load_x(start + select(0u, w, inside))), inside);
-    }
-    for (var kw = 0u; kw < KW; kw++) {
-      let weight = ACC(load_w((m * KH + kh) * KW + kw));
-      sum += weight * vec4<ACC>(row[kw], row[kw + STRIDE], row[kw + 2u * STRIDE], row[kw + 3u * STRIDE]);
-    }
-  }
+fn emit(sums: vec4<ACC>, four: Four) {
+  var sum = sums;
 //#if BIAS
-  sum += ACC(load_bias(m));
+  sum += ACC(load_bias(four.m));
 //#endif
-  let at = line * params.output.y + first;
-  let y0 = finish(sum.x, m, at);
-  let y1 = finish(sum.y, m, at + 1u);
-  let y2 = finish(sum.z, m, at + 2u);
-  let y3 = finish(sum.w, m, at + 3u);
+  let at = four.line * params.output.y + four.first;
+  let y0 = finish(sum.x, four.m, at);
+  let y1 = finish(sum.y, four.m, at + 1u);
+  let y2 = finish(sum.z, four.m, at + 2u);
+  let y3 = finish(sum.w, four.m, at + 3u);
 //#if QUAD
   store4_y(at / 4u, y0, y1, y2, y3);
 //#else
   store_y(at, y0);
-  if (first + 1u < params.output.y) { store_y(at + 1u, y1); }
-  if (first + 2u < params.output.y) { store_y(at + 2u, y2); }
-  if (first + 3u < params.output.y) { store_y(at + 3u, y3); }
+  if (four.first + 1u < params.output.y) { store_y(at + 1u, y1); }
+  if (four.first + 2u < params.output.y) { store_y(at + 2u, y2); }
+  if (four.first + 3u < params.output.y) { store_y(at + 3u, y3); }
 //#endif
 }
+
+//#if QUICK
+// <whole>
+//#endif
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let four = four_of(job);
+  var sum = vec4<ACC>(0);
+  var row: array<ACC, COLUMNS>;
+  for (var kh = 0u; kh < KH; kh++) {
+    let h = u32(four.h0 + i32(kh));
+    if (h >= params.input.x) { continue; }
+    let start = (four.plane + h) * params.input.y;
+    for (var c = 0u; c < COLUMNS; c++) {
+      let w = u32(four.w0 + i32(c));
+      let inside = w < params.input.y;
+      row[c] = select(ACC(0), ACC(load_x(start + select(0u, w, inside))), inside);
+    }
+    for (var kw = 0u; kw < KW; kw++) {
+      let weight = ACC(load_w((four.m * KH + kh) * KW + kw));
+      sum += weight * vec4<ACC>(row[kw], row[kw + STRIDE], row[kw + 2u * STRIDE], row[kw + 3u * STRIDE]);
+    }
+  }
+  emit(sum, four);
+}
+//#if QUICK
+// </whole>
+//
+// <quick>
+//#include conv_depthwise_quick
+// </quick>
+//#endif

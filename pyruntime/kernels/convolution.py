@@ -189,7 +189,8 @@ def _tiled(
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
     flags = {**flags, "ROLLED": int(target.long_tail and splits == 1)}
-    flags |= {"SLICES": slices, "SLICED": int(slices > 1), **quick_flag(target, conv.flops, QUICK_ROWS=1)}
+    little = {"QUICK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
+    flags |= {"SLICES": slices, "SLICED": int(slices > 1), **quick_flag(target, conv.flops, **little)}
     kernel = part.kernel("conv_implicit_gemm", **flags)
     params = params_of(
         kernel,
@@ -242,13 +243,14 @@ def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     maps = conv.rows * conv.group
     jobs = images * maps * height * quads
     _, KH, KW = window.kernel
-    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, STRIDE=window.strides[2], QUAD=int(multiple(width, 4)))
+    flags = {"STRIDE": window.strides[2], "QUAD": int(multiple(width, 4)), **quick_flag(target)}
+    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, **flags)
     params = params_of(
         kernel,
         input=[*window.input[1:], channels, images],
         output=[height, width, maps, quads],
         pads=list(window.begin[1:]),
-        stride=window.strides[1],
+        window=[KH, KW, *window.strides[1:]],
         multiplier=conv.rows,
         jobs=jobs,
     )

@@ -20,6 +20,7 @@ from pyruntime.kernels.indexing import (
 )
 from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.quick import marked, quick_flag
 from pyruntime.kernels.storage import group
 
 __all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
@@ -56,23 +57,31 @@ def group_map(
     values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
+    quick: str = "",
 ) -> Dispatch:
     """A kernel whose invocation `g` makes the `group(dtype)` elements from `group(dtype) * g` on.
 
     Args:
         statements: WGSL that stores group `g` of y once, e.g. `store4_y(g, a, b, c, d);`.
         sources, fields, values, helpers: as `gather_map` has them.
+        quick: such statements that compile sooner; '': there are none.
     """
     dtype = y.type.dtype
     size, count = y.type.size, group(dtype)
     all_fields: Fields = (("size", "u32"), *fields)
-    main = (
-        f"@compute @workgroup_size({WORKGROUP})\n"
-        "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
-        f"  let g = global_index(gid, nwg, {WORKGROUP}u);\n"
-        f"  if (g * {count}u >= params.size) {{ return; }}\n"
-        f"  {statements.strip()}\n}}"
-    )
+
+    def entry(name: str, statements: str) -> str:
+        return (
+            f"@compute @workgroup_size({WORKGROUP})\n"
+            f"fn {name}(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {{\n"
+            f"  let g = global_index(gid, nwg, {WORKGROUP}u);\n"
+            f"  if (g * {count}u >= params.size) {{ return; }}\n"
+            f"  {statements.strip()}\n}}"
+        )
+
+    main = entry("main", statements)
+    if quick and quick_flag(target):
+        main = marked(main, entry("quick", quick))
     body = "\n\n".join(filter(None, (declare(all_fields), helpers.strip(), main)))
     kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
     params = pack(all_fields, {"size": size, **(values or {})})
@@ -90,6 +99,7 @@ def gather_map(
     values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
+    is_long: bool = False,
 ) -> Dispatch:
     """A kernel whose output element `i` is what the WGSL statements `element` return.
 
@@ -99,6 +109,7 @@ def gather_map(
         element: body of `fn element(i: u32) -> T`; may read `params.<field>` and `params.size`.
         fields, values: further uniform fields and their values.
         helpers: WGSL functions `element` calls (those of `shaders/lib` need not be given).
+        is_long: drivers take long to compile `element`: a quick kernel has it once, in a loop.
     """
     dtype = y.type.dtype
     count = group(dtype)
@@ -107,7 +118,13 @@ def gather_map(
     elements = ", ".join(("element(i)", *(f"element(min(i + {k}u, last))" for k in range(1, count))))
     functions = "\n\n".join(filter(None, (helpers, made)))
     store = f"let i = g * {count}u;\n  let last = params.size - 1u;\n  store{count}_y(g, {elements});"
-    return group_map(target, name, y, sources, store, fields, values, functions, flops)
+    loop = f"for (var k = 0u; k < {count}u * min(params.size, 1u); k++) {{ v[k] = element(min(i + k, last)); }}"
+    made_quickly = (
+        f"let i = g * {count}u;\n  let last = params.size - 1u;\n  var v: array<{dtype.compute}, {count}>;\n  {loop}\n"
+        f"  store{count}_y(g, {', '.join(f'v[{k}]' for k in range(count))});"
+    )
+    quick = made_quickly if is_long else ""
+    return group_map(target, name, y, sources, store, fields, values, functions, flops, quick)
 
 
 def for_each(

@@ -20,7 +20,7 @@ from __future__ import annotations
 from pyruntime.ir import upper
 from pyruntime.kernels.dispatch import Target
 
-__all__ = ["DEFINES", "LITTLE_WORK", "MOST_WORK", "quick_flag", "without_quick"]
+__all__ = ["DEFINES", "LITTLE_WORK", "MOST_WORK", "marked", "quick_flag", "without_quick"]
 
 MOST_WORK = 50e9
 """Floating-point operations of a run that is begun with quick kernels (ViT-B/16: 35e9, DINOv2-base: 46e9). GPUs of
@@ -43,6 +43,11 @@ def quick_flag(target: Target, flops: int = 0, **little: int) -> dict[str, int]:
     if not target.allows("quick_start") or target.is_processor:
         return {}
     return {"QUICK": 1, **(little if upper(flops) <= LITTLE_WORK else {})}
+
+
+def marked(whole: str, quick: str) -> str:
+    """The two entry points of a kernel that is written here, as templates have them."""
+    return f"// <whole>\n{whole}\n// </whole>\n//\n// <quick>\n{quick}\n// </quick>\n"
 
 
 def without_quick(source: str) -> str:

@@ -18,14 +18,15 @@ from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.lanes import shuffled, workgroup_of
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.quick import marked, quick_flag
 from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, Strategy, joining, strategy_of
 from pyruntime.kernels.storage import group, lanes
 from pyruntime.kernels.template import part
 
 __all__ = ["Fold", "reduction"]
 
-BLOCK = 64
-"""Elements added in a row before their sum joins the total."""
+TURNS = 16
+"""Fours of elements that are added in a row before their sum joins the total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def _fold_scalars(acc: str) -> str:
     """Blocks of four loads at a time, so that they are on their way together."""
     loads = "\n".join(f"      let x{c} = load_x(base + place(k + {c}u * lanes));" for c in range(4))
     joins = "\n".join(f"      part = combine(part, prepare(x{c}, k + {c}u * lanes));" for c in range(4))
-    return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
+    return f"""fn fold(i: u32, lane: u32, lanes: u32, turns: u32) -> {acc} {{
   let s = i / params.outputs;
   let o = i - s * params.outputs;
   let base = start(o);
@@ -211,7 +212,7 @@ def _fold_scalars(acc: str) -> str:
   var k = s * params.segment + lane;
   while (k + 3u * lanes < last) {{
     var part = initial();
-    for (var n = 0u; n < {BLOCK // 4}u; n++) {{
+    for (var n = 0u; n < turns; n++) {{
       if (k + 3u * lanes >= last) {{ break; }}
 {loads}
 {joins}
@@ -230,7 +231,7 @@ def _fold_scalars(acc: str) -> str:
 
 def _fold_vectors(acc: str) -> str:
     four = "\n".join(f"      part = combine(part, prepare(v[{c}], k + {c}u));" for c in range(4))
-    return f"""fn fold(i: u32, lane: u32, lanes: u32) -> {acc} {{
+    return f"""fn fold(i: u32, lane: u32, lanes: u32, turns: u32) -> {acc} {{
   let s = i / params.outputs;
   let o = i - s * params.outputs;
   let base = start(o);
@@ -239,7 +240,7 @@ def _fold_vectors(acc: str) -> str:
   var k = s * params.segment + 4u * lane;
   while (k < last) {{
     var part = initial();
-    for (var n = 0u; n < {BLOCK // 4}u; n++) {{
+    for (var n = 0u; n < turns; n++) {{
       if (k >= last) {{ break; }}
       let v = load4_x((base + k) >> 2u);
 {four}
@@ -256,14 +257,41 @@ def _main(target: Target, fold: Fold, y: DType, lanes: int) -> str:
     if lanes == 1:
         return _invocation_main(y)
     joins = shuffled(target, lanes)
-    return _shuffling_main(fold, lanes, joins) if joins else _workgroup_main(fold.acc, lanes)
+    whole = _shuffling_main(fold, lanes, joins) if joins else _workgroup_main(fold.acc, lanes)
+    return marked(whole, _quick(fold.acc)) if quick_flag(target) else whole
+
+
+def _quick(acc: str) -> str:
+    """A workgroup's outputs one after the other, each by all of it, by loops whose counts compilers do not know."""
+    return f"""var<workgroup> quick_shares: array<{acc}, {WORKGROUP}>;
+
+@compute @workgroup_size({WORKGROUP})
+fn quick(
+  @builtin(workgroup_id) wid: vec3<u32>,
+  @builtin(num_workgroups) nwg: vec3<u32>,
+  @builtin(local_invocation_index) place: u32,
+) {{
+  let workgroups = nwg.x * nwg.y * nwg.z;
+  let each = (params.size + workgroups - 1u) / workgroups;
+  let first = workgroup_index(wid, nwg) * each;
+  for (var i = first; i < min(first + each, params.size); i++) {{
+    quick_shares[place] = fold(i, place, {WORKGROUP}u, {TURNS}u * min(params.size, 1u));
+    workgroupBarrier();
+    for (var step = {WORKGROUP // 2}u * min(params.size, 1u); step > 0u; step >>= 1u) {{
+      if (place < step) {{ quick_shares[place] = combine(quick_shares[place], quick_shares[place + step]); }}
+      workgroupBarrier();
+    }}
+    if (place == 0u) {{ store_y(i, finish(quick_shares[0], params.total)); }}
+    workgroupBarrier();
+  }}
+}}"""
 
 
 def _invocation_main(y: DType) -> str:
     """One invocation an output, or the outputs that share a word of a smaller type."""
     count = 1 if lanes(y) == 1 else group(y)
     store = f"store{count if count > 1 else ''}_y"
-    values = ", ".join(f"finish(fold(g * {count}u + {k}u, 0u, 1u), params.total)" for k in range(count))
+    values = ", ".join(f"finish(fold(g * {count}u + {k}u, 0u, 1u, {TURNS}u), params.total)" for k in range(count))
     return f"""@compute @workgroup_size({WORKGROUP})
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {{
   let g = global_index(gid, nwg, {WORKGROUP}u);
@@ -285,7 +313,7 @@ def _workgroup_main(acc: str, lanes: int) -> str:
             f"var<workgroup> parts: array<{acc}, {workgroup_of(lanes)}>;",
             "",
             *_shared_head(lanes),
-            f"  parts[place] = fold(min(i, params.size - 1u), lane, {lanes}u);",
+            f"  parts[place] = fold(min(i, params.size - 1u), lane, {lanes}u, {TURNS}u);",
             "  workgroupBarrier();",
             *levels,
             "  if (lane == 0u && i < params.size) { store_y(i, finish(parts[place], params.total)); }",
@@ -326,7 +354,7 @@ def _shuffling_main(fold: Fold, lanes: int, joins: dict[str, int]) -> str:
             part("lanes", MOVED=1, **joins),
             "",
             *_shared_head(lanes),
-            "  let total = joined_lanes(fold(min(i, params.size - 1u), lane, LANES), place);",
+            f"  let total = joined_lanes(fold(min(i, params.size - 1u), lane, LANES, {TURNS}u), place);",
             "  if (lane == 0u && i < params.size) { store_y(i, finish(total, params.total)); }",
             "}",
         )

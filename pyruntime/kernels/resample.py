@@ -138,7 +138,7 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
     result = y if weighted else _as(y, dtype)
     name, code = f"interpolate_{kinds}_{where.name}", "\n  ".join(lines)
     helpers = _HELPERS + (_ROUNDS if any(step.rounded for step in steps) else "")
-    return gather_map(target, name, result, sources, code, tuple(fields), values, helpers, flops=flops)
+    return gather_map(target, name, result, sources, code, tuple(fields), values, helpers, flops=flops, is_long=True)
 
 
 def _kind(step: Steps) -> str:
@@ -266,7 +266,7 @@ def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], ex
     name = "resample_" + "_".join(str(t.count) if t.count <= 4 else "n" for t in tables) + f"_{where.name}"
     sources = [Source("x", x), Source("index", where.index()), Source("weight", where.weight())]
     flops = 2 * y.type.size * math.prod(t.count for t in tables)
-    return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values, flops=flops)
+    return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values, flops=flops, is_long=True)
 
 
 class _Where:
