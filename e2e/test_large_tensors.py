@@ -196,6 +196,41 @@ def test_readback__of_a_large_result__takes_few_staging_buffers_and_what_the_nex
     assert middle == [["staging", MEGABYTE]] * 12, "all at once: they are read while the rest is on its way"
 
 
+SPARE = """async ({ asked, pause }) => {
+    let now = 0;
+    performance.now = () => now;
+    const { orderSpare, resultMemory } = await import('/web/memory.js');
+    const ask = async (size) => {
+        const { warm } = resultMemory(size);
+        orderSpare();
+        await new Promise((resolve) => { setTimeout(resolve, 300); });
+        return warm;
+    };
+    const warm = [];
+    for (const size of asked) {
+        warm.push(await ask(size));
+        now += pause;
+    }
+    return warm;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "pause", "warm"),
+    [
+        ([24, 24, 24], 0, [False, True, True]),  # a prompt, and the next session's
+        ([2, 2, 2], 0, [False, False, True]),
+        ([24, 2, 2, 24], 2600, [False, False, False, False]),  # it was there, and nobody asked for it while others ran
+        ([24, 2, 2, 24], 100, [False, False, False, True]),
+    ],
+)
+def test_result_memory__large__is_there_the_second_time_but_not_for_long(
+    page: Page, site_url: str, asked: list[int], pause: int, warm: list[bool]
+) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate(SPARE, {"asked": [n * MEGABYTE for n in asked], "pause": pause}) == warm
+
+
 def test_result_memory__of_a_size_that_comes_again__has_been_touched_and_is_nobody_elses(
     page: Page, site_url: str
 ) -> None:

@@ -13,11 +13,17 @@ const LEAST_BYTES = 256 << 10;
 /** Bytes from which on touching a result while the GPU works pays. */
 const COLD_BYTES = 64 << 10;
 
+/**
+ * Bytes from which on a result is worth it when its size comes for the first time: a prompt's logits are 66 and 78 MB, reading them
+ * takes 42 ms where most of that has not been touched, and 14 where it has (H200, slow processors).
+ */
+const LARGE_BYTES = 16 << 20;
+
 /** Spare results of one size, and bytes of all of them, at most. */
 const DEPTH = 2;
 const KEPT_BYTES = 128 << 20;
 
-/** Milliseconds without a run after which spare memory and the thread go. */
+/** Milliseconds without a run after which spare memory and the thread go, and what of it is of a size that nobody asked for. */
 const IDLE_MS = 5_000;
 
 const PAGE = 4096;
@@ -26,8 +32,8 @@ const PAGE = 4096;
 const spare = new Map();
 /** Ordered and not yet there, by size. @type {Map<number, number>} */
 const ordered = new Map();
-/** Sizes that were asked for before: only what comes again is worth it. @type {Set<number>} */
-const known = new Set();
+/** When each size was asked for: of smaller ones only what comes again is worth it. @type {Map<number, number>} */
+const known = new Map();
 /** Sizes of which spare memory was taken, or would have been. @type {Set<number>} */
 const wanted = new Set();
 /** @type {MessagePort | null | undefined} null: this place allows none */
@@ -43,8 +49,8 @@ let idle;
 export function resultMemory(nbytes) {
   if (nbytes < LEAST_BYTES) return { bytes: new Uint8Array(nbytes), warm: nbytes < COLD_BYTES };
   const buffer = spare.get(nbytes)?.pop();
-  if (known.has(nbytes)) wanted.add(nbytes);
-  known.add(nbytes);
+  if (known.has(nbytes) || nbytes >= LARGE_BYTES) wanted.add(nbytes);
+  known.set(nbytes, performance.now());
   clearTimeout(idle);
   idle = setTimeout(forget, IDLE_MS);
   return { bytes: new Uint8Array(buffer ?? new ArrayBuffer(nbytes)), warm: buffer !== undefined };
@@ -62,6 +68,8 @@ export function touchPages(bytes, start, end) {
 
 /** A run has its results: spare memory for the next one is made now. Before, it would be in the way of those. */
 export function orderSpare() {
+  const now = performance.now();
+  for (const size of [...spare.keys()]) if (now - (known.get(size) ?? 0) > IDLE_MS) spare.delete(size);
   for (const nbytes of wanted) order(nbytes);
   wanted.clear();
 }
