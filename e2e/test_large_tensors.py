@@ -200,10 +200,19 @@ SPARE = """async ({ asked, pause }) => {
     let now = 0;
     performance.now = () => now;
     const { orderSpare, resultMemory } = await import('/web/memory.js');
+    const { postMessage } = MessagePort.prototype;
+    const ports = new Set();
+    let awaited = 0;
+    MessagePort.prototype.postMessage = function counted(message, ...rest) {
+        if (!ports.has(this)) this.addEventListener('message', () => { awaited -= 1; });
+        ports.add(this);
+        awaited += 1;
+        postMessage.call(this, message, ...rest);
+    };
     const ask = async (size) => {
         const { warm } = resultMemory(size);
         orderSpare();
-        await new Promise((resolve) => { setTimeout(resolve, 300); });
+        while (awaited) await new Promise((resolve) => { setTimeout(resolve, 10); });
         return warm;
     };
     const warm = [];
