@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Page
 
 from e2e.harness.chain import ROW, RUN, expected, loaded, model, weight
@@ -77,6 +78,36 @@ def test_create__weights_beside_in_memory__arrive_as_well(
     served["/m/model.onnx"] = Served(model(3, {0: ("data", 0), 2: ("data", len(weight(0)))}), breaks=[*breaks])
     served["/m/data"] = Served(weight(0) + weight(2), breaks=[*breaks])
     np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(3))
+
+
+@pytest.mark.parametrize("noise", [2 << 20, 40 << 20])
+def test_create__constants_without_elements__are_read(script: Script, served: dict[str, Served], noise: int) -> None:
+    """Resize's roi, as exporters write it: of no bytes, in a file that is followed and in one that is read ahead."""
+    weight = np.random.default_rng(0).standard_normal((1, noise // 4)).astype(np.float32)
+    tensors = [
+        numpy_helper.from_array(weight, "w"),
+        numpy_helper.from_array(np.zeros(0, np.float32), "roi"),
+        numpy_helper.from_array(np.float32([1, 1, 2, 2]), "scales"),
+        numpy_helper.from_array(np.zeros(0, np.int64), "scalar"),
+    ]
+    nodes = [
+        helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0),
+        helper.make_node("Reshape", ["s", "scalar"], ["t"]),
+        helper.make_node("Resize", ["x", "roi", "scales"], ["r"], mode="nearest"),
+        helper.make_node("Add", ["r", "t"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1, d, d]) for n, d in (("x", 2), ("y", 4)))
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    served["/m/model.onnx"] = Served(made.SerializeToString())
+    got = script(
+        """const s = await InferenceSession.create('/m/model.onnx');
+        const { y } = await s.run({ x: new Tensor(Float32Array.from([1, 2, 3, 4]), [1, 1, 2, 2]) });
+        await s.release();
+        return [...y.data];"""
+    )
+    expected_y = np.float32([[1, 2], [3, 4]]).repeat(2, 0).repeat(2, 1).ravel() + weight.sum(dtype=np.float64)
+    np.testing.assert_allclose(got, expected_y, rtol=1e-4, atol=0.05)
 
 
 def buffer(page: Page, site_url: str, source: str) -> Any:

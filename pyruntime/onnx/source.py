@@ -55,6 +55,8 @@ class ByteSource(ABC):
         """
         if offset < 0 or length < 0 or length > self.size - offset:
             raise InvalidArgument(f"cannot read {length} bytes at offset {offset} of a source of {self.size} bytes")
+        if not length:
+            return b""
         data = self.fetch(offset, length)
         if len(data) != length:
             raise Fail(
