@@ -235,7 +235,7 @@ export interface Summary {
   /** Python's names of the execution providers in use. */
   readonly providers: readonly string[];
   /**
-   * Milliseconds, by what took them: reading the graph (`parse_ms`), the adapter, planning and what waits for it (`shaders_ms`), all of
+   * Milliseconds, by what took them: reading the graph (`parse_ms`; what is read while a file arrives is in `create_ms` alone), the adapter, planning and what waits for it (`shaders_ms`), all of
    * `create_ms`, the last run. Of `shaders_ms`: all planning so far (`plan_ms`), and of the last plan, side by side, until memory, pipelines,
    * weights and computed constants were there (`allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`).
    */

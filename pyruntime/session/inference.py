@@ -245,7 +245,8 @@ class InferenceSession(Creation, BoundRuns, Insight):
     def summary(self) -> dict[str, Any]:
         """Adapter, inputs, outputs, nodes with placement and reason, memory: plain data for pages and programs.
 
-        `timings`, in milliseconds: `parse_ms`, `adapter_ms` and `shaders_ms` of `create_ms`; `run_ms` of the last run;
+        `timings`, in milliseconds: `parse_ms` (without what is read while a file arrives), `adapter_ms` and
+        `shaders_ms` of `create_ms`; `run_ms` of the last run;
         `plan_ms` of all planning so far; and of the last plan, side by side, until its memory, pipelines, weights and
         computed constants were there: `allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`.
         """
