@@ -87,7 +87,7 @@ def test_create__constants_without_elements__are_read(script: Script, served: di
     tensors = [
         numpy_helper.from_array(weight, "w"),
         numpy_helper.from_array(np.zeros(0, np.float32), "roi"),
-        numpy_helper.from_array(np.float32([1, 1, 2, 2]), "scales"),
+        numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales"),
         numpy_helper.from_array(np.zeros(0, np.int64), "scalar"),
     ]
     nodes = [
@@ -106,7 +106,7 @@ def test_create__constants_without_elements__are_read(script: Script, served: di
         await s.release();
         return [...y.data];"""
     )
-    expected_y = np.float32([[1, 2], [3, 4]]).repeat(2, 0).repeat(2, 1).ravel() + weight.sum(dtype=np.float64)
+    expected_y = np.array([[1, 2], [3, 4]], np.float32).repeat(2, 0).repeat(2, 1).ravel() + weight.sum(dtype=np.float64)
     np.testing.assert_allclose(got, expected_y, rtol=1e-4, atol=0.05)
 
 

@@ -11,13 +11,23 @@ from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT
 from pyruntime.onnx.source import Buffer
 
-__all__ = ["Malformed", "Truncated", "packed_floats", "packed_ints", "read_varint", "signed", "skip", "varint"]
+__all__ = [
+    "Malformed",
+    "Truncated",
+    "packed_floats",
+    "packed_ints",
+    "past_end",
+    "read_varint",
+    "signed",
+    "skip",
+    "varint",
+]
 
 _MASK64 = (1 << 64) - 1
 
 
 class Truncated(Exception):
-    """A field runs past the end of its message, or of the window."""
+    """A field runs past the end of its message, or of the window; the text, where there is one, says by how much."""
 
 
 class Malformed(Exception):
@@ -57,6 +67,8 @@ def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
         return varint(buffer, pos, end)[1]
     if wire_type == LENGTH:
         size, pos = varint(buffer, pos, end)
+        if size > end - pos:
+            raise Truncated(past_end(size, end - pos))
     elif wire_type in (FIXED32, FIXED64):
         size = 4 if wire_type == FIXED32 else 8
     else:
@@ -64,6 +76,11 @@ def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
     if size > end - pos:
         raise Truncated
     return pos + size
+
+
+def past_end(size: int, left: int) -> str:
+    """What is wrong with a field that is longer than what is left of its message."""
+    return f"a field of {size} bytes where {left} are left"
 
 
 def packed_ints(buffer: Buffer, pos: int, end: int) -> list[int]:

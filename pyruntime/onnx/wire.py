@@ -37,7 +37,7 @@ from pyruntime.onnx.fields import (
     STRING,
     Message,
 )
-from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, signed, skip, varint
+from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, past_end, signed, skip, varint
 from pyruntime.onnx.source import Buffer, ByteSource
 
 __all__ = ["Limits", "Parser", "Reading", "Run", "at_once"]
@@ -129,7 +129,7 @@ class Parser:
             return start  # `_fields` sees the same and reports it
         pos += base
         if size > end - pos:
-            raise self._error(message, start, _past_end(size, end - pos))
+            raise self._error(message, start, past_end(size, end - pos))
         action, slot, extra = message.actions.get(tag, (-1, 0, None))
         stop = pos + size
         if action == MANY_MESSAGE and size > _WHOLE:
@@ -186,7 +186,7 @@ class Parser:
                     if size > end - pos:
                         if partial:
                             return start
-                        raise Malformed(_past_end(size, end - pos))
+                        raise Malformed(past_end(size, end - pos))
                     stop = pos + size
                     if action == MANY_MESSAGE:
                         child = self._begin(extra, depth + 1)
@@ -217,10 +217,11 @@ class Parser:
                         _append(values, slot, value)
                 else:
                     pos = self._scalar(values, known, buffer, start, pos, end)
-        except Truncated:
+        except Truncated as error:
             if partial:
                 return start
-            raise self._error(message, self._base + start, "a field that the message ends in the middle of") from None
+            text = str(error) or "a field that the message ends in the middle of"
+            raise self._error(message, self._base + start, text) from None
         except Malformed as error:
             raise self._error(message, self._base + start, str(error)) from None
         except UnicodeDecodeError as error:
@@ -364,7 +365,3 @@ def _extend(values: list[Any], slot: int, more: Iterable[Any]) -> None:
     if values[slot] is None:
         values[slot] = []
     values[slot].extend(more)
-
-
-def _past_end(size: int, left: int) -> str:
-    return f"a field of {size} bytes where {left} are left"
