@@ -128,9 +128,11 @@ class Parser:
         except (Truncated, Malformed):
             return start  # `_fields` sees the same and reports it
         pos += base
+        action, slot, extra = message.actions.get(tag, (-1, 0, None))
+        if action < 0:
+            self._unknown(message, tag, start)
         if size > end - pos:
             raise self._error(message, start, past_end(size, end - pos))
-        action, slot, extra = message.actions.get(tag, (-1, 0, None))
         stop = pos + size
         if action == MANY_MESSAGE and size > _WHOLE:
             child = self._begin(extra, depth + 1)
@@ -148,8 +150,6 @@ class Parser:
             yield stop
             self._source.window(start, stop - start)
             return start
-        else:
-            self._unknown(message, tag, start)
         return stop
 
     def _fields(

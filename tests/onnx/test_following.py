@@ -42,6 +42,7 @@ def test_reading_model__bytes_come_in_steps__equals_onnx_load(path: Path, step: 
 @settings(max_examples=100)
 @given(st.binary(max_size=300), st.integers(0, 2000), st.integers(1, 3000))
 @example(b"\x8a\x01\x80", 0, 1)  # a field that is not read, longer than the file
+@example(b"\xc2\x80\x80\x80\x10", 650, 1)  # the same, of a number that no field has
 def test_reading_model__any_bytes__same_outcome_as_in_memory(junk: bytes, where: int, step: int) -> None:
     base = everything()
     data = base[: where % len(base)] + junk + base[where % len(base) :]
