@@ -370,10 +370,6 @@ fn main(
 // <quick>
 //#include quads_each
 
-//#if LIGHT
-//#include conv_implicit_gemm_light
-//#else
 //#include conv_implicit_gemm_quick
-//#endif
 // </quick>
 //#endif

@@ -10,7 +10,7 @@ from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import Constant, DeclaredTensor, TensorType, ValueInfo
 from pyruntime.onnx.importer import ImportedModel, import_model
-from pyruntime.onnx.reader import read_model, reading_model
+from pyruntime.onnx.reader import reading_model
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.source import ArrivingSource, ByteSource
 from pyruntime.onnx.wire import Limits
@@ -70,7 +70,7 @@ class Creation(Session):
             source, folder, beside = await model_source(model, progress)
             cancelled()
             limits = self._limits.reader
-            followed = await _followed(source, limits)
+            followed = await _read(source, limits) if isinstance(source, ArrivingSource) and source.in_order else None
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
                 files = self._files = await external_files(record, self._options.external_files, beside)
@@ -156,10 +156,8 @@ class Creation(Session):
             self._model.graph.constants[name] = made
 
 
-async def _followed(source: ByteSource, limits: Limits) -> ModelRecord | None:
-    """The model as its bytes come; None where they are there, or do not come in their order."""
-    if not isinstance(source, ArrivingSource) or not source.in_order:
-        return None
+async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
+    """The model; as its bytes come, where they come in their order."""
     reading = reading_model(source, limits)
     while True:
         with uncollected():
@@ -169,12 +167,8 @@ async def _followed(source: ByteSource, limits: Limits) -> ModelRecord | None:
             except StopIteration as done:
                 record: ModelRecord = done.value
                 return record
+        assert isinstance(source, ArrivingSource), "of others all is there"
         await source.there(end)
-
-
-async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
-    with uncollected():
-        return read_model(source, limits)
 
 
 async def _imported(
