@@ -17,7 +17,7 @@ from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import SMALL, TILE_K, Tiling
 
-__all__ = ["Product", "Tiling", "matmul", "packed_product", "product_of", "row_product", "select"]
+__all__ = ["Product", "Tiling", "matmul", "packed_product", "product_of", "row_product", "select", "sum_splits"]
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
@@ -239,7 +239,7 @@ def _tiled(
         params,
         flops=p.flops,
     )
-    return (product, _sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
+    return (product, sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
 
 
 def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[str, int]:
@@ -265,7 +265,7 @@ def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[s
     return {name: 1 for name, on in flags.items() if on}
 
 
-def _sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
+def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
     """`shaders/matmul_sum_splits.wgsl`."""
     vector = multiple(p.n, 4)
     kernel = template(

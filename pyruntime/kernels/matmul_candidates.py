@@ -91,7 +91,8 @@ class ProductProblem:
         """'128x3072x768', rows by columns by k, then batches and what else matters."""
         batches = f"x{self.batches}" if self.batches > 1 else ""
         more = ("" if self.known_rows else "open", "t" if self.trans_b else "", "norm" if self.norm_follows else "")
-        return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}"
+        bits = f"bits{self.bits}" if self.bits != 32 else ""
+        return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}{bits}"
 
     @cached_property
     def product(self) -> Product:

@@ -2,6 +2,7 @@
 
 few rows   m <= 8: every weight is read once, k is split over lanes of a workgroup
 direct     no workgroup memory: for adapters that run on a processor
+dot        `kernels.packed_dot`: rows rounded to 8 bits, where the model permits it
 tiled      `kernels.matmul`: weights are unpacked into the tiles
 """
 
@@ -15,6 +16,7 @@ from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import packed_product
 from pyruntime.kernels.matmul_candidates import FEW_ROWS
 from pyruntime.kernels.packed import Packed, in_words
+from pyruntime.kernels.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.pairing import Pairing, attach_pairing
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of, template
@@ -70,7 +72,13 @@ class Normed:
 
 
 def product_with_packed(
-    target: Target, y: Operand, a: Operand, b: Packed, product: Product, bias: Operand | None = None
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Packed,
+    product: Product,
+    bias: Operand | None = None,
+    may_round: bool = False,
 ) -> tuple[Dispatch, ...]:
     """y = a @ b^T + bias, summed in float32.
 
@@ -78,6 +86,7 @@ def product_with_packed(
         y: [m, n]; a: [m, k], of float types.
         b: [n, k]; codes as the product's `trans_b` says.
         bias: [n].
+        may_round: more rows than a decoder's few may be rounded to 8 bits.
     """
     if not y.type.size:
         return ()
@@ -86,6 +95,8 @@ def product_with_packed(
         made = (_direct(target, y, a, b, product),)
     elif _takes_few_rows(target, b, product):
         made = (_few_rows(target, y, a, b, product),)
+    elif may_round and takes_dots(target, b):
+        made = dot_product(target, y, a, b, product)
     else:
         made = packed_product(target, y, a, b, product)
     return _with_bias(made, bias, product)

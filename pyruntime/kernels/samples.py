@@ -18,6 +18,9 @@ from pyruntime.kernels.groups_candidates import GroupsProblem
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.packed import integers
+from pyruntime.kernels.packed_dot import CHUNK, DOTS, dot_product
+from pyruntime.kernels.product import Product
 from pyruntime.kernels.reduce import Fold, reduction
 from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
 from pyruntime.kernels.rows import Norm, Rows, Scan, normalize_rows, rows_of, scan_rows, softmax_rows
@@ -39,6 +42,8 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
     forced = replace(target, winners=Winners({(chooser.name, problem.key): candidate}), norm_follows=False)
     if family in (PRODUCTS, TILES) and isinstance(problem, ProductProblem):
         return legalize(target, _product(forced, problem, family.named(candidate).way.tiling))
+    if family is DOTS and isinstance(problem, ProductProblem):
+        return legalize(target, _packed(forced, problem))
     if family is CONVOLUTIONS and isinstance(problem, ConvProblem):
         return legalize(target, _convolution(forced, problem))
     if family is ATTENTIONS and isinstance(problem, AttentionProblem):
@@ -62,6 +67,16 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
     return _with_norm(forced, made, y) if p.norm_follows else made
+
+
+def _packed(target: Target, p: ProductProblem) -> tuple[Dispatch, ...]:
+    """A product with packed weights, a scale for each chunk."""
+    blocks = -(-p.k // CHUNK)
+    weights = TensorType(DType.UINT8, (p.n, blocks, CHUNK * p.bits // 8))
+    scales = TensorType(DType.FLOAT, (p.n, blocks))
+    b = integers(inp(1, weights), inp(2, scales), None, None, p.bits, CHUNK, p.k)
+    y, a = (TensorType(DType.FLOAT, (p.m, width)) for width in (p.n, p.k))
+    return dot_product(target, out(0, y), inp(0, a), b, Product(p.m, p.n, p.k, trans_b=True))
 
 
 def _attention(target: Target, p: AttentionProblem) -> tuple[Dispatch, ...]:

@@ -12,6 +12,7 @@ from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS
 from pyruntime.kernels.groups_candidates import GROUP_NORMS
 from pyruntime.kernels.matmul_candidates import PRODUCTS
+from pyruntime.kernels.packed_dot import DOTS
 from pyruntime.kernels.reduce_candidates import REDUCTIONS
 from pyruntime.kernels.rows_candidates import SOFTMAX
 
@@ -39,6 +40,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "integer_large": "products of bytes in tiles of 64 x 64; without: of 32 x 32",
         "normed_few_rows": "products of few rows normalise what they read; without: a kernel of its own does",
         "joining_few_rows": "products of few rows join what attention left in shares; without: a kernel of its own",
+        **DOTS.switches,
         "packed_few_rows": "products of at most eight rows read packed weights once; without: by tiles",
         "subgroup_sums": "sums, extrema and norms across invocations by shuffles; without: through workgroup memory",
         **CONVOLUTIONS.switches,

@@ -11,6 +11,7 @@ import numpy as np
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.dispatch import SHADER_F16
+from pyruntime.kernels.integer_matmul import PACKED_DOT
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.attention import Attention
 from pyruntime.ops.attention_product import AttentionProduct
@@ -90,9 +91,9 @@ def _norm_behind_product() -> Op:
     return WithNorm(base=base, count=3, norm=newest("RMSNormalization"), present=(True, True))
 
 
-def _packed_product() -> Op:
+def _packed_product(accuracy_level: int = 0) -> Op:
     made: Any = op_class("MatMulNBits", "com.microsoft", 1)
-    return made(K=300, N=52, block_size=32)  # type: ignore[no-any-return]
+    return made(K=300, N=52, block_size=32, accuracy_level=accuracy_level)  # type: ignore[no-any-return]
 
 
 def _normed_product() -> Op:
@@ -186,6 +187,14 @@ CASES = {
     ),
     "packed_few_rows": Case(
         _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
+    ),
+    "packed_dot": Case(
+        _packed_product(accuracy_level=4),
+        ((20, 300), (52, 10, 16), (52, 10)),
+        "matmul_dot",
+        packed=(1,),
+        tolerance=0.1,
+        feature=PACKED_DOT,
     ),
     "subgroup_sums": Case(
         _packed_product(),

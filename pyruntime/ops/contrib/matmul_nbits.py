@@ -17,6 +17,9 @@ from pyruntime.ops.contrib._packed import PIECE, dequantized, pack, zero_points
 
 FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
+INT8 = 4
+"""The accuracy_level that permits A to be rounded to 8 bits."""
+
 
 @op("MatMulNBits", opsets=range(1, 2), domain="com.microsoft")
 class MatMulNBits(Op):
@@ -25,7 +28,8 @@ class MatMulNBits(Op):
     q: uint8 [N, ceil(K / block_size), block_size · bits / 8], low bits first, the last block of a row padded.
     scales: [N, blocks], flat or not, of a's type. zero_points: packed as q, [N, ceil(blocks · bits / 8)], or of a float
     type [N, blocks], in steps of q; 2^(bits - 1) where absent. g_idx: [K], whose scale and zero point k has instead of
-    those of block k // block_size. bias: [N]. accuracy_level permits int8 sums: a permission not used here.
+    those of block k // block_size. bias: [N]. accuracy_level 4 permits A to be rounded to 8 bits: GPUs do
+    where A has more than eight rows.
     block_size is a power of two, 16 or more.
     """
 
@@ -123,7 +127,7 @@ class MatMulNBits(Op):
         bias: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         y, packed, product, add = self._operands(a, b, scales, zeros, groups, bias)
-        return product_with_packed(target, y, inp(0, a), packed, product, add)
+        return product_with_packed(target, y, inp(0, a), packed, product, add, self.accuracy_level == INT8)
 
     def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
         """Dispatches of the product of rows that it normalises itself; None where its kernel cannot.

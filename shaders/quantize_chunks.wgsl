@@ -1,0 +1,58 @@
+// y[m, chunk] = round(a[m, chunk] / scale) in 8 bits, scale[m, chunk] = max |a[m, chunk]| / 127: rows in chunks of 32, the last
+// one filled up with zeros. An invocation has a chunk.
+//
+// Bytes lie in the order in which words of BITS-bit weights come apart (matmul_packed_dot.wgsl): of the 32 / BITS numbers that
+// meet one of these, word j has every (8 / BITS)th from j on. A chunk with a NaN or an infinity has no finite scale.
+//
+// VEC: rows are whole vec4s.
+//#tensors a -> y, scales
+//#variants VEC=1 y=uint32 | BITS=2,VEC=1 y=uint32 a=float16 | BITS=8 y=uint32 a=bfloat16 | y=uint32
+const BITS: u32 = 4u;
+const PER: u32 = 8u / BITS;
+
+struct Params {
+  k: u32,
+  chunks: u32,
+  jobs: u32,
+}
+
+// a[row, k .. k + 3], zero past the end.
+fn quad(row: u32, k: u32) -> vec4<f32> {
+//#if VEC
+  let v = vec4<f32>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
+//#else
+  let at = row * params.k;
+  let last = params.k - 1u;
+  let v = vec4<f32>(
+    f32(load_a(at + min(k, last))), f32(load_a(at + min(k + 1u, last))),
+    f32(load_a(at + min(k + 2u, last))), f32(load_a(at + min(k + 3u, last))));
+//#endif
+  return select(vec4<f32>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+  let job = global_index(gid, nwg, 64u);
+  if (job >= params.jobs) { return; }
+  let row = job / params.chunks;
+  let first = (job - row * params.chunks) * 32u;
+  var values: array<vec4<f32>, 8>;
+  // As bits: a NaN is more than any number, and is not lost.
+  var most = vec4<u32>();
+  //#unroll
+  for (var i = 0u; i < 8u; i++) {
+    values[i] = quad(row, first + i * 4u);
+    most = max(most, bitcast<vec4<u32>>(values[i]) & vec4<u32>(0x7fffffffu));
+  }
+  let scale = bitcast<f32>(max(max(most.x, most.y), max(most.z, most.w))) / 127.0;
+  store_scales(job, scale);
+  let levels = select(1.0 / scale, 0.0, scale == 0.0);
+  //#unroll
+  for (var w = 0u; w < 8u; w++) {
+    let at = w / PER * (4u * PER) + w % PER;
+    let v = vec4<f32>(
+      values[at / 4u][at % 4u], values[(at + PER) / 4u][(at + PER) % 4u],
+      values[(at + 2u * PER) / 4u][(at + 2u * PER) % 4u], values[(at + 3u * PER) / 4u][(at + 3u * PER) % 4u]);
+    store_y(job * 8u + w, pack4xI8Clamp(vec4<i32>(round(v * levels))));
+  }
+}
