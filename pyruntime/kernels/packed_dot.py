@@ -151,8 +151,9 @@ def _rounded(target: Target, rows: Operand, scales: Operand, a: Operand, b: Pack
     chunks = -(-p.k // CHUNK)
     vector = {"VEC": 1} if multiple(p.k, 4) else {}
     types = {"a": a.type.dtype, "y": rows.type.dtype, "scales": scales.type.dtype}
-    kernel = template("quantize_chunks", types, BITS=b.bits, **vector)
-    jobs = p.m * chunks
+    lanes = min(4, b.bits)  # an invocation has what a word of weights meets
+    kernel = template("quantize_chunks", types, BITS=b.bits, LANES=lanes, **vector)
+    jobs = p.m * chunks * lanes
     return Dispatch(kernel, (a, rows, scales), target.grid(jobs), params_of(kernel, k=p.k, chunks=chunks, jobs=jobs))
 
 
