@@ -4,6 +4,7 @@
  * processes.
  */
 
+import { touchPages } from './memory.js';
 import { attend } from './waiting.js';
 
 /** Bytes of staging buffers that a device keeps, for each direction. */
@@ -21,6 +22,8 @@ export class Pool {
   #waiting = new Map();
   /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
   #made = 0;
+  /** What buffers that are mapped hold, which a browser gives once. @type {WeakMap<GPUBuffer, Uint8Array<ArrayBuffer>>} */
+  #bytes = new WeakMap();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #idle;
 
@@ -106,6 +109,28 @@ export class Pool {
     return buffer;
   }
 
+  /**
+   * Have `count` buffers of a size, where there is room, before anybody writes into them: making one and finding its memory takes
+   * longer than filling it.
+   * @param {number} size
+   * @param {number} count
+   */
+  prepare(size, count) {
+    const there = this.#free.filter((buffer) => buffer.size === size).length;
+    for (let made = there; made < count && !this.#waits() && this.#fits(size); made += 1) {
+      const buffer = this.#make(size);
+      touchPages(this.bytesOf(buffer), 0, size);
+      this.keep(buffer);
+    }
+  }
+
+  /** What a buffer that is mapped holds. @param {GPUBuffer} buffer */
+  bytesOf(buffer) {
+    const bytes = this.#bytes.get(buffer) ?? new Uint8Array(buffer.getMappedRange());
+    this.#bytes.set(buffer, bytes);
+    return bytes;
+  }
+
   /** A buffer to read through. @param {number} size */
   toRead(size) {
     return this.#pop(size) ?? this.device.createBuffer({
@@ -134,6 +159,7 @@ export class Pool {
 
   /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */
   async recycle(buffer) {
+    this.#bytes.delete(buffer);
     try {
       await buffer.mapAsync(GPUMapMode.WRITE);
       this.keep(buffer);

@@ -28,7 +28,7 @@ const LANES = 6;
 const AFTER = 10;
 const ALONE = 2000;
 
-/** Pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, ReturnType<typeof compile>>>} */
+/** Pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, import('./recording.js').Begun>>} */
 const made = new WeakMap();
 /**
  * @typedef {object} Queue
@@ -100,7 +100,7 @@ function plain(code) {
  * @param {GPUDevice} device
  * @param {string} code
  * @param {'quick' | 'main'} entryPoint
- * @returns {ReturnType<typeof compile>}
+ * @returns {import('./recording.js').Begun}
  */
 function madeOf(device, code, entryPoint) {
   const known = made.get(device) ?? new Map();

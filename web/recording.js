@@ -15,7 +15,7 @@ import { told } from './staging.js';
  * @property {number} size
  *
  * @typedef {object} Command
- * @property {GPUComputePipeline} pipeline
+ * @property {GPUComputePipeline} pipeline undefined until it is there
  * @property {GPUBindGroup} group
  * @property {[number, number, number]} grid
  * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
@@ -32,6 +32,12 @@ import { told } from './staging.js';
  *   size
  *
  * @typedef {{group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}} Layout of what a shader binds
+ *
+ * @typedef {object} Begun a pipeline under way
+ * @property {GPUShaderModule} module which knows why it failed
+ * @property {Promise<GPUComputePipeline>} pipeline
+ * @property {string} code
+ * @property {GPUBindGroupLayout} group
  */
 
 const COMMENT = /\/\/.*|\/\*[^]*?\*\//g;
@@ -72,10 +78,10 @@ function layoutOf(device, code) {
 }
 
 /**
- * A pipeline under way, and its module, which knows why it failed.
  * @param {GPUDevice} device
  * @param {string} code
  * @param {string} [entryPoint]
+ * @returns {Begun}
  */
 export function compile(device, code, entryPoint = 'main') {
   device.pushErrorScope('validation'); // what is wrong with module or layout is told by the pipeline
@@ -93,7 +99,7 @@ export function compile(device, code, entryPoint = 'main') {
     return ready;
   });
   pipeline.catch(() => {}); // heard by who waits for it
-  return { module, pipeline, code };
+  return { module, pipeline, code, group };
 }
 
 /**
@@ -119,25 +125,32 @@ function groupOf(device, layout, parts) {
 }
 
 /**
- * A command: with its bind group, or with what makes one where there are slots.
+ * A command: with its bind group, or with what makes one where there are slots. Its pipeline may be under way: who runs it waits
+ * for that.
  * @param {GPUDevice} device
- * @param {GPUComputePipeline} pipeline
+ * @param {GPUComputePipeline | Begun} pipeline
  * @param {Part[]} parts in the order of their bindings
  * @param {[number, number, number]} grid
  * @param {number[]} scaled
  * @returns {Command | Open}
  */
 export function commandOf(device, pipeline, parts, grid, scaled) {
-  const layout = /** @type {GPUBindGroupLayout} */ (groups.get(pipeline)); // all pipelines are from `compile`
-  if (parts.some(({ slot }) => slot >= 0)) return { pipeline, layout, entries: parts, grid, scaled };
-  return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
+  const begun = 'code' in pipeline ? pipeline : null;
+  const ready = /** @type {GPUComputePipeline} */ (begun ? undefined : pipeline);
+  const layout = /** @type {GPUBindGroupLayout} */ (begun ? begun.group : groups.get(ready)); // all pipelines are from `compile`
+  /** @type {Command | Open} */
+  const command = parts.some(({ slot }) => slot >= 0)
+    ? { pipeline: ready, layout, entries: parts, grid, scaled }
+    : { pipeline: ready, group: groupOf(device, layout, parts), grid, scaled };
+  begun?.pipeline.then((made) => { command.pipeline = made; }, () => {});
+  return command;
 }
 
 /**
  * The commands that Python has written down.
  * @param {GPUDevice} device
  * @param {string} text JSON: `rows`, and in which `order` they come where some come several times
- * @param {GPUComputePipeline[]} pipelines
+ * @param {(GPUComputePipeline | Begun)[]} pipelines
  * @param {GPUBuffer[]} buffers
  * @returns {(Command | Open)[]}
  */
@@ -160,7 +173,7 @@ function commandsOf(device, text, pipelines, buffers) {
  * `commandsOf`, and what the GPU says to their bind groups: '' where it takes them.
  * @param {GPUDevice} device
  * @param {string} text
- * @param {GPUComputePipeline[]} pipelines
+ * @param {(GPUComputePipeline | Begun)[]} pipelines
  * @param {GPUBuffer[]} buffers
  */
 export function record(device, text, pipelines, buffers) {

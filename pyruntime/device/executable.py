@@ -137,21 +137,28 @@ class Executable:
                 "use smaller inputs or the CPU provider"
             )
         try:
-            together: dict[str, Callable[[], Awaitable[None]]] = {
-                "allocate": self._allocate,
-                "pipelines": lambda: device.compile(plan.shaders),
-                "weights": self._load,
-                "computed": lambda: self._compute(compute),
-            }
-            await all_of(*(self._timed(name, part) for name, part in together.items()))
-            fresh = [t for t in plan.external if t.name not in self.resident and t.name not in self.bound]
-            made = await device.allocate([t.region.nbytes for t in fresh], "resident")
-            self._own += made
-            self.resident.update(zip((t.name for t in fresh), made, strict=True))
-            self._recordings()
+            # Pipelines are begun with when this is called: what is recorded meanwhile names those.
+            await all_of(
+                self._timed("pipelines", lambda: device.compile(plan.shaders)),
+                self._fill(compute),
+            )
         except BaseException:
             self.release()
             raise
+
+    async def _fill(self, compute: Compute | None) -> None:
+        """Memory with what is in it, and the recordings, which bind it."""
+        together: dict[str, Callable[[], Awaitable[None]]] = {
+            "allocate": self._allocate,
+            "weights": self._load,
+            "computed": lambda: self._compute(compute),
+        }
+        await all_of(*(self._timed(name, part) for name, part in together.items()))
+        fresh = [t for t in self.plan.external if t.name not in self.resident and t.name not in self.bound]
+        made = await self._device.allocate([t.region.nbytes for t in fresh], "resident")
+        self._own += made
+        self.resident.update(zip((t.name for t in fresh), made, strict=True))
+        self._recordings()
 
     async def _timed(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         began = time.perf_counter()
@@ -161,7 +168,7 @@ class Executable:
             self.waited[name] = (time.perf_counter() - began) * 1000
 
     async def _allocate(self) -> None:
-        """Memory for activations and parameters, asked for in front of what keeps the browser's GPU process busy."""
+        """Memory for activations and parameters."""
         await all_of(self._arenas.join(id(self), self.plan.arenas, self._moved), self._parameters())
 
     async def _parameters(self) -> None:

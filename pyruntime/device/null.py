@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
+from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 from pyruntime.kernels.module import Module
 
@@ -45,6 +46,9 @@ class NullDevice:
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         self._inside(target)
         self.calls.append(("write", target))
+
+    def prepare_upload(self, source: RawSource) -> None:
+        self.calls.append(("prepare_upload", source))
 
     async def upload(self, writes: Sequence[Write]) -> None:
         for write in writes:

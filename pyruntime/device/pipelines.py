@@ -34,8 +34,9 @@ class Pipelines:
         self._ready: dict[str, JsObject] = {}
 
     def __getitem__(self, source: str) -> JsObject:
-        """The GPUComputePipeline of a source that has been compiled."""
-        return self._ready[self._known(source)]
+        """The GPUComputePipeline of a source, or what stands for it in a recording while it is under way."""
+        known = self._known(source)
+        return self._ready[known] if known in self._ready else self._begun[known]
 
     def _known(self, source: str) -> str:
         """The text that its pipeline is known by: what has been made whole is not begun with a quick kernel."""

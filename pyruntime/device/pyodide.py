@@ -20,6 +20,7 @@ from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Rea
 from pyruntime.device.executable import Replay
 from pyruntime.device.foreign import copy_foreign
 from pyruntime.device.javascript import (
+    JsArriving,
     JsBytes,
     JsObject,
     fetch_bytes,
@@ -31,6 +32,7 @@ from pyruntime.device.javascript import (
 from pyruntime.device.pipelines import Pipelines
 from pyruntime.device.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
+from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.dispatch import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
@@ -211,6 +213,11 @@ class WebGpuDevice:
             self._web.uploadNow(self.device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
+
+    def prepare_upload(self, source: RawSource) -> None:
+        """See `Device.prepare_upload`."""
+        if self.lost is None and isinstance(source, JsArriving):
+            self._web.prepareUpload(self.device, source.file)
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""

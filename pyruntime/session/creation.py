@@ -16,7 +16,7 @@ from pyruntime.onnx.source import ArrivingSource, ByteSource
 from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, available_providers, device
+from pyruntime.session.environment import CPU, WEBGPU, available_providers, begin_opening, device, opened
 from pyruntime.session.expected_runs import expected_logits, expected_runs
 from pyruntime.session.first_use import ENTRY, at_work, given_rates
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
@@ -70,7 +70,9 @@ class Creation(Session):
             source, folder, beside = await model_source(model, progress)
             cancelled()
             limits = self._limits.reader
-            followed = await _read(source, limits) if isinstance(source, ArrivingSource) and source.in_order else None
+            if WEBGPU in self._providers:
+                await begin_opening()
+            followed = await self._follow(source) if isinstance(source, ArrivingSource) and source.in_order else None
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
                 files = self._files = await external_files(record, self._options.external_files, beside)
@@ -94,6 +96,13 @@ class Creation(Session):
         if self._trace is not None:
             self._trace.session("session_initialization", began)
         self._timings["create_ms"] = (time.perf_counter() - began) * 1000
+
+    async def _follow(self, source: ArrivingSource) -> ModelRecord:
+        """The model, read while its bytes come; a device that is open makes ready for them."""
+        gpu = opened() if WEBGPU in self._providers else None
+        if gpu is not None:
+            gpu.prepare_upload(source)
+        return await _read(source, self._limits.reader)
 
     async def _open_device(self) -> None:
         config = self._options.config

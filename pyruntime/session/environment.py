@@ -19,10 +19,12 @@ __all__ = [
     "adapter",
     "adopt",
     "available_providers",
+    "begin_opening",
     "call_back",
     "device",
     "in_browser",
     "learn",
+    "opened",
     "wait_for",
 ]
 
@@ -35,6 +37,8 @@ T = TypeVar("T")
 
 _held: list[Device] = []
 _opening = asyncio.Lock()
+_openings: set[asyncio.Task[Device]] = set()
+"""Held here: the event loop has weak references alone."""
 
 
 def available_providers() -> list[str]:
@@ -54,7 +58,7 @@ async def device() -> Device:
     from pyruntime.device.remembered import recall
 
     async with _opening:  # sessions that load at the same time get the same device
-        held = _current()
+        held = opened()
         if held is None:
             held = await open_device()
             held.target = (await recall(held.info)).of(held.target)
@@ -62,9 +66,24 @@ async def device() -> Device:
         return held
 
 
-def _current() -> Device | None:
+def opened() -> Device | None:
     """The device, where there is one and it was not lost."""
     return next((held for held in _held if getattr(held, "lost", None) is None), None)
+
+
+async def begin_opening() -> None:
+    """Open the device, where there is none, while other things are waited for. What fails is told by `device`."""
+    if in_browser and opened() is None:
+        task = asyncio.ensure_future(device())
+        _openings.add(task)
+        task.add_done_callback(_opened)
+        await asyncio.sleep(0)
+
+
+def _opened(task: asyncio.Task[Device]) -> None:
+    _openings.discard(task)
+    if not task.cancelled():
+        task.exception()
 
 
 async def learn(device: Device, known: Knowledge) -> None:
@@ -85,7 +104,7 @@ async def adopt(gpu_device: Any) -> None:
     from pyruntime.device.pyodide import adopt_device
 
     async with _opening:
-        held = _current()
+        held = opened()
         if held is not None:
             if getattr(held, "device", None) == gpu_device:
                 return
