@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page
 
 from e2e.harness.python import BrowserPython
 from pyruntime.kernels.quick import without_quick
 
-PLAYING = """async ({ bodies }) => {
+PLAYING = """async ({ bodies, early }) => {
     const { play } = await import('/web/player.js');
     const { record } = await import('/web/recording.js');
     const { compileQuickly, settled } = await import('/web/quick.js');
@@ -30,10 +31,11 @@ PLAYING = """async ({ bodies }) => {
         return createShaderModule.call(this, descriptor);
     };
     const made = bodies.map((body) => compileQuickly(device, body));
-    const pipelines = await Promise.all(made.map(({ pipeline }) => pipeline));
+    const ready = Promise.all(made.map(({ pipeline }) => pipeline));
     const buffer = bufferOf(device, 64);
-    const rows = pipelines.map((_, i) => [i, [16 / pipelines.length, 1, 1], [], [0, 0, 64]]);
-    const { commands } = record(device, JSON.stringify({ rows, order: null }), pipelines, [buffer]);
+    const rows = bodies.map((_, i) => [i, [16 / bodies.length, 1, 1], [], [0, 0, 64]]);
+    const { commands } = record(device, JSON.stringify({ rows, order: null }), early ? made : await ready, [buffer]);
+    await ready;
     const zero = { buffer, offset: 0, nbytes: 64, data: new ArrayBuffer(64), dataOffset: 0 };
     const run = async () => {
         const [answer] = await play(device, commands, [zero], [{ buffer, offset: 0, nbytes: 64 }], []);
@@ -60,13 +62,16 @@ BODY = """
 """
 
 
-def _played(page: Page, site_url: str, *bodies: str) -> Any:
+def _played(page: Page, site_url: str, *bodies: str, early: bool = False) -> Any:
     page.goto(site_url + "e2e/blank.html")
-    return page.evaluate(PLAYING, {"bodies": bodies})
+    return page.evaluate(PLAYING, {"bodies": bodies, "early": early})
 
 
-def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(page: Page, site_url: str) -> None:
-    found = _played(page, site_url, BODY)
+@pytest.mark.parametrize("early", [False, True], ids=["recorded behind its pipeline", "recorded before"])
+def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(
+    page: Page, site_url: str, early: bool
+) -> None:
+    found = _played(page, site_url, BODY, early=early)
     assert found["before"] == ["quick"], "nothing else compiles in front of the first run"
     assert found["first"] == [1]
     assert found["later"] == [[2], [2], [2]]
@@ -100,7 +105,7 @@ def test_compile__kernels_that_differ_in_their_tiles_alone__have_one_quick_pipel
         TILED.replace("SIDEu", f"{side}u").replace("_SIDE", f"_{side}").replace("FROM", str(start))
         for side, start in ((4, 0), (8, 8))
     ]
-    found = _played(page, site_url, *bodies)
+    found = _played(page, site_url, *bodies, early=True)
     assert found["before"] == ["quick"]
     assert found["first"] == [1]
     assert found["later"] == [[8, 16], [8, 16], [8, 16]], "each has a whole kernel of its own"
