@@ -270,7 +270,7 @@ def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     switches += ("conv_split",) if t.splits > 1 else ()
 
     def kernel(p: ConvProblem) -> str:
-        return f"{replace(t, splits=1).name} {t.splits > 1} {p.kind} {p.window.kernel} {p.pointwise} {p.transposed}"
+        return f"{t.unsplit} {t.splits > 1} {p.kind} {p.window.kernel} {p.pointwise} {p.transposed}"
 
     way = ConvWay("gemm", tiling=t)
     return Candidate(

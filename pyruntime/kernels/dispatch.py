@@ -236,7 +236,10 @@ def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
         own = numbers.get(operand.role)
         return operand if own is None else replace(operand, index=own.setdefault(operand.index, len(own)))
 
-    return tuple(replace(d, operands=tuple(map(named, d.operands))) for d in dispatches)
+    return tuple(
+        replace(d, operands=tuple(map(named, d.operands))) if any(o.role in numbers for o in d.operands) else d
+        for d in dispatches
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ TILINGS = (
 def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
     """Tells texts of a tiled product apart: shares of k have one, and a guard where the last one is not whole."""
     whole = not k % (TILE_K * tiling.slices * tiling.splits)
-    parts = (replace(tiling, splits=1).name, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
+    parts = (tiling.unsplit, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
     return " ".join((*parts, *("" if n % 4 else "quads" for n in columns)))
 
 

@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyruntime.ir.dims import Dim, hint, is_dim
 
@@ -67,30 +67,52 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
     Raises:
         KeyError: a field without value. ValueError: a value without field, or one too long.
     """
-    unknown = values.keys() - {name for name, _ in fields}
-    if unknown:
-        raise ValueError(f"Params has no field {', '.join(sorted(unknown))}; it has {', '.join(n for n, _ in fields)}")
-    data = bytearray()
+    code, counts, kinds = _packing(fields)
+    if len(values) != len(counts) or not all(map(counts.__contains__, values)):
+        unknown = sorted(values.keys() - counts.keys())
+        if unknown:
+            raise ValueError(f"Params has no field {', '.join(unknown)}; it has {', '.join(counts)}")
+    numbers: list[Any] = []
+    for name, count in counts.items():
+        value = values[name]
+        if not isinstance(value, list | tuple):
+            numbers.append(value)
+            filled = 1
+        else:
+            numbers += value
+            filled = len(value)
+            if filled > count:
+                raise ValueError(f"Params.{name} holds {count} numbers, got {filled}")
+        if filled < count:
+            numbers += (0,) * (count - filled)
     patches: list[Patch] = []
+    for i, (at, kind) in enumerate(kinds):
+        number = numbers[i]
+        if is_dim(number):
+            patches.append((at, kind, number))
+            number = numbers[i] = hint(number)
+        if kind == "u32":
+            numbers[i] = int(number) & 0xFFFFFFFF
+    return Params.of(struct.pack(code, *numbers), patches)
+
+
+@lru_cache(maxsize=512)
+def _packing(fields: Fields) -> tuple[str, dict[str, int], list[tuple[int, str]]]:
+    """How a struct is packed: for `struct.pack`; numbers of each field; offset and type of each number."""
+    code, size = "<", 0
+    counts: dict[str, int] = {}
+    kinds: list[tuple[int, str]] = []
     for name, kind in fields:
         base, count = _numbers(kind)
         if not count:
             raise ValueError(f"Params.{name}: unsupported type {kind}")
-        value = values[name]
-        items = list(value) if isinstance(value, Sequence) else [value]
-        if len(items) > count:
-            raise ValueError(f"Params.{name} holds {count} numbers, got {len(items)}")
-        items += [0] * (count - len(items))
-        data += b"\0" * (-len(data) % (4 if count == 1 else 16))
-        for place, item in enumerate(items):
-            if is_dim(item):
-                patches.append((len(data) + 4 * place, base, item))
-                items[place] = hint(item)
-        if base == "u32":
-            items = [int(v) & 0xFFFFFFFF for v in items]
-        data += struct.pack(f"<{count}{_CODES[base]}", *items)
-    data += b"\0" * (-len(data) % 16)
-    return Params.of(bytes(data), patches)
+        pad = -size % (4 if count == 1 else 16)
+        code += f"{pad}x{count}{_CODES[base]}"
+        size += pad
+        kinds += [(size + 4 * i, base) for i in range(count)]
+        size += 4 * count
+        counts[name] = count
+    return f"{code}{-size % 16}x", counts, kinds
 
 
 def nbytes(fields: Fields) -> int:

@@ -38,8 +38,13 @@ class Tiling:
     @property
     def kernel(self) -> str:
         """What kernels are called: 's4_split'. One serves any number of splits, which is a parameter of it."""
+        return f"{self.unsplit}{'_split' if self.splits > 1 else ''}"
+
+    @cached_property
+    def unsplit(self) -> str:
+        """What it is called without splits: 's4'."""
         size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
-        return f"{size}{self.slices}{'_split' if self.splits > 1 else ''}"
+        return f"{size}{self.slices}"
 
     @cached_property
     def threads(self) -> int:

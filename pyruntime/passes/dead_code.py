@@ -10,6 +10,7 @@ requires: topological order. ensures: a node that stays has an output that is re
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
@@ -28,17 +29,17 @@ def run(graph: TypedGraph, target: Target) -> bool:
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.outputs):
             needed.update(node.inputs)
-            needed.discard("")
-            kept.append(_without(node, {n for n in node.outputs if n and n not in needed}))
+            kept.append(node if len(node.outputs) == 1 else _without(node, needed))
     kept.reverse()
-    changed = len(kept) < len(graph.nodes) or any(a is not b for a, b in zip(kept, graph.nodes, strict=True))
-    graph.nodes = kept
+    changed = len(kept) < len(graph.nodes) or not all(map(is_, kept, graph.nodes))
+    if changed:
+        graph.nodes = kept
     return changed
 
 
-def _without(node: Node, dead: set[str]) -> Node:
-    """`node` without the names of `dead` outputs; itself where there are none, or its operator keeps all."""
-    op = node.op
+def _without(node: Node, needed: set[str]) -> Node:
+    """`node` without the names of outputs not `needed`; itself where there are none, or its operator keeps all."""
+    op, dead = node.op, {n for n in node.outputs if n and n not in needed}
     if not dead or not isinstance(op, Op) or op.op_type in WHOLE or len(op.present) != len(node.outputs):
         return node
     if not type(op).__module__.startswith("pyruntime.ops."):

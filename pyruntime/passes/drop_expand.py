@@ -33,8 +33,9 @@ def run(graph: TypedGraph, target: Target) -> bool:
         first = BROADCASTS.get(node.op.op_type) if node.op.domain == "" else None
         if first is not None and node.op.opsets.start >= first:  # type: ignore[attr-defined]
             inputs = _inputs(graph, match, node)
-            changed |= inputs != node.inputs
-            node = replace(node, inputs=inputs)
+            if inputs != node.inputs:
+                changed = True
+                node = replace(node, inputs=inputs)
         made.append(node)
     graph.nodes = made
     return changed

@@ -123,7 +123,7 @@ class _Builder:
         op = placed.node.op
         where = "none" if placed.where == "forward" else placed.where
         name = placed.node.name or next(filter(None, placed.node.outputs), "")
-        outputs = tuple(replace(t, source=None) for t in placed.outputs)
+        outputs = tuple(replace(t, source=None) if t.is_known else t for t in placed.outputs)
         self.assignments.append(
             Assignment(name, op.title, op.domain, where, placed.reason, placed.kernels, outputs, placed.choices)
         )

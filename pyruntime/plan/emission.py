@@ -173,7 +173,7 @@ class Emitter:
             if shared[i] == i:
                 regions.append(region)
             number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
-            scaled = self._scaled((operand.type.nbytes,))
+            scaled = self._scaled((operand.type.nbytes,)) if self._graph.sizes is not None else ()
             accesses.append(Access(name, number, nbytes, dispatch.kernel.bindings[i].write, *scaled))
         constants = frozenset(i for i, a in enumerate(accesses) if self._is_constant(regions[a.region]))
         try:
