@@ -16,9 +16,10 @@ from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem
 from pyruntime.kernels.candidates import Candidate, Choice, Family, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER, Work
+from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER, Work, microseconds
 from pyruntime.kernels.dispatch import SHADER_F16, SOFTWARE_ADAPTER, Winners
-from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way
+from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, sum_work
+from pyruntime.kernels.packed_dot import DOTS
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.variants import VARIANTS
 from pyruntime.kernels.window import Window
@@ -54,6 +55,30 @@ def test_choose__problems_measured_on_the_assumed_gpu__near_the_best() -> None:
     assert len(losses) == 97
     assert sum(losses.values()) / len(losses) < 1.05
     assert sorted(losses.values())[-5] < 1.2
+
+
+def packed(m: int, k: int, n: int) -> ProductProblem:
+    """A product with 4-bit weights."""
+    return ProductProblem(m, n, k, trans_b=True, bits=4)
+
+
+def test_choose__products_of_8_bits_measured_on_the_assumed_gpu__near_the_best() -> None:
+    """Measured without the dispatch that adds shares."""
+    rows = json.loads((TUNING / "2026-11-27-nvidia-h200-packed-dot.json").read_text())["times"]
+    took: dict[ProductProblem, dict[str, float]] = {}
+    for row in rows:
+        if "candidate" in row:
+            problem = packed(*map(int, row["problem"].split("x")))
+            splits = DOTS.named(row["candidate"]).way.splits
+            adding = microseconds(H200, sum_work(problem.m * problem.n, splits)) if splits > 1 else 0.0
+            took.setdefault(problem, {})[row["candidate"]] = row["us"] + adding
+    losses = []
+    for problem, us in took.items():
+        costs = {c.name: c.cost for c in DOTS.rank(problem, GPU).others if c.cost is not None and c.name in us}
+        losses.append(us[min(costs, key=lambda name: costs[name])] / min(us.values()))
+    assert len(losses) == 44
+    assert sum(losses) / len(losses) < 1.03
+    assert max(losses) < 1.25
 
 
 def software_problem(family: str, data: dict[str, Any]) -> Choice:
@@ -202,6 +227,18 @@ def test_sample__convolution__runs_the_candidate(name: str) -> None:
             assert len(made) == candidate.dispatches
             kind = {"gemm": "implicit_gemm"}.get(candidate.name.split("_")[0], candidate.name.split("_")[0])
             assert made[0].kernel.name.startswith(f"conv_{kind}")
+
+
+def test_sample__product_of_8_bits__runs_the_candidate() -> None:
+    for m, k, n in ((128, 896, 1152), (9, 100, 30), (512, 64, 4096)):
+        problem = packed(m, k, n)
+        for candidate in DOTS.rank(problem, GPU).others:
+            if candidate.cost is not None:
+                rounded, product, *added = sample(Noted(DOTS, problem), candidate.name, GPU)
+                assert rounded.kernel.name.startswith("quantize_chunks")
+                assert product.kernel.name.startswith("matmul_dot_4bits_")
+                assert product.kernel.name.removeprefix("matmul_dot_4bits_") in candidate.name
+                assert 1 + len(added) == candidate.dispatches
 
 
 def test_target__software_adapter_of_no_vendor__is_a_processor_as_swiftshader_is() -> None:
