@@ -134,18 +134,19 @@ def _matmul_few_rows(form: Form) -> str | None:
     return form.op("Reshape", y, form.ints(*form.shape))
 
 
-def _packed(form: Form, value: str, k: int, bits: int, block: int) -> str:
+def _packed(form: Form, value: str, k: int, bits: int, block: int, level: int = 0) -> str:
     """value Wᵀ, the square W packed in `bits` bits."""
     rng, blocks = np.random.default_rng(k + bits), -(-k // block)
     data = rng.integers(0, 256, (k, blocks, block * bits // 8)).astype(np.uint8)
     scales = (rng.uniform(0.5, 1.5, (k, blocks)) * (2 / 2**bits / math.sqrt(k))).astype(np.float32)
     more: dict[str, Any] = {"K": k, "N": k, "bits": bits, "block_size": block, "domain": "com.microsoft"}
+    more["accuracy_level"] = level
     return form.op("MatMulNBits", value, form.const(data), form.const(scales), **more)
 
 
-def _matmul_packed(bits: int, block: int) -> Kind:
+def _matmul_packed(bits: int, block: int, level: int = 0) -> Kind:
     def kind(form: Form) -> str | None:
-        return _packed(form, "t", form.shape[-1], bits, block) if form.shape[-1] ** 2 <= MOST_WEIGHTS else None
+        return _packed(form, "t", form.shape[-1], bits, block, level) if form.shape[-1] ** 2 <= MOST_WEIGHTS else None
 
     return kind
 
@@ -243,6 +244,7 @@ PRODUCTS: Mapping[str, Kind] = {
     "matmul of few rows of a view": _matmul_few_rows,
     "matmul packed in 4 bits": _matmul_packed(4, 32),
     "matmul packed in 8 bits": _matmul_packed(8, 16),
+    "matmul packed by rows of 8 bits": _matmul_packed(4, 32, level=4),
     "matmul packed of few rows of a view": _matmul_packed_few_rows,
     "gemm": _gemm,
     "gemm onto itself": _gemm_onto_itself,

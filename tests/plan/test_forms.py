@@ -11,6 +11,7 @@ import pytest
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.integer_matmul import PACKED_DOT
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.plan.plan import Plan
@@ -28,7 +29,7 @@ LIMITS = Limits(
     workgroup_bytes=32768,
 )
 TARGETS = {
-    "gpu": Target(LIMITS, frozenset({"subgroups", "shader-f16"}), "nvidia"),
+    "gpu": Target(LIMITS, frozenset({"subgroups", "shader-f16", PACKED_DOT}), "nvidia"),
     "software": Target(LIMITS, frozenset(), "google"),
     "smallest": Target(),
 }
@@ -43,6 +44,7 @@ HOOKS = {
     "matmul_few_rows": "matmul_few_rows",
     "matmul_nbits_direct": "matmul_[248]bits_direct",
     "matmul_nbits_few_rows": "matmul_[248]bits_few_rows",
+    "matmul_packed_dot": "matmul_dot_[248]bits",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
     "matmul_tiled": "(conv_)?matmul_[sml][1-8]",

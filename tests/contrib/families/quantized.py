@@ -47,6 +47,13 @@ def weights(
     return made
 
 
+def held_by_8_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Rows that are the same when they are rounded to 8 bits, a scale for each 32 numbers: 64ths, one of them 127."""
+    whole = rng.integers(-127, 128, shape)
+    whole[..., ::32] = 127
+    return whole / 64
+
+
 def draw_n_bits(rng: np.random.Generator) -> Case:
     """onnxruntime's CPU has no bfloat16, no 8 bits with float zero points, and reads g_idx with 4 bits alone."""
     dtype = one(rng, np.float32, np.float32, np.float16, ml_dtypes.bfloat16)
@@ -74,6 +81,8 @@ def draw_n_bits(rng: np.random.Generator) -> Case:
     groups = rng.integers(0, blocks, k).astype(np.int32) if rng.random() < 0.15 else None
     bias = rng.standard_normal(n).astype(dtype) if rng.random() < 0.4 else None
     level = int(rng.choice([0, 1, 2, 3, 4]))
+    if level == 4:
+        a = held_by_8_bits(rng, a.shape).astype(dtype)
     attributes = {"K": k, "N": n, "block_size": block, "bits": bits, "accuracy_level": level}
     own = dtype == ml_dtypes.bfloat16 or level >= 2 or groups is not None
     own = own or (kind == "float" and bits == 8)
