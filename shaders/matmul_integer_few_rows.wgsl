@@ -40,14 +40,7 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 fn put(row: u32, col: u32, sum: vec4<T>) {
   let v = finish(sum, row, col);
   let at = row * params.n + col;
-//#if VEC_Y
-  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-  store_y(at, v[0]);
-  if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
-  if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
-  if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
-//#endif
+//#include store_quad
 }
 
 @compute @workgroup_size(COLS * SHARES)

@@ -214,12 +214,5 @@ fn put(split: u32, row: u32, col: u32, sum: vec4<T>) {
   let at = row * params.n + col;
   let v = finish(sum, row, col);
 //#endif
-//#if VEC_Y
-  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-  store_y(at, v[0]);
-  if (col + 1u < params.n) { store_y(at + 1u, v[1]); }
-  if (col + 2u < params.n) { store_y(at + 2u, v[2]); }
-  if (col + 3u < params.n) { store_y(at + 3u, v[3]); }
-//#endif
+//#include store_quad
 }
