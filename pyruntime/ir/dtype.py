@@ -60,9 +60,8 @@ class DType(Enum):
     def __repr__(self) -> str:
         return f"DType.{self.name}"
 
-    # Members are singletons, so identity hashing is right and spares Pyodide the tuple hash.
-    def __hash__(self) -> int:
-        return id(self)
+    # Members are singletons. Enum's own hash is a call of a Python function, and planning asks for thousands.
+    __hash__ = object.__hash__
 
     @property
     def onnx_name(self) -> str:

@@ -190,6 +190,8 @@ class Role(Enum):
     SCRATCH = "scratch"
     CONSTANT = "const"
 
+    __hash__ = object.__hash__  # without a call of Python's
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
