@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
         with self._line:
             self._free = max(self._free, time.perf_counter()) + seconds
             wait = self._free - time.perf_counter()
-        time.sleep(wait)
+        time.sleep(max(0.0, wait))
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Browsers drop connections: told only where it is something else."""
