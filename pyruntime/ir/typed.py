@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pyruntime.ir.constant import Constant
@@ -11,6 +11,7 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
 from pyruntime.ir.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
+from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["Rows", "State", "TypedGraph"]
 

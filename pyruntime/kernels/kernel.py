@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from pyruntime.ir import DType
+from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import storage
 from pyruntime.kernels.library import link
 from pyruntime.kernels.module import Module

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyruntime.ir import upper
+from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["PADDINGS", "Window", "as_volume"]
 

@@ -9,10 +9,11 @@ of the source, which is contiguous.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
+from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.indexing import contiguous
 
 __all__ = ["View", "shared_heads", "trace"]

@@ -8,7 +8,7 @@ value is recorded as a guard: the plan holds for other runs only while that valu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from pyruntime.ir import (
     known,
     upper,
 )
+from pyruntime.ir.unguarded import dataclass
 from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
 from pyruntime.ops.interpreter import execute, located
