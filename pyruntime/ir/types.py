@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.unguarded import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,8 +2,8 @@
 
 A frozen dataclass of the standard library writes each of its fields by a call of `object.__setattr__`, which takes ten
 times as long as an assignment; a model of 400 nodes makes 9,000 of them with 46,000 fields. Those decorated here are
-the same (equality, hash, slots, `replace`), but nothing stops an assignment at run time. Types that users get, and
-operators, which users derive from, have the standard library's.
+the same (equality, hash, slots, `replace`), but nothing stops an assignment at run time. What users get (`TensorType`
+in an operator of their own), and the modules of operators, which users derive from, have the standard library's.
 """
 
 from __future__ import annotations

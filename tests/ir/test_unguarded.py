@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyruntime.ir import TensorType
+from pyruntime.ir import DType, TensorType
 from pyruntime.ir.unguarded import dataclass
+from pyruntime.plan.plan import Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,12 @@ def test_copies_and_replacements() -> None:
 def test_making_one_does_not_go_by_setattr() -> None:
     assert Light.__setattr__ is object.__setattr__
     assert Guarded.__setattr__ is not object.__setattr__
-    assert TensorType.__setattr__ is object.__setattr__
+    assert Region.__setattr__ is object.__setattr__
+
+
+def test_a_type_that_users_get__cannot_be_assigned_to() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TensorType(DType.FLOAT, (1,)).shape = (2,)  # type: ignore[misc]
 
 
 def test_hashes_only_where_the_standard_library_makes_one() -> None:
