@@ -72,6 +72,8 @@ class Server(ThreadingHTTPServer):
 
 class Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # A short body goes at once behind its header, as other servers have it: else after 40 ms, by Nagle's algorithm.
+    disable_nagle_algorithm = True
     server: Server
     extensions_map = {  # noqa: RUF012 - as its base class has it
         **SimpleHTTPRequestHandler.extensions_map,

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from pyruntime.onnx.external import FOLDED, LARGE, looked_at
+from pyruntime.onnx.payloads import holds
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import Buffer, ByteSource
 from pyruntime.plan.constants import HEAVY
@@ -37,7 +38,7 @@ class Segments(ByteSource):
 
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
         for at, size in self.parts:
-            if at <= offset and offset + min(minimum, self.size - offset) <= at + size:
+            if holds(self.data[at : at + size], at, offset, minimum, self.size):
                 return self.data[at : at + size], at
         return super().window(offset, minimum)
 

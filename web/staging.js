@@ -9,11 +9,12 @@ import { Pool } from './pool.js';
  * @typedef {object} Write
  * @property {GPUBuffer} buffer
  * @property {number} offset
- * @property {ArrayBuffer | Uint8Array | Blob | BlobReader | ModelFile | import('./pieces.js').Incoming | PythonBytes} data
+ * @property {ArrayBuffer | Uint8Array | Blob | BlobReader | ModelFile | ArrivingBuffer | import('./pieces.js').Incoming | PythonBytes} data
  * @property {number} dataOffset
  * @property {number} nbytes
  *
  * @typedef {import('./loading/file.js').ModelFile} ModelFile
+ * @typedef {import('./loading/buffer.js').ArrivingBuffer} ArrivingBuffer
  *
  * @typedef {{getBuffer: (type: 'u8') => {data: Uint8Array, release: () => void}}} PythonBytes A buffer of Python's, as a
  * proxy: where it is in memory changes when that grows.
@@ -302,13 +303,30 @@ function inOrder(writes) {
   const readers = new Map();
   for (const { data } of writes) {
     if (data instanceof Blob) readers.set(data, new BlobReader(data));
-    else if ('there' in data) readers.set(data, data);
+    else if ('there' in data) readers.set(data, /** @type {ModelFile} */ (data));
   }
   if (!readers.size) return writes;
   const from = [...readers.keys()];
   const place = (/** @type {Write} */ { data }) => from.indexOf(data);
   return [...writes].sort((a, b) => place(a) - place(b) || a.dataOffset - b.dataOffset)
     .map((write) => ({ ...write, data: /** @type {Write['data']} */ (readers.get(write.data) ?? write.data) }));
+}
+
+/** @param {Write['data']} data @returns {data is ArrivingBuffer} */
+function comesIntoMemory(data) {
+  return 'there' in data && 'buffer' in data;
+}
+
+/**
+ * The same writes, those of files that come into memory out of that, once it has all of them.
+ * @param {Write[]} writes
+ * @returns {Promise<Write[]>}
+ */
+async function inMemory(writes) {
+  const files = new Set(writes.flatMap(({ data }) => (comesIntoMemory(data) ? [data] : [])));
+  if (!files.size) return writes;
+  await Promise.all([...files].map((file) => file.complete()));
+  return writes.map((write) => (comesIntoMemory(write.data) ? { ...write, data: write.data.buffer } : write));
 }
 
 /**
@@ -318,7 +336,7 @@ function inOrder(writes) {
  * @param {Write[]} writes
  */
 export async function upload(device, writes) {
-  writes = inOrder(writes);
+  writes = inOrder(await inMemory(writes));
   const small = writes.filter((write) => !isLarge(write));
   const isLittle = small.reduce((sum, { nbytes }) => sum + nbytes, 0) < SHARED;
   const scopes = guarded(device, () => {

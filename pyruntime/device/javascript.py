@@ -12,6 +12,7 @@ from pyodide.ffi import JsException, create_proxy, to_js
 
 from pyruntime.device.bundled import bundled
 from pyruntime.errors import EPFail, Fail, NoSuchFile
+from pyruntime.onnx.payloads import holds
 from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
 __all__ = [
@@ -92,13 +93,23 @@ class JsFile(ArrivingSource):
         return data
 
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
-        """See `ByteSource.window`. What the file has kept in memory comes as a whole."""
-        end = offset + min(minimum, self.size - offset)
-        if not (self._base <= offset and end <= self._base + len(self._window)):
-            kept = self.file.kept(offset)
-            if kept and end <= int(kept.at) + int(kept.bytes.length):
-                self._window, self._base = bytes(kept.bytes.to_py()), int(kept.at)
+        """See `ByteSource.window`. What the file has kept in memory comes as a whole.
+
+        Of large elements that may be nothing: it ends behind the header of their field, which is what is asked for.
+        """
+        if holds(self._window, self._base, offset, minimum, self.size):
+            return self._window, self._base
+        kept = self._kept(offset)
+        if kept:
+            data, base = bytes(kept.bytes.to_py()), int(kept.at)
+            if holds(data, base, offset, minimum, self.size):
+                self._window, self._base = data, base
+                return data, base
         return super().window(offset, minimum)
+
+    def _kept(self, offset: int) -> JsObject:
+        """The segment around `offset` that is kept in memory, if any."""
+        return self.file.kept(offset)
 
     async def there(self, end: int) -> None:
         """See `ArrivingSource.there`."""
@@ -130,14 +141,23 @@ class JsArriving(JsFile):
     _arrived = 0
 
     def there_now(self, end: int) -> int:
-        """See `ByteSource.there_now`."""
+        """See `ByteSource.there_now`. Where all that a reader looks at was read ahead, it can go on to the end."""
         if end > self._arrived:
-            self._arrived = int(self.file.arrived)
+            self._arrived = self.size if self.file.isReadAhead else int(self.file.arrived)
         return self._arrived
+
+    async def readable(self, end: int) -> None:
+        """See `ArrivingSource.readable`."""
+        await self._wait(self.file.readable(end))
 
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
         """See `ByteSource.window`."""
+        if self.file.isReadAhead:
+            return JsFile.window(self, offset, minimum)
         return ByteSource.window(self, offset, minimum)
+
+    def _kept(self, offset: int) -> JsObject:
+        return self.file.readAhead(offset)
 
 
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:

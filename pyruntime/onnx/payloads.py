@@ -9,11 +9,12 @@ import struct
 
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT
-from pyruntime.onnx.source import Buffer
+from pyruntime.onnx.source import HEADER, Buffer
 
 __all__ = [
     "Malformed",
     "Truncated",
+    "holds",
     "packed_floats",
     "packed_ints",
     "past_end",
@@ -98,3 +99,28 @@ def packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
     if (end - pos) % 4:
         raise Malformed(f"packed floats of {end - pos} bytes")
     return struct.unpack(f"<{(end - pos) // 4}f", buffer[pos:end])
+
+
+def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bool:
+    """Whether a window of a file of `size` bytes has what is asked for, or all of the header where it is one.
+
+    Args:
+        base: where the window begins. offset, minimum: see `ByteSource.window`.
+    """
+    last = base + len(window)
+    if not base <= offset < last:
+        return False
+    return offset + min(minimum, size - offset) <= last or (minimum <= HEADER and _has_header(window, offset - base))
+
+
+def _has_header(data: Buffer, pos: int) -> bool:
+    """Whether a field's header, which begins at `pos`, is all there: tag and length, or tag and scalar."""
+    try:
+        tag, pos = varint(data, pos, len(data))
+        if tag & 7 == LENGTH:
+            varint(data, pos, len(data))
+        else:
+            skip(data, pos, len(data), tag & 7)
+    except (Truncated, Malformed):
+        return False
+    return True

@@ -20,9 +20,22 @@ from typing import Any, TypeAlias
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
 from pyruntime.ir.unguarded import dataclass
 
-__all__ = ["ArrivingSource", "Awaited", "Buffer", "ByteSource", "FileSource", "MemorySource", "Span", "open_file"]
+__all__ = [
+    "HEADER",
+    "ArrivingSource",
+    "Awaited",
+    "Buffer",
+    "ByteSource",
+    "FileSource",
+    "MemorySource",
+    "Span",
+    "open_file",
+]
 
 Buffer: TypeAlias = bytes | memoryview
+
+HEADER = 16
+"""Bytes that a reader asks for to see a field's tag and length, or tag and scalar: at most 5 + 10."""
 
 _LARGEST_WINDOW = 1 << 16
 
@@ -102,6 +115,10 @@ class ArrivingSource(ByteSource):
     @abstractmethod
     async def there(self, end: int) -> None:
         """Wait for the bytes before `end`, or for the end of the source. Raises Fail: they do not come."""
+
+    async def readable(self, end: int) -> None:
+        """Wait until `there_now(end)` says something else. Raises Fail: the bytes do not come."""
+        await self.there(end)
 
     @abstractmethod
     async def complete(self) -> None:

@@ -38,7 +38,7 @@ from pyruntime.onnx.fields import (
     Message,
 )
 from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, past_end, signed, skip, varint
-from pyruntime.onnx.source import Buffer, ByteSource
+from pyruntime.onnx.source import HEADER, Buffer, ByteSource
 
 __all__ = ["Limits", "Parser", "Reading", "Run", "at_once"]
 
@@ -46,7 +46,6 @@ T = TypeVar("T")
 Reading: TypeAlias = Generator[int, None, T]
 """Something that is read bit by bit: yields where the bytes end that it reads next, returns what it is."""
 
-_HEADER = 16  # a field's tag and length, or tag and scalar, take at most 5 + 10 bytes
 _WHOLE = 1024  # a longer field is not fetched for its own sake: messages in it are read field by field
 _FLOAT32 = struct.Struct("<f")
 
@@ -104,8 +103,8 @@ class Parser:
     def _stream(self, message: Message, values: list[Any], pos: int, end: int, depth: int) -> Reading[None]:
         """Read [pos, end) of the source, which may be longer than a window, into `values`."""
         while pos < end:
-            yield min(pos + _HEADER, end)
-            window, base = self._source.window(pos, min(_HEADER, end - pos))
+            yield min(pos + HEADER, end)
+            window, base = self._source.window(pos, min(HEADER, end - pos))
             self._base = base
             stop = min(end, base + len(window))
             pos = base + self._fields(message, values, window, pos - base, stop - base, stop < end, depth)
@@ -117,8 +116,8 @@ class Parser:
 
         Returns where to go on: after the field, or at it when it is in the window now.
         """
-        yield min(start + _HEADER, end)
-        window, base = self._source.window(start, min(_HEADER, end - start))
+        yield min(start + HEADER, end)
+        window, base = self._source.window(start, min(HEADER, end - start))
         stop = min(end - base, len(window))
         try:
             tag, pos = varint(window, start - base, stop)

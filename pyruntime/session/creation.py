@@ -102,7 +102,7 @@ class Creation(Session):
         gpu = opened() if WEBGPU in self._providers else None
         if gpu is not None:
             gpu.prepare_upload(source)
-        return await _read(source, self._limits.reader)
+        return await when_there(lambda: _read(source, self._limits.reader))
 
     async def _open_device(self) -> None:
         config = self._options.config
@@ -177,7 +177,7 @@ async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
                 record: ModelRecord = done.value
                 return record
         assert isinstance(source, ArrivingSource), "of others all is there"
-        await source.there(end)
+        await source.readable(end)
 
 
 async def _imported(

@@ -1,10 +1,14 @@
 // @ts-check
 /**
  * What a graph's reader looks at in a model file, read while the file still streams in: an ONNX file has the inputs of its
- * graph, and small tensors, behind large ones. Range requests jump over these. What they bring is a hint (requests.js).
+ * graph, and small tensors, behind large ones. Range requests jump over these: all at once where the file's end tells where they
+ * are (foretold.js), else one after the other. What they bring is a hint (requests.js).
  */
 
+import { agree, foretell } from './foretold.js';
+import { AT_ONCE, joined } from './ranges.js';
 import { NEAR, Requests } from './requests.js';
+import { around } from './segments.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
@@ -13,13 +17,28 @@ const FAR = 1 << 20;
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
+/** Bytes still to come from which on it is worth to ask for the file's end; how many of its last bytes that is, and at most. */
+const WORTH = 4 << 20;
+const TAIL = 1 << 17;
+const LONGEST = 1 << 20;
+
+/** @typedef {import('./foretold.js').Tensor} Tensor */
+/** @typedef {import('./ranges.js').Range} Range */
+/** @typedef {import('./scanner.js').Scanner} Scanner */
+/** @typedef {import('./scanner.js').Segment} Segment */
+
 export class ReadingAhead {
   #requests;
   #size;
+  #jumps;
   #isOver = false;
   #isUnderWay = false;
+  /** Whether the file's end has been asked for. */
+  #hasTail = false;
+  /** The file's last bytes. @type {Segment} */
+  #tail;
   #tell = () => {};
-  /** All that is kept of the file, or enough to see that it is no model, once it is. @type {import('./scanner.js').Scanner | null} */
+  /** All that is kept of the file, or enough to see that it is no model, once it is. @type {Scanner | null} */
   found = null;
   /** Fulfilled when there is `found`. @type {Promise<void>} */
   done = new Promise((resolve) => { this.#tell = resolve; });
@@ -28,20 +47,39 @@ export class ReadingAhead {
    * @param {string} url that has answered, with no further redirection
    * @param {import('./requests.js').Known} known
    * @param {AbortSignal} signal
+   * @param {boolean} [jumps] whether it is worth to read one header after the other, where the file's end does not tell
    */
-  constructor(url, known, signal) {
+  constructor(url, known, signal, jumps = true) {
     this.#requests = new Requests(url, known, signal);
     this.#size = known.size;
+    this.#jumps = jumps;
+    this.#tail = { at: known.size, bytes: new Uint8Array() };
   }
 
   /**
    * The stream has come as far as `scanner`: go ahead from there where that is worth a request.
-   * @param {import('./scanner.js').Scanner} scanner
+   * @param {Scanner} scanner
    */
   follow(scanner) {
-    if (this.#isOver || this.#isUnderWay || this.found || scanner.passing < FAR) return;
+    if (this.#isOver || this.#isUnderWay || this.found || !(this.#isWorthItsEnd(scanner) || this.#isWorthJumps(scanner))) return;
     this.#isUnderWay = true;
-    this.#read(scanner.fork(), scanner).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
+    this.#go(scanner).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
+  }
+
+  /** @param {Scanner} stream */
+  async #go(stream) {
+    if (this.#isWorthItsEnd(stream)) await this.#readForetold(stream);
+    if (!this.found && this.#isWorthJumps(stream)) await this.#read(stream.fork(), stream);
+  }
+
+  /** @param {Scanner} stream */
+  #isWorthItsEnd(stream) {
+    return !this.#hasTail && stream.tensors >= 0 && this.#size - stream.at >= WORTH;
+  }
+
+  /** @param {Scanner} stream */
+  #isWorthJumps(stream) {
+    return this.#jumps && stream.passing >= FAR;
   }
 
   /** See `Requests.isVouchedFor`. */
@@ -56,8 +94,49 @@ export class ReadingAhead {
   }
 
   /**
-   * @param {import('./scanner.js').Scanner} ahead
-   * @param {import('./scanner.js').Scanner} stream
+   * Ask for the file's end, and for what it tells of; nothing where it does not.
+   * @param {Scanner} stream
+   */
+  async #readForetold(stream) {
+    this.#hasTail = true;
+    const at = Math.max(stream.at, this.#size - Math.min(TAIL + Math.floor(this.#size / 256), LONGEST));
+    this.#tail = { at, bytes: await this.#requests.bytes(at, this.#size) };
+    const told = foretell(this.#tail, stream.tensors, stream.graphEnd);
+    const seen = stream.fork();
+    seen.end();
+    if (!told || !agree(told.tensors, seen.segments)) return;
+    const parts = joined(wanted(told.tensors, stream.fork(), at), this.#size);
+    const segments = parts && await this.#ask(parts, stream);
+    if (!segments || !agree(told.tensors, segments)) return;
+    const ahead = stream.fork();
+    replay(ahead, told.tensors, [...segments, this.#tail]);
+    feed(ahead, { at: told.end, bytes: this.#tail.bytes.subarray(told.end - at) });
+    ahead.end();
+    if (ahead.at === this.#size && !ahead.isBroken && !this.#isOver) this.#give(ahead);
+  }
+
+  /**
+   * Those of the parts that the stream does not bring sooner; null where nobody wants them any more. From the end of the file on:
+   * the stream begins at the other one.
+   * @param {Range[]} parts
+   * @param {Scanner} stream
+   */
+  async #ask(parts, stream) {
+    /** @type {Segment[]} */
+    const made = [];
+    const several = async () => {
+      while (parts.length && !this.#isOver) {
+        const [begin, end] = /** @type {Range} */ (parts.pop());
+        if (end > stream.at) made.push({ at: begin, bytes: await this.#requests.bytes(begin, end) });
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, several));
+    return this.#isOver ? null : made.sort((a, b) => a.at - b.at);
+  }
+
+  /**
+   * @param {Scanner} ahead
+   * @param {Scanner} stream
    */
   async #read(ahead, stream) {
     for (let window = WINDOW; ;) {
@@ -67,15 +146,73 @@ export class ReadingAhead {
       }
       if (ahead.at >= this.#size || ahead.isBroken) break;
       if (this.#isOver || stream.at >= ahead.at) return; // the stream is further: perhaps later
-      ahead.push(await this.#requests.bytes(ahead.at, Math.min(ahead.at + window, this.#size)));
+      ahead.push(await this.#bytes(ahead.at, Math.min(ahead.at + window, this.#size)));
       window = Math.min(2 * window, WIDEST);
     }
     ahead.end();
     const isWhole = ahead.at === this.#size && !ahead.isBroken;
     const isNoModel = ahead.at > this.#size || ahead.isSenseless;
     if (!isWhole && !(isNoModel && await this.isVouchedFor())) this.#isOver = true;
-    if (this.#isOver) return;
+    if (!this.#isOver) this.#give(ahead);
+  }
+
+  /** Bytes of the file, asked for where they are not among its last ones. @param {number} begin @param {number} end */
+  async #bytes(begin, end) {
+    const { at, bytes } = this.#tail;
+    return begin >= at ? bytes.slice(begin - at, end - at) : this.#requests.bytes(begin, end);
+  }
+
+  /** @param {Scanner} ahead */
+  #give(ahead) {
     this.found = ahead;
     this.#tell();
+  }
+}
+
+/**
+ * Have a scanner see the bytes of a segment that it has not seen; what it does not look at before them is passed.
+ * @param {Scanner} scanner
+ * @param {Segment} segment
+ */
+function feed(scanner, { at, bytes }) {
+  if (scanner.at < at) scanner.skip();
+  if (scanner.at < at) throw new RangeError('the file is not as its end tells');
+  if (scanner.at < at + bytes.length) scanner.push(bytes.subarray(scanner.at - at));
+}
+
+/**
+ * The tensors, or parts of them, whose elements a scanner would keep, before `end`.
+ * @param {Tensor[]} tensors
+ * @param {Scanner} dry comes behind them
+ * @param {number} end
+ * @returns {Range[]}
+ */
+function wanted(tensors, dry, end) {
+  /** @type {Range[]} */
+  const found = [];
+  for (const tensor of tensors.filter((one) => one.end > dry.at)) {
+    const begin = Math.max(tensor.at, dry.at);
+    feed(dry, { at: tensor.at, bytes: tensor.head });
+    if (dry.passing) continue;
+    if (begin < end) found.push([begin, Math.min(tensor.end, end)]);
+    dry.push(new Uint8Array(tensor.end - dry.at));
+  }
+  return found;
+}
+
+/**
+ * Have a scanner see tensors.
+ * @param {Scanner} scanner
+ * @param {Tensor[]} tensors
+ * @param {Segment[]} known what it would keep of them
+ */
+function replay(scanner, tensors, known) {
+  for (const tensor of tensors.filter((one) => one.end > scanner.at)) {
+    feed(scanner, { at: tensor.at, bytes: tensor.head });
+    while (!scanner.passing && scanner.at < tensor.end) {
+      const segment = around(known, scanner.at);
+      if (!segment) throw new RangeError('not all of it was asked for');
+      feed(scanner, { at: segment.at, bytes: segment.bytes.subarray(0, tensor.end - segment.at) });
+    }
   }
 }

@@ -1,27 +1,38 @@
 // @ts-check
-/** A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. */
+/**
+ * A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. What that looks
+ * at may also be known before (ahead.js).
+ */
 
 import { Arrival } from './arrival.js';
+import { around, partOf } from './segments.js';
 
 /** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
 const STEP = 1 << 20;
 
 export class ArrivingBuffer extends Arrival {
-  /** As a `ModelFile` has it: nothing is read ahead of the stream, and no byte is of another file. */
-  isReadAhead = false;
+  /** Whether bytes were given out ahead of the stream that were of another file. */
   wasMisread = false;
   #bytes;
+  /** What a reader of the graph looks at, where it was read ahead of the stream. @type {import('./scanner.js').Segment[]} */
+  #kept = [];
+  #download;
+  #tellReadable = () => {};
+  /** Fulfilled when that is there. @type {Promise<void>} */
+  #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
   /** What has come of a file whose size nobody knows. @type {Uint8Array<ArrayBuffer>[]} */
   #pieces = [];
 
   /**
    * @param {string} url where it comes from
    * @param {number | undefined} size in bytes, where that is certain
+   * @param {Pick<import('./download.js').Opened, 'isVouchedFor'>} [download] what brings it
    */
-  constructor(url, size) {
+  constructor(url, size, download = { isVouchedFor: async () => false }) {
     super();
     this.url = url;
     this.size = size;
+    this.#download = download;
     this.#bytes = new Uint8Array(size ?? 0);
   }
 
@@ -40,11 +51,25 @@ export class ArrivingBuffer extends Arrival {
     this.wake();
   }
 
-  /** All has come. */
-  ended() {
+  /** All that a reader of the graph looks at, read ahead of the stream. @param {import('./scanner.js').Segment[]} segments */
+  graph(segments) {
+    if (this.isComplete || this.failure) return;
+    this.#kept = segments;
+    this.#tellReadable();
+  }
+
+  /** All has come. @param {boolean} [agrees] whether what was known of it before was right */
+  ended(agrees = true) {
     if (this.size === undefined) this.#join();
+    this.wasMisread = this.isReadAhead && !agrees;
     this.isComplete = !this.failure;
+    this.#kept = [];
     this.wake();
+  }
+
+  /** Whether somebody reads what has not come with the stream. */
+  get isReadAhead() {
+    return !this.isComplete && this.#kept.length > 0;
   }
 
   #join() {
@@ -64,6 +89,16 @@ export class ArrivingBuffer extends Arrival {
     return super.there(end <= this.arrived || end > most ? end : Math.min(Math.max(end, this.arrived + STEP), most));
   }
 
+  /** Wait until a reader of the graph can go on: the bytes before `end` are there, or all that it looks at is. @param {number} end */
+  async readable(end) {
+    await Promise.race([this.there(end), this.#hasGraph]);
+  }
+
+  /** The bytes around `at` that were read ahead, as far as they go; null where it is not among them. @param {number} at */
+  readAhead(at) {
+    return around(this.#kept, at);
+  }
+
   /**
    * `length` bytes at `at` without waiting, where they lie; null where they have not come.
    * @param {number} at
@@ -71,7 +106,8 @@ export class ArrivingBuffer extends Arrival {
    * @returns {Uint8Array | null}
    */
   partNow(at, length) {
-    return this.size !== undefined && at + length <= this.arrived ? this.#bytes.subarray(at, at + length) : null;
+    if (this.size !== undefined && at + length <= this.arrived) return this.#bytes.subarray(at, at + length);
+    return partOf(this.#kept, at, length);
   }
 
   /**
@@ -89,8 +125,13 @@ export class ArrivingBuffer extends Arrival {
     return false;
   }
 
-  /** What was read of it is of this file. */
-  async certain() {}
+  /** Fulfilled when it is certain that what was read of it is of this file: it has come, or the server says so. */
+  async certain() {
+    if (!this.isReadAhead) return;
+    const complete = this.complete();
+    const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
+    if (!isVouchedFor) await complete;
+  }
 
   /** Nothing is kept for those who follow it. */
   settle() {}

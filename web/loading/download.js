@@ -39,14 +39,15 @@ const PIECE = 1 << 18;
  * @property {(error: unknown) => void} failed
  */
 
+/** @typedef {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'> & Partial<Pick<Receiver, 'graph'>>} InMemory Who has all of it. */
+
 /**
  * A file of which the server has answered.
  * @typedef {object} Opened
  * @property {number | undefined} size in bytes as far as the server tells
  * @property {boolean} isExact whether that counts the bytes that arrive
  * @property {string} tag its strong ETag; '' where it has none
- * @property {(receiver: Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>, onProgress: OnProgress) => void} pieces brings it piece by
- * piece, which are the receiver's
+ * @property {(receiver: InMemory, onProgress: OnProgress) => void} pieces brings it piece by piece, which are the receiver's
  * @property {(receiver: Receiver, onProgress: OnProgress) => void} into brings it to the browser
  * @property {(wanted: readonly import('./ranges.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
  * once; null where that cannot be
@@ -67,11 +68,17 @@ export async function openFile(url, isModel, signal) {
   const address = response.url || url;
   /** @type {Download | undefined} */
   let download;
+  /** @type {Following | null} */
+  let following = null;
   return {
     size,
     isExact,
     tag,
-    pieces: (receiver, onProgress) => handOn(chunks(new Buffers(PIECE)), receiver, (loaded) => onProgress(loaded, size)),
+    pieces(receiver, onProgress) {
+      const known = isModel && isExact && size !== undefined ? { size, isExact, tag } : null;
+      following = known && receiver.graph ? new Following(address, known, receiver, signal) : null;
+      handOn(chunks(new Buffers(PIECE)), receiver, (loaded) => onProgress(loaded, size), following);
+    },
     into(receiver, onProgress) {
       const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
       const ahead = isModel && size !== undefined ? new ReadingAhead(address, { size, isExact, tag }, signal) : null;
@@ -80,7 +87,7 @@ export async function openFile(url, isModel, signal) {
       download.take(chunks(download.buffers), onProgress);
     },
     ahead: async (wanted) => download?.readAhead(wanted) ?? null,
-    isVouchedFor: async () => download?.isVouchedFor() ?? false,
+    isVouchedFor: async () => (download ?? following)?.isVouchedFor() ?? false,
     isElsewhere: false,
   };
 }
@@ -205,21 +212,59 @@ export class Download {
   }
 }
 
+/** What a small model's graph is made of, read ahead of the stream where the file's end tells where that is. */
+class Following {
+  #scanner;
+  #ahead;
+
+  /**
+   * @param {string} url
+   * @param {import('./requests.js').Known} known
+   * @param {InMemory} receiver
+   * @param {AbortSignal} signal
+   */
+  constructor(url, known, receiver, signal) {
+    this.#scanner = new Scanner(known.size, 0);
+    this.#ahead = new ReadingAhead(url, known, signal, false);
+    this.#ahead.done.then(() => this.#ahead.found && receiver.graph?.(this.#ahead.found.segments, true));
+  }
+
+  /** @param {Uint8Array<ArrayBuffer>} chunk */
+  push(chunk) {
+    this.#scanner.push(chunk);
+    this.#ahead.follow(this.#scanner);
+  }
+
+  /** All has come: whether what was read ahead was of this file. */
+  end() {
+    this.#scanner.end();
+    const agrees = !this.#ahead.found || this.#scanner.agrees(this.#ahead.found);
+    this.#ahead.stop();
+    return agrees;
+  }
+
+  isVouchedFor() {
+    return this.#ahead.isVouchedFor();
+  }
+}
+
 /**
  * Give the receiver each chunk as it comes.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
- * @param {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>} receiver
+ * @param {InMemory} receiver
  * @param {(loaded: number) => void} onProgress
+ * @param {Following | null} following
  */
-async function handOn(chunks, { came, ended, failed }, onProgress) {
+async function handOn(chunks, { came, ended, failed }, onProgress, following) {
   let loaded = 0;
   try {
     for await (const chunk of chunks) {
       loaded += chunk.length;
+      following?.push(chunk);
       came(chunk);
       onProgress(loaded);
     }
-    ended([], true);
+    ended([], following?.end() ?? true);
   } catch (error) {
     failed(error);
   }

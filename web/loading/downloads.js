@@ -65,7 +65,7 @@ class Elsewhere {
     return this;
   }
 
-  /** @param {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'>} receiver @param {OnProgress} onProgress */
+  /** @param {import('./download.js').InMemory} receiver @param {OnProgress} onProgress */
   pieces(receiver, onProgress) {
     this.#follow('pieces', receiver, onProgress);
   }

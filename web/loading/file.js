@@ -8,6 +8,7 @@
 import { BlobReader, Unreadable, partWith } from '../blobs.js';
 import { Arrival } from './arrival.js';
 import { Parts, again, noRoom } from './parts.js';
+import { around, indexOf, partOf } from './segments.js';
 
 /** Bytes that stay here behind the last ones of the download. */
 const RECENT = 16 << 20;
@@ -22,19 +23,6 @@ const ANSWERED_MS = 300;
 const ASKED_MS = 50;
 
 /** @typedef {import('./scanner.js').Segment} Segment */
-
-/** Where in `segments` the one is that has the byte `at`; -1 where there is none. @param {Segment[]} segments @param {number} at */
-function indexOf(segments, at) {
-  let [low, high] = [0, segments.length - 1];
-  while (low <= high) {
-    const middle = (low + high) >> 1;
-    const segment = segments[middle];
-    if (at < segment.at) high = middle - 1;
-    else if (at >= segment.at + segment.bytes.length) low = middle + 1;
-    else return middle;
-  }
-  return -1;
-}
 
 export class ModelFile extends Arrival {
   /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
@@ -188,7 +176,7 @@ export class ModelFile extends Arrival {
    * @returns {Uint8Array | null}
    */
   partNow(at, length) {
-    const kept = this.#ofKept(at, length);
+    const kept = partOf(this.#kept, at, length);
     if (kept || at + length > this.arrived) return kept;
     const bytes = new Uint8Array(length);
     if (this.#copyRecent(at, bytes)) return bytes;
@@ -198,7 +186,7 @@ export class ModelFile extends Arrival {
 
   /** The kept bytes around `at`, as far as they go; null where it is not among them. @param {number} at @returns {Segment | null} */
   kept(at) {
-    return this.#kept[indexOf(this.#kept, at)] ?? null;
+    return around(this.#kept, at);
   }
 
   /** Everything in one buffer, once it is there. */
@@ -214,16 +202,9 @@ export class ModelFile extends Arrival {
     this.#recent = [];
   }
 
-  /** What is kept of these, without a copy. @param {number} at @param {number} length @returns {Uint8Array | null} */
-  #ofKept(at, length) {
-    const kept = length ? this.kept(at) : { at, bytes: new Uint8Array() };
-    if (!kept || at + length > kept.at + kept.bytes.length) return null;
-    return kept.bytes.subarray(at - kept.at, at - kept.at + length);
-  }
-
   /** Copy the bytes at `at` where they are in memory; whether they are. @param {number} at @param {Uint8Array} target */
   #copyHere(at, target) {
-    const kept = this.#ofKept(at, target.length);
+    const kept = partOf(this.#kept, at, target.length);
     if (kept) target.set(kept);
     return kept !== null || this.#copyRecent(at, target);
   }

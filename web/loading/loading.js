@@ -156,7 +156,7 @@ export class Loading {
     const { size, isExact } = download;
     this.tags[url] = download.tag;
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
-    if (!readsBlobs || (size ?? BIG) < BIG) return this.#intoMemory(url, download, onProgress);
+    if (!readsBlobs || (size ?? BIG) < BIG) return this.#intoMemory(url, download, isModel, onProgress);
     const file = new ModelFile(url, { size, isExact }, download);
     this.#files.push(file);
     download.into(file, onProgress);
@@ -167,15 +167,18 @@ export class Loading {
   /**
    * @param {string} url
    * @param {import('./download.js').Opened} download
+   * @param {boolean} isModel
    * @param {import('./download.js').OnProgress} onProgress
    */
-  async #intoMemory(url, download, onProgress) {
+  async #intoMemory(url, download, isModel, onProgress) {
     const size = download.isExact && (download.size ?? BIG) < BIG ? download.size : undefined;
-    const file = new ArrivingBuffer(url, size);
+    const file = new ArrivingBuffer(url, size, download);
     this.#files.push(file);
     download.pieces({
       came: (chunk) => file.came(chunk),
-      ended: () => file.ended(),
+      // Planning in the thread that the file comes through would hold it up.
+      ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments) } : {}),
+      ended: (_, agrees) => file.ended(agrees),
       failed: (error) => file.failed(error),
     }, onProgress);
     if (size !== undefined && size >= LONG) return file;

@@ -7,7 +7,7 @@
 import { MOST, NEAR, SHARE } from './requests.js';
 
 /** Requests at a time. */
-const AT_ONCE = 8;
+export const AT_ONCE = 8;
 
 /** Most bytes that are kept. */
 const MOST_KEPT = 64 << 20;
@@ -109,9 +109,9 @@ export class Ranges {
  * @param {number} size
  * @returns {Range[] | null}
  */
-function joined(wanted, size) {
+export function joined(wanted, size) {
   const most = Math.min(SHARE * size, MOST_KEPT);
-  for (let near = NEAR; ; near >>= 2) {
+  for (let near = NEAR; ; near >>= 1) {
     /** @type {Range[]} */
     const parts = [];
     for (const [begin, end] of wanted) {

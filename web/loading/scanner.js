@@ -19,9 +19,6 @@ const WIDE = [7, 11, 13, 14];
 /** Most bytes that are kept of tensors for that reason alone. */
 const MOST_FOLDED = 8 << 20;
 
-/** Bytes of a field that is not kept that are: a reader that looks for a field's header asks for so many. */
-const HEADER = 16;
-
 /** Bytes of the file's head, by which files of other kinds are told. */
 const HEAD = 512;
 
@@ -46,8 +43,9 @@ const KINDS = {
   tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
 };
 
-/** A tensor's field that has its type. */
+/** A tensor's field that has its type, and a graph's that has a tensor. */
 const TYPE = 2;
+const GRAPHS_TENSOR = 5;
 
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
 
@@ -71,10 +69,18 @@ export class Scanner {
   #begin = 0;
   #broken = false;
   #senseless = false;
+  #mostFolded;
+  /** Where the graph's first tensor begins, and where the graph ends; -1 until they are known. */
+  tensors = -1;
+  graphEnd = -1;
 
-  /** @param {number} [size] of the file, where it is known for certain */
-  constructor(size = Infinity) {
+  /**
+   * @param {number} [size] of the file, where it is known for certain
+   * @param {number} [mostFolded] bytes that are kept of tensors because they may be folded
+   */
+  constructor(size = Infinity, mostFolded = MOST_FOLDED) {
     this.#within = [{ kind: KINDS.model, end: size }];
+    this.#mostFolded = mostFolded;
   }
 
   /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
@@ -136,7 +142,7 @@ export class Scanner {
 
   /** Another one that has come as far, and goes on by itself. */
   fork() {
-    const other = new Scanner();
+    const other = new Scanner(Infinity, this.#mostFolded);
     other.segments = [...this.segments];
     other.nbytes = this.nbytes;
     other.#at = this.#at;
@@ -147,6 +153,8 @@ export class Scanner {
     other.#folded = this.#folded;
     other.#parts = [...this.#parts];
     other.#begin = this.#begin;
+    other.tensors = this.tensors;
+    other.graphEnd = this.graphEnd;
     other.#broken = this.#broken;
     other.#senseless = this.#senseless;
     return other;
@@ -183,10 +191,10 @@ export class Scanner {
 
   /**
    * Decide about a field.
-   * @param {{field: number, wire: number, size: number, value: number}} header
+   * @param {{field: number, wire: number, size: number, value: number, length: number}} header
    * @param {number} begin of its content
    */
-  #enter({ field, wire, size, value }, begin) {
+  #enter({ field, wire, size, value, length }, begin) {
     const within = this.#within;
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
     const message = within[within.length - 1];
@@ -195,11 +203,14 @@ export class Scanner {
       this.#break();
       return;
     }
+    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR && this.tensors < 0) {
+      [this.tensors, this.graphEnd] = [begin - length, end];
+    }
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
       within.push({ kind: KINDS[inner], end: begin + size });
     } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
-      this.#keep = Math.max(HEADER, HEAD - begin);
+      this.#keep = Math.max(0, HEAD - begin);
       this.#pass = size - this.#keep;
     } else {
       if (kind === KINDS.tensor && field === TYPE) message.type = value;
@@ -214,7 +225,7 @@ export class Scanner {
    * @param {number} size
    */
   #isFolded({ kind, type = 0 }, size) {
-    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), MOST_FOLDED - this.#folded);
+    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), this.#mostFolded - this.#folded);
     if (kind !== KINDS.tensor || size > most) return false;
     this.#folded += size;
     return true;
@@ -244,7 +255,7 @@ export class Scanner {
 }
 
 /** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
-function varint(data, at) {
+export function varint(data, at) {
   let value = 0;
   for (let scale = 1; at < data.length; scale *= 128) {
     const byte = data[at++];
