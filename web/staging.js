@@ -149,14 +149,13 @@ function uploadShared(device, writes) {
     room = 0;
   };
   for (const write of writes) {
-    const { buffer, offset, data, dataOffset, nbytes } = write;
-    const bytes = data instanceof Uint8Array ? data : new Uint8Array(/** @type {ArrayBuffer} */ (data));
+    const { buffer, offset, nbytes } = write;
     for (let at = 0; at < nbytes;) {
       if (!room) {
         if (used.length === SUBMITTED) submit();
         const staging = pool.mapped(SHARED);
         if (!staging) {
-          uploadNow(device, { ...write, offset: offset + at, dataOffset: dataOffset + at, nbytes: nbytes - at });
+          uploadNow(device, inOne({ ...write, offset: offset + at, dataOffset: write.dataOffset + at, nbytes: nbytes - at }));
           break;
         }
         used.push(staging);
@@ -166,7 +165,7 @@ function uploadShared(device, writes) {
       const length = Math.min(room, nbytes - at);
       const padded = (length + 3) & ~3;
       const start = SHARED - room;
-      target.set(bytes.subarray(dataOffset + at, dataOffset + at + length), start);
+      fillNow(write, at, target.subarray(start, start + length));
       target.fill(0, start + length, start + padded);
       copies.push({ from: used.length - 1, offset: start, to: buffer, at: offset + at, nbytes: padded });
       room -= padded;
@@ -195,18 +194,43 @@ export async function prepareUpload(device, file) {
 
 /** Whether a write goes through staging buffers. @param {Write} write */
 export function isLarge({ data, nbytes }) {
-  return nbytes >= LARGE || !(data instanceof ArrayBuffer || data instanceof Uint8Array);
+  return nbytes >= LARGE || !isInMemory(data);
+}
+
+/** Whether bytes are in memory, or come there. @param {Write['data']} data @returns {data is ArrayBuffer | Uint8Array | ArrivingBuffer} */
+function isInMemory(data) {
+  return data instanceof ArrayBuffer || data instanceof Uint8Array || comesIntoMemory(data);
+}
+
+/** A write whose bytes are in one buffer; they are in memory. @param {Write} write @returns {Write} */
+function inOne(write) {
+  const { data, dataOffset, nbytes } = write;
+  if (!comesIntoMemory(data)) return write;
+  return { ...write, data: /** @type {Uint8Array} */ (data.partNow(dataOffset, nbytes)), dataOffset: 0 };
 }
 
 /**
- * Copy `length` bytes at `at` of what is to be written into `target`.
+ * Copy as many bytes from `at` on of what is to be written as `target` has; they are in memory.
+ * @param {Write} write
+ * @param {number} at
+ * @param {Uint8Array} target
+ */
+function fillNow({ data, dataOffset }, at, target) {
+  const start = dataOffset + at;
+  if (comesIntoMemory(data)) data.copyNow(start, target);
+  else if (data instanceof Uint8Array) target.set(data.subarray(start, start + target.length));
+  else target.set(new Uint8Array(/** @type {ArrayBuffer} */ (data), start, target.length));
+}
+
+/**
+ * As `fillNow`, wherever the bytes are.
  * @param {Write} write
  * @param {number} at
  * @param {Uint8Array<ArrayBuffer>} target
  */
-async function fill({ data, dataOffset }, at, target) {
-  if (data instanceof ArrayBuffer) target.set(new Uint8Array(data, dataOffset + at, target.length));
-  else if (data instanceof Uint8Array) target.set(data.subarray(dataOffset + at, dataOffset + at + target.length));
+async function fill(write, at, target) {
+  const { data, dataOffset } = write;
+  if (isInMemory(data)) fillNow(write, at, target);
   else if (data instanceof Blob) await new BlobReader(data).copyInto(dataOffset + at, target);
   else if ('copyInto' in data) await data.copyInto(dataOffset + at, target);
   else {
@@ -314,19 +338,7 @@ function inOrder(writes) {
 
 /** @param {Write['data']} data @returns {data is ArrivingBuffer} */
 function comesIntoMemory(data) {
-  return 'there' in data && 'buffer' in data;
-}
-
-/**
- * The same writes, those of files that come into memory out of that, once it has all of them.
- * @param {Write[]} writes
- * @returns {Promise<Write[]>}
- */
-async function inMemory(writes) {
-  const files = new Set(writes.flatMap(({ data }) => (comesIntoMemory(data) ? [data] : [])));
-  if (!files.size) return writes;
-  await Promise.all([...files].map((file) => file.complete()));
-  return writes.map((write) => (comesIntoMemory(write.data) ? { ...write, data: write.data.buffer } : write));
+  return 'copyNow' in data;
 }
 
 /**
@@ -336,12 +348,14 @@ async function inMemory(writes) {
  * @param {Write[]} writes
  */
 export async function upload(device, writes) {
-  writes = inOrder(await inMemory(writes));
+  const coming = new Set(writes.flatMap(({ data }) => (comesIntoMemory(data) ? [data] : [])));
+  await Promise.all([...coming].map((file) => file.complete()));
+  writes = inOrder(writes);
   const small = writes.filter((write) => !isLarge(write));
   const isLittle = small.reduce((sum, { nbytes }) => sum + nbytes, 0) < SHARED;
   const scopes = guarded(device, () => {
     if (!isLittle) uploadShared(device, small);
-    else for (const write of small) uploadNow(device, write);
+    else for (const write of small) uploadNow(device, inOne(write));
   });
   /** @type {Write[]} */
   let ready = [];

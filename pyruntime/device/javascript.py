@@ -254,8 +254,6 @@ def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None)
         return data.buffer, offset + data.offset
     if proxies is not None and isinstance(data, JsBlob):
         return data.blob, offset
-    if isinstance(data, JsArriving) and data.file.isComplete:
-        return data.file.buffer, offset
     if proxies is not None and isinstance(data, JsFile):
         return data.file, offset
     if isinstance(data, bytes | memoryview):

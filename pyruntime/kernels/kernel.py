@@ -14,6 +14,9 @@ from pyruntime.kernels.module import Module
 
 __all__ = ["Binding", "Kernel"]
 
+EVERYWHERE = 8
+"""Storage buffers that a shader may bind on every device."""
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -79,6 +82,15 @@ class Kernel:
         """
         shared = shared or tuple(range(len(self.bindings)))
         return _render(self, shared, self._read_only(shared, constants))
+
+    def apart(self, constants: frozenset[int]) -> frozenset[int]:
+        """The operands among `constants` that may be bound several times, though they are one memory: it is only read.
+
+        So the text is the same whether a model has one constant in two places or two that are equal. Every device takes
+        eight bindings (WebGPU, limits); of kernels that have more, what is bound was counted once.
+        """
+        few = len(self.bindings) <= EVERYWHERE
+        return constants if few and not any(self._changes(i) for i in constants) else frozenset()
 
     def _read_only(self, shared: tuple[int, ...], constants: frozenset[int]) -> frozenset[int]:
         """The bindings that are `read`: those of `constants`."""

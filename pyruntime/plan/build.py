@@ -270,8 +270,9 @@ class _Builder:
     def _separate(self, dispatch: Dispatch, values: list[str], node: int) -> list[str]:
         """Copy an operand that is bound twice by a kernel whose two arrays cannot be one."""
         roots = [self._bytes(v) for v in values]
+        apart = self._apart(dispatch, values)
         for i, root in enumerate(roots):
-            first = roots.index(root)
+            first = i if i in apart else roots.index(root)
             if first != i and not dispatch.kernel.can_share(first, i) and not dispatch.kernel.bindings[i].write:
                 kind = dispatch.operands[i].type
                 name = self._unlike_any(f"{node}:copy{i}@{self.time}")
@@ -282,6 +283,13 @@ class _Builder:
                 values = [*values[:i], name, *values[i + 1 :]]
                 roots[i] = name
         return values
+
+    def _apart(self, dispatch: Dispatch, values: list[str]) -> frozenset[int]:
+        """Operands that are bound for themselves, whatever else is the same memory: see `Kernel.apart`."""
+        if not self.target.allows("read_only_constants"):
+            return frozenset()
+        constants = (i for i, v in enumerate(values) if v in self.constants and v not in self.external)
+        return dispatch.kernel.apart(frozenset(constants))
 
     def _finish(self, name: str) -> None:
         """A graph output: on the host at the end, or left on the GPU."""

@@ -161,21 +161,22 @@ class Emitter:
         return self._read_only and region.space is Space.WEIGHTS
 
     def _command(self, step: Step) -> Command:
-        """The dispatch with operands that are one region bound once."""
+        """The dispatch with operands that are one region bound once; constants may be bound several times."""
         x, y, z = step.dispatch.grid
         dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
-        first: dict[tuple[Space, int, int], int] = {}
-        for i, (name, operand) in enumerate(zip(step.values, dispatch.operands, strict=True)):
-            nbytes = self._most(name, operand.type)
-            region = self._region(name, nbytes)
-            key = region.space, region.index, region.offset
+        sizes = [self._most(name, o.type) for name, o in zip(step.values, dispatch.operands, strict=True)]
+        places = [self._region(name, nbytes) for name, nbytes in zip(step.values, sizes, strict=True)]
+        constants = frozenset(i for i, region in enumerate(places) if self._is_constant(region))
+        apart = dispatch.kernel.apart(constants)
+        first: dict[tuple[Space, int, int, int], int] = {}
+        for i, (name, region) in enumerate(zip(step.values, places, strict=True)):
+            key = region.space, region.index, region.offset, i if i in apart else -1
             shared.append(first.setdefault(key, i))
             if shared[i] == i:
                 regions.append(region)
             number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
-            scaled = self._scaled((operand.type.nbytes,)) if self._graph.sizes is not None else ()
-            accesses.append(Access(name, number, nbytes, dispatch.kernel.bindings[i].write, *scaled))
-        constants = frozenset(i for i, a in enumerate(accesses) if self._is_constant(regions[a.region]))
+            scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if self._graph.sizes is not None else ()
+            accesses.append(Access(name, number, sizes[i], dispatch.kernel.bindings[i].write, *scaled))
         try:
             source = dispatch.kernel.wgsl(tuple(shared), constants)
         except Exception as error:  # types that the operator should have refused

@@ -42,10 +42,10 @@ class Foreseen:
         for dispatch in reversed(placed.dispatches):
             values = [self._value(placed, dispatch, i) for i in range(len(dispatch.operands))]
             read |= {v for v in values if isinstance(v, str) and self._last.get(v, -1) > at}
-            shared = self._shared(dispatch, values, read)
+            constants = [i for i, value in enumerate(values) if value in self._constants] if self._read_only else ()
+            shared = self._shared(dispatch, values, read, frozenset(constants))
             if shared is not None:
-                read_only = (i for i, value in enumerate(values) if self._read_only and value in self._constants)
-                yield dispatch.kernel.wgsl(shared, frozenset(read_only))
+                yield dispatch.kernel.wgsl(shared, frozenset(constants))
             read.update(values)
 
     def _readers(self) -> dict[str, float]:
@@ -82,18 +82,21 @@ class Foreseen:
         self._constants.add(key)
         return key
 
-    def _shared(self, dispatch: Dispatch, values: list[Hashable], later: set[Hashable]) -> tuple[int, ...] | None:
+    def _shared(
+        self, dispatch: Dispatch, values: list[Hashable], later: set[Hashable], constants: frozenset[int]
+    ) -> tuple[int, ...] | None:
         """For each operand the first that has its memory; None where one is copied first, as they cannot share.
 
         Args:
-            later: values that are read behind this dispatch.
+            later: values that are read behind this dispatch. constants: operands that are only read by any.
         """
         values = list(values)
         for read, written in dispatch.inplace:
             if values[read] not in later and self._overwrites(dispatch, values, read, written):
                 values[written] = values[read]
                 break
-        shared = tuple(values.index(value) for value in values)
+        apart = dispatch.kernel.apart(constants)
+        shared = tuple(at if at in apart else values.index(value) for at, value in enumerate(values))
         for at, first in enumerate(shared):
             if at != first and not dispatch.kernel.can_share(first, at):
                 return None

@@ -89,12 +89,12 @@ def test_plan__constant_that_dies__is_not_overwritten_in_place() -> None:
     assert len(plan.commands[0].regions) == 2
 
 
-def test_plan__one_constant_by_two_names__is_one_array_that_is_read() -> None:
+def test_plan__one_constant_by_two_names__is_read_through_two_bindings() -> None:
     constants = {"w": WEIGHT, "v": WEIGHT}
     nodes = [node("Where", ["c", "w", "v"], ["y"])]
     plan = build_plan(typed_graph(nodes, {"c": TensorType(DType.BOOL, (160, 160))}, ["y"], constants), Target())
     (command,) = plan.commands
-    assert len(command.regions) == 2 + 1
+    assert len(command.regions) == 4 and len(plan.constants) == 1
     assert {"w": "read", "v": "read", "c": "read_write"}.items() <= dict(accesses(plan)).items()
 
 

@@ -73,6 +73,10 @@ class Sketch:
         """Plan it for a device; what comes of it is forgotten."""
         compile_stage(self.graph, target, self.inputs, {}, outputs, frozenset())
 
+    def sum(self, made: str, x: str, turned: bool = False) -> str:
+        """A branch and what it left from, in either order: kernels' texts tell them apart."""
+        return self.add("Add", *((x, made) if turned else (made, x)))
+
     def linear(self, x: str, n: int, m: int) -> str:
         return self.add("Add", self.add("MatMul", x, self.weight(n, m)), self.weight(m))
 
@@ -146,6 +150,18 @@ class Sketch:
         turned = self.add("Transpose", x, perm=(0, 2, 1))
         return self.add("Reshape", turned, self.fixed([1, width, side, side], np.int64))
 
+    def head(self, stages: list[str], widths: tuple[int, ...], side: int, bias: bool) -> str:
+        """All stages with as many channels and the size of the first, side by side, as segmentation has them."""
+        wide, least = 256, side
+        alike = []
+        for x, width, times in zip(stages[::-1], widths[::-1], (8, 4, 2, 1), strict=True):
+            side = least * 8 // times
+            x = self.image(self.linear(self.rows(x, width, side), width, wide), wide, side)
+            sizes = self.fixed([1.0, 1.0, times, times])
+            alike.append(self.add("Resize", x, "", sizes, mode="linear") if times > 1 else x)
+        x = self.add("Concat", *alike, axis=1)
+        return self.conv(self.conv(x, 4 * wide, wide, bias=bias), wide, 150, act="", bias=bias)
+
     def conv(
         self,
         x: str,
@@ -174,21 +190,25 @@ def _encoder(
     masked: bool = False,
     after: bool = False,
     scaled: bool = False,
+    turned: bool = False,
 ) -> Sketch:
     """Two of a transformer's blocks, and a classifier on the first row; `wide`: how much wider the layers between are;
-    `after`: norms come behind additions; `scaled`: attention by torch's function."""
+    `after`: norms come behind additions; `scaled`: attention by torch's function; `turned`: what is added
+    to comes first, and the classifier has no bias."""
     width = heads * size
     s = Sketch(x=(1, rows, width), mask=(1, 1, rows, rows))
     mask = "mask" if masked else ""
     x = "x" if after else s.add("Add", "x", s.weight(1, rows, width))
     for _ in range(2):
         mixed = s.attention(x if after else s.norm(x, width), rows, heads, size, mask, scaled=scaled)
-        x = s.norm(s.add("Add", mixed, x), width) if after else s.add("Add", mixed, x)
+        x = s.sum(mixed, x, turned)
+        x = s.norm(x, width) if after else x
         inner = s.activation(s.linear(x if after else s.norm(x, width), width, wide * width), act)
         inner = s.linear(inner, wide * width, width)
-        x = s.norm(s.add("Add", inner, x), width) if after else s.add("Add", inner, x)
+        x = s.sum(inner, x, turned)
+        x = s.norm(x, width) if after else x
     first = s.add("Gather", x if after else s.norm(x, width), s.fixed(0, np.int64), axis=1)
-    s.add("Gemm", first, s.weight(1000, width), s.weight(1000), transB=1)
+    s.add("Gemm", first, s.weight(1000, width), *(() if turned else (s.weight(1000),)), transB=1)
     return s
 
 
@@ -253,31 +273,42 @@ def _modern(widths: tuple[int, ...], side: int, bias: bool, act: str = "gelu") -
 
 
 def _pyramid(
-    widths: tuple[int, ...], heads: tuple[int, ...], side: int, bias: bool, act: str = "gelu", mixed: bool = False
+    widths: tuple[int, ...],
+    heads: tuple[int, ...],
+    side: int,
+    bias: bool,
+    act: str = "gelu",
+    mixed: bool = False,
+    turned: bool = False,
 ) -> Sketch:
     """A vision transformer in stages: patches by a convolution, keys and values of fewer rows, two layers.
 
-    `mixed`: with a depthwise convolution between the products of each.
+    `turned`: what is added to comes first. `mixed`: patches overlap, a depthwise convolution is between the products of
+    each layer, and a head has all stages.
     """
     s = Sketch(x=(1, 3, side, side))
-    x, given, step, ratio = "x", 3, 4, 8
+    x, given, step, ratio, stages = "x", 3, 4, 8, list[str]()
     for width, count in zip(widths, heads, strict=True):
         side //= step
-        x, rows = s.norm(s.rows(s.conv(x, given, width, step, step, act="", bias=bias), width, side), width), side**2
+        patch = 2 * step - 1 if mixed else step
+        x, rows = s.norm(s.rows(s.conv(x, given, width, patch, step, act="", bias=bias), width, side), width), side**2
         for _ in range(2):
             inner, keys = s.norm(x, width), ("", 0)
             if ratio > 1:
                 less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="", bias=bias)
                 keys = s.norm(s.rows(less, width, side // ratio), width), (side // ratio) ** 2
             attended = s.attention(inner, rows, count, width // count, keys=keys, scaled=mixed)
-            x = s.add("Add", attended, x)
+            x = s.sum(attended, x, turned)
             wide = 4 * width
             inner = s.linear(s.norm(x, width), width, wide)
             if mixed:
                 near = s.conv(s.image(inner, wide, side), wide, wide, 3, 1, wide, act="", bias=bias)
                 inner = s.rows(near, wide, side)
-            x = s.add("Add", s.linear(s.activation(inner, act), wide, width), x)
+            x = s.sum(s.linear(s.activation(inner, act), wide, width), x, turned)
         x, given, step, ratio = s.image(s.norm(x, width), width, side), width, 2, ratio // 2
+        stages.append(x)
+    if mixed:
+        s.head(stages, widths, side, bias)
     return s
 
 
@@ -294,6 +325,8 @@ def sketches() -> Iterator[Sketch]:
     yield _encoder(1500, 6, 64, 4, "halved_gelu", scaled=True)
     yield _encoder(77, 8, 64, 4, masked=True)
     yield _encoder(64, 8, 64, 4, "Relu", masked=True)
+    for rows, heads, size in ((1024, 4, 36), (256, 4, 48), (64, 4, 60), (256, 4, 64)):
+        yield _encoder(rows, heads, size, 2, "silu", turned=True)
     for rows, heads in ((3136, 1), (784, 2), (196, 5), (49, 8)):
         yield _encoder(rows, heads, 32, 4)
     for rows, heads in ((3136, 3), (784, 6), (196, 12), (49, 24)):
@@ -305,6 +338,7 @@ def sketches() -> Iterator[Sketch]:
         yield _stages((16, 24, 32, 64, 96, 160), 224, "clipped", 6, 3, False, bias)
         yield _stages((32, 64, 128, 256), 256, "silu", 2, 3, False, bias)
         yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias)
+        yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias, "halved_gelu", turned=True)
         yield _pyramid((64, 128, 320, 512), (1, 2, 5, 8), 224, bias, "halved_gelu", mixed=True)
         yield _pyramid((32, 64, 160, 256), (1, 2, 5, 8), 512, bias, "halved_gelu", mixed=True)
         yield _modern((96, 192, 384, 768), 224, bias, "halved_gelu")

@@ -35,6 +35,8 @@ export class ReadingAhead {
   #isUnderWay = false;
   /** Whether the file's end has been asked for. */
   #hasTail = false;
+  /** Whether it has been read. */
+  #isRead = false;
   /** The file's last bytes. @type {Segment} */
   #tail;
   #tell = () => {};
@@ -61,20 +63,27 @@ export class ReadingAhead {
    * @param {Scanner} scanner
    */
   follow(scanner) {
-    if (this.#isOver || this.#isUnderWay || this.found || !(this.#isWorthItsEnd(scanner) || this.#isWorthJumps(scanner))) return;
+    if (this.#isOver || this.#isUnderWay || this.found) return;
+    if (!this.#isWorthItsEnd(scanner) && !this.#isTold(scanner) && !this.#isWorthJumps(scanner)) return;
     this.#isUnderWay = true;
     this.#go(scanner).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
   }
 
   /** @param {Scanner} stream */
   async #go(stream) {
-    if (this.#isWorthItsEnd(stream)) await this.#readForetold(stream);
+    if (this.#isWorthItsEnd(stream)) await this.#askForEnd(stream);
+    if (this.#isTold(stream)) await this.#readForetold(stream);
     if (!this.found && this.#isWorthJumps(stream)) await this.#read(stream.fork(), stream);
   }
 
-  /** @param {Scanner} stream */
+  /** Whether the file's end is to be asked for: it is a model's, and takes long enough to come. @param {Scanner} stream */
   #isWorthItsEnd(stream) {
-    return !this.#hasTail && stream.tensors >= 0 && this.#size - stream.at >= WORTH;
+    return !this.#hasTail && stream.graphEnd >= 0 && this.#size - stream.at >= WORTH;
+  }
+
+  /** Whether it can be seen now what the file's end tells. @param {Scanner} stream */
+  #isTold(stream) {
+    return this.#hasTail && !this.#isRead && stream.tensors >= 0;
   }
 
   /** @param {Scanner} stream */
@@ -93,14 +102,20 @@ export class ReadingAhead {
     this.found = null;
   }
 
-  /**
-   * Ask for the file's end, and for what it tells of; nothing where it does not.
-   * @param {Scanner} stream
-   */
-  async #readForetold(stream) {
+  /** @param {Scanner} stream */
+  async #askForEnd(stream) {
     this.#hasTail = true;
     const at = Math.max(stream.at, this.#size - Math.min(TAIL + Math.floor(this.#size / 256), LONGEST));
     this.#tail = { at, bytes: await this.#requests.bytes(at, this.#size) };
+  }
+
+  /**
+   * Ask for what the file's end tells of; nothing where it does not.
+   * @param {Scanner} stream
+   */
+  async #readForetold(stream) {
+    this.#isRead = true;
+    const { at } = this.#tail;
     const told = foretell(this.#tail, stream.tensors, stream.graphEnd);
     const seen = stream.fork();
     seen.end();

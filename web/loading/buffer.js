@@ -5,48 +5,55 @@
  */
 
 import { Arrival } from './arrival.js';
-import { around, partOf } from './segments.js';
+import { around, indexOf, partOf } from './segments.js';
 
 /** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
 const STEP = 1 << 20;
 
 export class ArrivingBuffer extends Arrival {
-  /** Whether bytes were given out ahead of the stream that were of another file. */
+  /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
   wasMisread = false;
-  #bytes;
+  /** What has come. @type {import('./scanner.js').Segment[]} */
+  #pieces = [];
   /** What a reader of the graph looks at, where it was read ahead of the stream. @type {import('./scanner.js').Segment[]} */
   #kept = [];
   #download;
+  /** Whether `size` counts the bytes that arrive. */
+  #isExact;
   #tellReadable = () => {};
   /** Fulfilled when that is there. @type {Promise<void>} */
   #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
-  /** What has come of a file whose size nobody knows. @type {Uint8Array<ArrayBuffer>[]} */
-  #pieces = [];
 
   /**
    * @param {string} url where it comes from
-   * @param {number | undefined} size in bytes, where that is certain
-   * @param {Pick<import('./download.js').Opened, 'isVouchedFor'>} [download] what brings it
+   * @param {number | undefined} size in bytes, as far as that is known before the end
+   * @param {Pick<import('./download.js').Opened, 'isExact' | 'isVouchedFor'>} [download] what brings it
    */
-  constructor(url, size, download = { isVouchedFor: async () => false }) {
+  constructor(url, size, download = { isExact: true, isVouchedFor: async () => false }) {
     super();
     this.url = url;
     this.size = size;
     this.#download = download;
-    this.#bytes = new Uint8Array(size ?? 0);
+    this.#isExact = download.isExact;
   }
 
-  /** The bytes, all of which are there. @returns {ArrayBuffer} */
+  /** All bytes in one buffer, once they are there. @returns {ArrayBuffer} */
   get buffer() {
-    return this.#bytes.buffer;
+    const [first] = this.#pieces;
+    if (this.#pieces.length !== 1 || first.bytes.length !== first.bytes.buffer.byteLength) {
+      const bytes = new Uint8Array(this.arrived);
+      this.copyNow(0, bytes);
+      this.#pieces = [{ at: 0, bytes }];
+    }
+    return this.#pieces[0].bytes.buffer;
   }
 
-  /** The next bytes. @param {Uint8Array<ArrayBuffer>} chunk */
+  /** The next bytes, which stay where they are. @param {Uint8Array<ArrayBuffer>} chunk */
   came(chunk) {
     if (this.failure) return;
-    if (this.size === undefined) this.#pieces.push(chunk);
-    else if (this.arrived + chunk.length <= this.size) this.#bytes.set(chunk, this.arrived);
-    else this.failed(new Error(`${this.url}: more bytes came than the ${this.size.toLocaleString('en')} that the server announced`));
+    if (this.#isExact && this.size !== undefined && this.arrived + chunk.length > this.size) {
+      this.failed(new Error(`${this.url}: more bytes came than the ${this.size.toLocaleString('en')} that the server announced`));
+    } else this.#pieces.push({ at: this.arrived, bytes: chunk });
     this.arrived += chunk.length;
     this.wake();
   }
@@ -60,8 +67,8 @@ export class ArrivingBuffer extends Arrival {
 
   /** All has come. @param {boolean} [agrees] whether what was known of it before was right */
   ended(agrees = true) {
-    if (this.size === undefined) this.#join();
-    this.wasMisread = this.isReadAhead && !agrees;
+    this.wasMisread = (this.isReadAhead && !agrees) || (this.size ?? this.arrived) !== this.arrived;
+    this.size = this.arrived;
     this.isComplete = !this.failure;
     this.#kept = [];
     this.wake();
@@ -70,17 +77,6 @@ export class ArrivingBuffer extends Arrival {
   /** Whether somebody reads what has not come with the stream. */
   get isReadAhead() {
     return !this.isComplete && this.#kept.length > 0;
-  }
-
-  #join() {
-    this.size = this.arrived;
-    this.#bytes = new Uint8Array(this.size);
-    let to = 0;
-    for (const piece of this.#pieces) {
-      this.#bytes.set(piece, to);
-      to += piece.length;
-    }
-    this.#pieces = [];
   }
 
   /** @param {number} end @override */
@@ -106,8 +102,11 @@ export class ArrivingBuffer extends Arrival {
    * @returns {Uint8Array | null}
    */
   partNow(at, length) {
-    if (this.size !== undefined && at + length <= this.arrived) return this.#bytes.subarray(at, at + length);
-    return partOf(this.#kept, at, length);
+    const found = partOf(this.#pieces, at, length) ?? partOf(this.#kept, at, length);
+    if (found || at + length > this.arrived || this.failure) return found;
+    const bytes = new Uint8Array(length);
+    this.copyNow(at, bytes);
+    return bytes;
   }
 
   /**
@@ -117,7 +116,18 @@ export class ArrivingBuffer extends Arrival {
    */
   async copyInto(at, target) {
     await super.there(at + target.length);
-    target.set(this.#bytes.subarray(at, at + target.length));
+    this.copyNow(at, target);
+  }
+
+  /** Copy the bytes at `at`, which are there, into `target`. @param {number} at @param {Uint8Array} target */
+  copyNow(at, target) {
+    for (let index = indexOf(this.#pieces, at), to = 0; to < target.length; index++) {
+      const piece = this.#pieces[index];
+      const start = at + to - piece.at;
+      const part = piece.bytes.subarray(start, start + target.length - to);
+      target.set(part, to);
+      to += part.length;
+    }
   }
 
   /** Nothing is asked for ahead of the stream. */
@@ -125,9 +135,9 @@ export class ArrivingBuffer extends Arrival {
     return false;
   }
 
-  /** Fulfilled when it is certain that what was read of it is of this file: it has come, or the server says so. */
+  /** Fulfilled when it is certain that what was read of it is of this file, and so is its size: it has come, or the server says so. */
   async certain() {
-    if (!this.isReadAhead) return;
+    if (this.isComplete || (this.#isExact && !this.isReadAhead)) return;
     const complete = this.complete();
     const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
     if (!isVouchedFor) await complete;

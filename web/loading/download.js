@@ -19,6 +19,9 @@ const BLOCK = 8 << 20;
 /** Bytes of a file in memory that are handed on together. */
 const PIECE = 1 << 18;
 
+/** Bytes of one from which on its headers are read one after the other, where its end does not tell: fewer come sooner. */
+const LONG = 32 << 20;
+
 /** @typedef {import('./scanner.js').Segment} Segment */
 /** @typedef {(loaded: number, total: number | undefined) => void} OnProgress */
 
@@ -75,7 +78,7 @@ export async function openFile(url, isModel, signal) {
     isExact,
     tag,
     pieces(receiver, onProgress) {
-      const known = isModel && isExact && size !== undefined ? { size, isExact, tag } : null;
+      const known = isModel && size !== undefined ? { size, isExact, tag } : null;
       following = known && receiver.graph ? new Following(address, known, receiver, signal) : null;
       handOn(chunks(new Buffers(PIECE)), receiver, (loaded) => onProgress(loaded, size), following);
     },
@@ -214,6 +217,7 @@ export class Download {
 
 /** What a small model's graph is made of, read ahead of the stream where the file's end tells where that is. */
 class Following {
+  #size;
   #scanner;
   #ahead;
 
@@ -224,8 +228,9 @@ class Following {
    * @param {AbortSignal} signal
    */
   constructor(url, known, receiver, signal) {
-    this.#scanner = new Scanner(known.size, 0);
-    this.#ahead = new ReadingAhead(url, known, signal, false);
+    this.#size = known.size;
+    this.#scanner = new Scanner(known.isExact ? known.size : undefined, 0);
+    this.#ahead = new ReadingAhead(url, known, signal, known.size >= LONG);
     this.#ahead.done.then(() => this.#ahead.found && receiver.graph?.(this.#ahead.found.segments, true));
   }
 
@@ -238,7 +243,7 @@ class Following {
   /** All has come: whether what was read ahead was of this file. */
   end() {
     this.#scanner.end();
-    const agrees = !this.#ahead.found || this.#scanner.agrees(this.#ahead.found);
+    const agrees = this.#scanner.at === this.#size && !(this.#ahead.found && !this.#scanner.agrees(this.#ahead.found));
     this.#ahead.stop();
     return agrees;
   }

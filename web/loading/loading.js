@@ -9,8 +9,9 @@ import { downloads } from './downloads.js';
 import { ModelFile } from './file.js';
 import { timed } from '../runtime.js';
 
-/** Bytes from which on a file stays outside this thread's memory where it can. */
+/** Bytes from which on a file stays outside this thread's memory where it can; a model, which is uploaded at once, later. */
 const BIG = 32 << 20;
+const BIG_MODEL = 64 << 20;
 
 const readsBlobs = 'FileReaderSync' in globalThis;
 
@@ -68,7 +69,7 @@ export class Loading {
     await file.readable();
     if (!file.isComplete) return file;
     file.settle();
-    return file.arrived < BIG ? file.whole() : file;
+    return file.arrived < BIG_MODEL ? file.whole() : file;
   }
 
   /**
@@ -156,7 +157,7 @@ export class Loading {
     const { size, isExact } = download;
     this.tags[url] = download.tag;
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
-    if (!readsBlobs || (size ?? BIG) < BIG) return this.#intoMemory(url, download, isModel, onProgress);
+    if (!readsBlobs || (size ?? Infinity) < (isModel ? BIG_MODEL : BIG)) return this.#intoMemory(url, download, isModel, onProgress);
     const file = new ModelFile(url, { size, isExact }, download);
     this.#files.push(file);
     download.into(file, onProgress);
@@ -171,7 +172,7 @@ export class Loading {
    * @param {import('./download.js').OnProgress} onProgress
    */
   async #intoMemory(url, download, isModel, onProgress) {
-    const size = download.isExact && (download.size ?? BIG) < BIG ? download.size : undefined;
+    const size = (download.size ?? Infinity) < BIG_MODEL ? download.size : undefined;
     const file = new ArrivingBuffer(url, size, download);
     this.#files.push(file);
     download.pieces({

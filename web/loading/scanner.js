@@ -203,11 +203,10 @@ export class Scanner {
       this.#break();
       return;
     }
-    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR && this.tensors < 0) {
-      [this.tensors, this.graphEnd] = [begin - length, end];
-    }
+    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR && this.tensors < 0) this.tensors = begin - length;
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
+      if (kind === KINDS.model && inner === 'graph') this.graphEnd = begin + size;
       within.push({ kind: KINDS[inner], end: begin + size });
     } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
       this.#keep = Math.max(0, HEAD - begin);
