@@ -60,6 +60,7 @@ def test_create__mistake_in_what_has_come__is_told_before_the_rest(
     assert failed["name"] == "InvalidProtobuf"
     assert {"page": "a web page", "text": "text that is not UTF-8"}[what] in failed["message"]
     assert file.sent[0] <= 6 << 20
+    script.page.wait_for_timeout(300)  # that it is not wanted is told to another thread, and to the browser
     file.opened.set()
     assert file.left.wait(30), "the rest was not wanted any more"
 

@@ -3,7 +3,7 @@
 
 export { allocate, bufferOf } from './buffers.js';
 export { activity, play } from './player.js';
-export { compileQuickly, ready, settled } from './quick.js';
+export { compileQuickly, compileSoon, ready, settled } from './quick.js';
 export { bind, described, record } from './recording.js';
 export { prepareUpload, upload, uploadNow } from './staging.js';
 export { timed } from './timing.js';

@@ -130,6 +130,17 @@ export function compileQuickly(device, code) {
   return { ...begun, pipeline };
 }
 
+/**
+ * `compileQuickly`, and have the GPU process begin with it: Python may go on for long, and what it has asked for is sent by a submit.
+ * @param {GPUDevice} device
+ * @param {string} code
+ */
+export function compileSoon(device, code) {
+  const begun = compileQuickly(device, code);
+  device.queue.submit([]);
+  return begun;
+}
+
 /** The pipelines that were begun with, when all are there. @param {{pipeline: Promise<GPUComputePipeline>}[]} begun */
 export function ready(...begun) {
   return Promise.all(begun.map(({ pipeline }) => pipeline));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from pyruntime.device.base import Ledger
 from pyruntime.device.javascript import JsException, JsObject
@@ -42,16 +43,12 @@ class Pipelines:
         """The text that its pipeline is known by: what has been made whole is not begun with a quick kernel."""
         return source if source in self._begun or source in self._ready else without_quick(source)
 
-    def ask(self, source: str) -> bool:
-        """Begin to make the pipeline of a source; False where it has been begun. What fails is told by `compile`."""
+    def ask(self, source: str) -> None:
+        """Begin to make the pipeline of a source, now, where it has not been begun. What fails is told by `compile`."""
         known = self._known(source)
-        if known in self._begun or known in self._ready:
-            return False
-        try:
-            self._begin(source)
-        except JsException:
-            return False
-        return True
+        if known not in self._begun and known not in self._ready:
+            with suppress(JsException):
+                self._begin(source, soon=True)
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`. All are waited for as one promise: each that Python awaits costs it a millisecond."""
@@ -77,9 +74,10 @@ class Pipelines:
             self._ready[source] = pipeline
             self._begun.pop(source, None)
 
-    def _begin(self, source: str) -> None:
+    def _begin(self, source: str, soon: bool = False) -> None:
         """Begin with the source's pipeline: its promise, the shader's module, and the module's text, a part of it."""
-        self._begun[source] = self._web.compileQuickly(self._device, source)
+        compile_ = self._web.compileSoon if soon else self._web.compileQuickly
+        self._begun[source] = compile_(self._device, source)
         self._ledger.pipelines += 1
 
     async def _one(self, source: str, begun: JsObject) -> JsObject:

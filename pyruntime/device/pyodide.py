@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -268,10 +267,9 @@ class WebGpuDevice:
         await copy_foreign(self.device, buffer, self._buffers[number], buffer, nbytes, complaint)
 
     def ask(self, source: str) -> None:
-        """See `Device.ask`. Python may go on for long: a submit sends what has been asked for to the GPU process."""
-        if self.lost is None and self._pipelines.ask(source):
-            with suppress(JsException):
-                self.device.queue.submit(to_js([]))
+        """See `Device.ask`."""
+        if self.lost is None:
+            self._pipelines.ask(source)
 
     async def compile(self, sources: Sequence[str]) -> None:
         """See `Device.compile`."""

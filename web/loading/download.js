@@ -33,7 +33,7 @@ const LONG = 32 << 20;
 /**
  * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
  * @typedef {object} Receiver
- * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] bytes are here; those that go to the browser are `handed` later, too
+ * @property {(...chunks: Uint8Array<ArrayBuffer>[]) => void} [came] bytes are here; those that go to the browser are `handed` later, too
  * @property {(part: Blob) => Uint8Array<ArrayBuffer>[] | void} handed the browser has the next bytes; answers which chunks that
  * came are not looked at any more
  * @property {(segments: Segment[], isAhead: boolean) => void} graph all that a reader of the graph looks at, or that it is no
@@ -215,7 +215,7 @@ export class Download {
   }
 }
 
-/** What a small model's graph is made of, read ahead of the stream where the file's end tells where that is. */
+/** What a model in memory has for a reader of its graph, read ahead of the stream where the file's end tells where that is. */
 class Following {
   #size;
   #scanner;
@@ -240,6 +240,11 @@ class Following {
     this.#ahead.follow(this.#scanner);
   }
 
+  /** Whether a reader of the graph has all that it looks at. */
+  get isTold() {
+    return this.#ahead.found !== null;
+  }
+
   /** All has come: whether what was read ahead was of this file. */
   end() {
     this.#scanner.end();
@@ -254,7 +259,8 @@ class Following {
 }
 
 /**
- * Give the receiver each chunk as it comes.
+ * Give the receiver each chunk as it comes; several at a time where nobody reads them before all are there, as each time takes some
+ * of its thread.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
  * @param {InMemory} receiver
  * @param {(loaded: number) => void} onProgress
@@ -262,13 +268,17 @@ class Following {
  */
 async function handOn(chunks, { came, ended, failed }, onProgress, following) {
   let loaded = 0;
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  const held = [];
   try {
     for await (const chunk of chunks) {
       loaded += chunk.length;
       following?.push(chunk);
-      came(chunk);
+      held.push(chunk);
+      if (!following?.isTold || held.length * PIECE >= BLOCK) came(...held.splice(0));
       onProgress(loaded);
     }
+    if (held.length) came(...held);
     ended([], following?.end() ?? true);
   } catch (error) {
     failed(error);

@@ -60,7 +60,7 @@ const methods = {
   },
 
   pieces(file) {
-    const came = (/** @type {Uint8Array<ArrayBuffer>} */ chunk) => post({ file, came: chunk }, [chunk.buffer]);
+    const came = (/** @type {Uint8Array<ArrayBuffer>[]} */ ...chunks) => post({ file, came: chunks }, chunks.map(({ buffer }) => buffer));
     files.get(file)?.opened?.pieces({ ...receiver(file), came }, progress(file));
   },
 

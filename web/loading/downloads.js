@@ -18,7 +18,7 @@ import { openThread } from '../threads.js';
 
 /**
  * What downloader.js says, of a file by its number, or that it is there.
- * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, came: Uint8Array<ArrayBuffer>}
+ * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, came: Uint8Array<ArrayBuffer>[]}
  *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}}
  *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
  *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}
@@ -99,7 +99,7 @@ class Elsewhere {
     const receiver = this.#receiver;
     if (opened) this.#answer.resolve(opened);
     if (progress) this.#onProgress(progress.loaded, progress.total);
-    if (came) receiver?.came?.(came);
+    if (came) receiver?.came?.(...came);
     if (handed) receiver?.handed?.(handed);
     if (graph) receiver?.graph?.(graph.segments, graph.isAhead);
     if (isVouchedFor !== undefined) this.#vouched.resolve(isVouchedFor);

@@ -176,7 +176,7 @@ export class Loading {
     const file = new ArrivingBuffer(url, size, download);
     this.#files.push(file);
     download.pieces({
-      came: (chunk) => file.came(chunk),
+      came: (...chunks) => { for (const chunk of chunks) file.came(chunk); },
       // Planning in the thread that the file comes through would hold it up.
       ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments) } : {}),
       ended: (_, agrees) => file.ended(agrees),
