@@ -177,17 +177,15 @@ function uploadShared(device, writes) {
 
 /**
  * Make staging buffers ready for what a file that arrives brings, as far as it has come: who uploads it then has only to fill them.
- * Not where planning begins before it is there: behind that, pipelines are waited for anyway.
  * @param {GPUDevice} device
  * @param {import('./loading/buffer.js').ArrivingBuffer} file
  */
 export async function prepareUpload(device, file) {
   const { writes: pool } = stateOf(device);
-  const isRead = () => file.isComplete || file.isReadAhead;
   try {
-    for (let count = 1; !isRead() && count * SHARED < (file.size ?? 0); count += 1) {
+    for (let count = 1; !file.isComplete && count * SHARED < (file.size ?? 0); count += 1) {
       await file.there(count * SHARED);
-      if (!isRead()) pool.prepare(SHARED, count);
+      pool.prepare(SHARED, count);
     }
   } catch {
     // who reads the file, or uses the device, is told

@@ -1,7 +1,7 @@
 """Work during which Python does not look for cyclic garbage.
 
 Reading and planning a model make some 100,000 objects that stay, and hardly a cycle: the collector goes over them again
-and again, which takes 4 % of the time (MobileViT, Pyodide), and once more behind it, which takes 2 %. So what was made
+and again, which takes 4 % of the time (MobileViT, Pyodide), and once more behind it. So what was made
 joins the oldest objects, which are looked at rarely, without being looked at.
 """
 
