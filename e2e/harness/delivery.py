@@ -153,8 +153,8 @@ class _Handler(Handler):
 class Delivery(Server):
     """The built site, and `served`: files by the path of their URL."""
 
-    def __init__(self, mounts: Mapping[str, Path]) -> None:
-        super().__init__(mounts)
+    def __init__(self, mounts: Mapping[str, Path], shared: bool = False) -> None:
+        super().__init__(mounts, shared=shared)
         self.served: dict[str, Served] = {}
         old = self.http.RequestHandlerClass
         assert isinstance(old, partial)
