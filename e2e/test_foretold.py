@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from e2e.harness.chain import ROW, RUN, SIZE, expected, model
+from e2e.harness.chain import BEGIN, FINISH, ROW, SIZE, expected, model
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 
@@ -26,18 +26,6 @@ const at = Math.max(0, bytes.length - tail);
 const told = foretell({ at, bytes: bytes.subarray(at) }, scanner.tensors, scanner.graphEnd);
 return told && told.tensors.map(({ at: begin, head, end }) => [begin, begin + head.length, end]);
 """
-
-BEGIN = """() => new Promise((resolve, reject) => {
-    globalThis.events = [];
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
-        InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
-            if (status !== 'progress') events.push(`${phase} ${status}`);
-            if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
-        } })));
-    made.then(() => { events.push('ready'); resolve(); }, reject);
-})"""
-
-FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
 
 FAIL = "return failure(() => InferenceSession.create('/m/model.onnx'))"
 

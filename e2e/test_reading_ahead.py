@@ -7,23 +7,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from e2e.harness.chain import NBYTES, ROW, RUN, SIZE, expected, loaded, model, weight
+from e2e.harness.chain import BEGIN, FINISH, NBYTES, ROW, SIZE, expected, loaded, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from pyruntime.plan.constants import HEAVY
 
 LAYERS = 8
 MANY = 704
-
-BEGIN = """() => new Promise((resolve, reject) => {
-    globalThis.events = [];
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
-        InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
-            if (status !== 'progress') events.push(`${phase} ${status}`);
-            if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
-        } })));
-    made.then(() => { events.push('ready'); resolve(); }, reject);
-})"""
 
 FEED = "const s = await made; const feeds = { x: new Tensor(Float32Array.from(x), [1, x.length]) };"
 
@@ -39,8 +29,6 @@ COUNT = """async () => {
     };
 }"""
 """Counts what Python asks for before it is there: each time it plans once more."""
-
-FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
 
 
 @pytest.fixture(scope="module")

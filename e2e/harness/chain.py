@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from e2e.harness.script import Script
 
-__all__ = ["NBYTES", "ROW", "RUN", "SIZE", "X", "expected", "loaded", "model", "weight"]
+__all__ = ["BEGIN", "FINISH", "NBYTES", "ROW", "RUN", "SIZE", "X", "expected", "loaded", "model", "weight"]
 
 SIZE = 1536
 NBYTES = SIZE * SIZE * 4
@@ -22,6 +22,19 @@ const run = async (session) => {
     return [...y.data];
 };
 """
+
+BEGIN = """() => new Promise((resolve, reject) => {
+    globalThis.events = [];
+    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+        InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
+            if (status !== 'progress') events.push(`${phase} ${status}`);
+            if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
+        } })));
+    made.then(() => { events.push('ready'); resolve(); }, reject);
+})"""
+"""Begins to create a session of /m/model.onnx, `made`; is over half a second after planning has begun."""
+
+FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
 
 
 def weight(layer: int) -> bytes:
