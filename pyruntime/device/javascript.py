@@ -150,12 +150,6 @@ class JsArriving(JsFile):
         """See `ArrivingSource.readable`."""
         await self._wait(self.file.readable(end))
 
-    def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
-        """See `ByteSource.window`."""
-        if self.file.isReadAhead:
-            return JsFile.window(self, offset, minimum)
-        return ByteSource.window(self, offset, minimum)
-
     def _kept(self, offset: int) -> JsObject:
         return self.file.readAhead(offset)
 

@@ -102,7 +102,7 @@ def packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
 
 
 def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bool:
-    """Whether a window of a file of `size` bytes has what is asked for, or all of the header where it is one.
+    """Whether a window of a file of `size` bytes has what is asked for; of a header, as much as a reader needs.
 
     Args:
         base: where the window begins. offset, minimum: see `ByteSource.window`.
@@ -110,17 +110,20 @@ def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bo
     last = base + len(window)
     if not base <= offset < last:
         return False
-    return offset + min(minimum, size - offset) <= last or (minimum <= HEADER and _has_header(window, offset - base))
+    return offset + min(minimum, size - offset) <= last or (minimum <= HEADER and _is_readable(window, offset - base))
 
 
-def _has_header(data: Buffer, pos: int) -> bool:
-    """Whether a field's header, which begins at `pos`, is all there: tag and length, or tag and scalar."""
+def _is_readable(data: Buffer, start: int) -> bool:
+    """Whether the field at `start` is all there; of a long one tag and length, as who reads more than these asks.
+
+    A short one that is cut off could be asked for as if it were a header, again and again.
+    """
     try:
-        tag, pos = varint(data, pos, len(data))
+        tag, pos = varint(data, start, len(data))
         if tag & 7 == LENGTH:
-            varint(data, pos, len(data))
-        else:
-            skip(data, pos, len(data), tag & 7)
+            length, pos = varint(data, pos, len(data))
+            return pos + length <= len(data) or pos + length - start > HEADER
+        skip(data, pos, len(data), tag & 7)
     except (Truncated, Malformed):
         return False
     return True
