@@ -33,12 +33,10 @@ export class ReadingAhead {
   #jumps;
   #isOver = false;
   #isUnderWay = false;
-  /** Whether the file's end has been asked for. */
-  #hasTail = false;
-  /** Whether it has been read. */
+  /** The file's last bytes, once they have been asked for. @type {Segment | null} */
+  #tail = null;
+  /** Whether it was looked at what they tell. */
   #isRead = false;
-  /** The file's last bytes. @type {Segment} */
-  #tail;
   #tell = () => {};
   /** All that is kept of the file, or enough to see that it is no model, once it is. @type {Scanner | null} */
   found = null;
@@ -55,7 +53,6 @@ export class ReadingAhead {
     this.#requests = new Requests(url, known, signal);
     this.#size = known.size;
     this.#jumps = jumps;
-    this.#tail = { at: known.size, bytes: new Uint8Array() };
   }
 
   /**
@@ -72,18 +69,18 @@ export class ReadingAhead {
   /** @param {Scanner} stream */
   async #go(stream) {
     if (this.#isWorthItsEnd(stream)) await this.#askForEnd(stream);
-    if (this.#isTold(stream)) await this.#readForetold(stream);
+    if (this.#tail && this.#isTold(stream)) await this.#readForetold(this.#tail, stream);
     if (!this.found && this.#isWorthJumps(stream)) await this.#read(stream.fork(), stream);
   }
 
   /** Whether the file's end is to be asked for: it is a model's, and takes long enough to come. @param {Scanner} stream */
   #isWorthItsEnd(stream) {
-    return !this.#hasTail && stream.graphEnd >= 0 && this.#size - stream.at >= WORTH;
+    return !this.#tail && stream.graphEnd >= 0 && this.#size - stream.at >= WORTH;
   }
 
   /** Whether it can be seen now what the file's end tells. @param {Scanner} stream */
   #isTold(stream) {
-    return this.#hasTail && !this.#isRead && stream.tensors >= 0;
+    return this.#tail !== null && !this.#isRead && stream.tensors >= 0;
   }
 
   /** @param {Scanner} stream */
@@ -104,28 +101,28 @@ export class ReadingAhead {
 
   /** @param {Scanner} stream */
   async #askForEnd(stream) {
-    this.#hasTail = true;
     const at = Math.max(stream.at, this.#size - Math.min(TAIL + Math.floor(this.#size / 256), LONGEST));
     this.#tail = { at, bytes: await this.#requests.bytes(at, this.#size) };
   }
 
   /**
    * Ask for what the file's end tells of; nothing where it does not.
+   * @param {Segment} tail
    * @param {Scanner} stream
    */
-  async #readForetold(stream) {
+  async #readForetold(tail, stream) {
     this.#isRead = true;
-    const { at } = this.#tail;
-    const told = foretell(this.#tail, stream.tensors, stream.graphEnd);
+    const told = foretell(tail, stream.tensors, stream.graphEnd);
+    if (!told) return;
     const seen = stream.fork();
     seen.end();
-    if (!told || !agree(told.tensors, seen.segments)) return;
-    const parts = joined(wanted(told.tensors, stream.fork(), at), this.#size);
+    if (!agree(told.tensors, seen.segments)) return;
+    const parts = joined(wanted(told.tensors, stream.fork(), tail.at), this.#size);
     const segments = parts && await this.#ask(parts, stream);
     if (!segments || !agree(told.tensors, segments)) return;
     const ahead = stream.fork();
-    replay(ahead, told.tensors, [...segments, this.#tail]);
-    feed(ahead, { at: told.end, bytes: this.#tail.bytes.subarray(told.end - at) });
+    replay(ahead, told.tensors, [...segments, tail]);
+    feed(ahead, { at: told.end, bytes: tail.bytes.subarray(told.end - tail.at) });
     ahead.end();
     if (ahead.at === this.#size && !ahead.isBroken && !this.#isOver) this.#give(ahead);
   }
@@ -173,8 +170,8 @@ export class ReadingAhead {
 
   /** Bytes of the file, asked for where they are not among its last ones. @param {number} begin @param {number} end */
   async #bytes(begin, end) {
-    const { at, bytes } = this.#tail;
-    return begin >= at ? bytes.slice(begin - at, end - at) : this.#requests.bytes(begin, end);
+    const tail = this.#tail;
+    return tail && begin >= tail.at ? tail.bytes.subarray(begin - tail.at, end - tail.at) : this.#requests.bytes(begin, end);
   }
 
   /** @param {Scanner} ahead */

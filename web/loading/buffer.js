@@ -138,9 +138,7 @@ export class ArrivingBuffer extends Arrival {
   /** Fulfilled when it is certain that what was read of it is of this file, and so is its size: it has come, or the server says so. */
   async certain() {
     if (this.isComplete || (this.#isExact && !this.isReadAhead)) return;
-    const complete = this.complete();
-    const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
-    if (!isVouchedFor) await complete;
+    await this.vouchedFor(this.#download);
   }
 
   /** Nothing is kept for those who follow it. */

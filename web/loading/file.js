@@ -120,9 +120,7 @@ export class ModelFile extends Arrival {
   async certain() {
     if (!this.#isGiven || this.isComplete) return;
     if (this.#isExact && !this.#isAhead) return;
-    const complete = this.complete();
-    const isVouchedFor = await Promise.race([complete.then(() => true), this.#download.isVouchedFor()]);
-    if (!isVouchedFor) await complete;
+    await this.vouchedFor(this.#download);
   }
 
   /**
