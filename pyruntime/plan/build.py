@@ -270,6 +270,8 @@ class _Builder:
     def _separate(self, dispatch: Dispatch, values: list[str], node: int) -> list[str]:
         """Copy an operand that is bound twice by a kernel whose two arrays cannot be one."""
         roots = [self._bytes(v) for v in values]
+        if len(set(roots)) == len(roots):
+            return values
         apart = self._apart(dispatch, values)
         for i, root in enumerate(roots):
             first = i if i in apart else roots.index(root)
