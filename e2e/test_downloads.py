@@ -10,20 +10,10 @@ from playwright.sync_api import Page
 
 from e2e.harness.chain import ROW, expected, loaded, model
 from e2e.harness.delivery import Delivery, Served
-from e2e.harness.script import Script
+from e2e.harness.script import DOWNLOADS_ARE_UP, Script
 
 BYTES = bytes(range(251)) * 80_000
 """20 MB, in three parts."""
-
-READY = """
-    const { downloads } = await import('/web/loading/downloads.js');
-    downloads.start();
-    for (let tries = 0; !downloads.resources.length; tries++) {
-        if (tries === 1500) throw new Error('no worker has come');
-        await new Promise((resolve) => { setTimeout(resolve, 20); });
-    }
-"""
-"""What is opened before the worker is there, and not read, may hold all connections that its script could come by."""
 
 OPEN = """
     const controller = new AbortController();
@@ -49,7 +39,7 @@ def site_url(delivery: Delivery) -> str:
 
 def evaluate(page: Page, site_url: str, source: str, before: str = "") -> Any:
     page.goto(site_url + "e2e/blank.html")
-    return page.evaluate("async () => {" + before + READY + OPEN + source + "}")
+    return page.evaluate("async () => {" + before + DOWNLOADS_ARE_UP + OPEN + source + "}")
 
 
 def test_into__file_of_several_parts__right_bytes_and_what_is_known(
@@ -216,7 +206,6 @@ FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => n
 
 def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: dict[str, Served]) -> None:
     file = served["/m/model.onnx"] = Served(model(5))
-    script("await preload();")
-    script.worker.evaluate("async () => {" + READY + "}")
+    script.preload()
     np.testing.assert_array_equal(np.float32(loaded(script, "/m/model.onnx")), expected(5))
     assert script.worker.evaluate(FETCHED) == 0 and file.asked == [""]

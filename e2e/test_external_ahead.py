@@ -108,7 +108,7 @@ class Loader:
     def begin(self, file: Served, graph: bytes | None = None, given: bool = False) -> None:
         self.file = self.served[DATA] = file
         self.served[MODEL] = Served(parted()[0] if graph is None else graph)
-        self.script("await preload()")
+        self.script.preload()
         self.script.worker.evaluate(PREPARE, {"inWorker": self.in_worker, "nbytes": NBYTES})
         options = {"externalData": [{"path": "model.onnx.data", "data": DATA}]} if given else {}
         self.script.page.evaluate(BEGIN, {"options": options, "url": MODEL})
@@ -305,7 +305,7 @@ FAR = 1 << 19
 def read(script: Script, wanted: list[tuple[int, int]], **how: int) -> dict[str, Any]:
     """What becomes of these ranges of a file whose stream stands at `stop`, and what was asked for."""
     given = {"size": 8 << 20, "stop": 1 << 20, "step": 100_000, "wrong": -1} | how
-    script("await preload()")
+    script.preload()
     names = ", ".join(["wanted", *given])
     found: dict[str, Any] = script.worker.evaluate(
         f"async ({{ {names} }}) => {{ {READ} }}", {"wanted": wanted, **given}

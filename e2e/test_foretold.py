@@ -136,7 +136,7 @@ def test_create__types_at_the_end__plans_before_the_weights_of_a_file_in_memory_
     script: Script, served: dict[str, Served]
 ) -> None:
     """One request for the end is all: every weight is large, and their headers are known."""
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(model(LAYERS, typed=True), gate=1 << 20)
     script.page.evaluate(BEGIN)
     events = script.page.evaluate("events")
@@ -148,7 +148,7 @@ def test_create__types_at_the_end__plans_before_the_weights_of_a_file_in_memory_
 
 
 def test_create__many_large_weights__asks_for_the_end_alone(script: Script, served: dict[str, Served]) -> None:
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(model(5, typed=True), gate=4 << 20)
     script.page.evaluate(BEGIN)
     assert "shaders begin" in script.page.evaluate("events") and file.sent == [4 << 20] and len(file.parts) == 1
@@ -161,7 +161,7 @@ def test_create__types_in_another_order__is_planned_when_all_has_come(
 ) -> None:
     made = onnx.load_from_string(model(LAYERS, typed=True))
     made.graph.value_info.extend([made.graph.value_info.pop(0)])
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=1 << 20)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
@@ -185,7 +185,7 @@ def test_create__end_is_of_another_file__session_is_that_of_the_stream(
             b"\x08\x80\x0c\x08\x80\x0c\x10\x01\x42\x02w1", b"\x08\x80\x06\x08\x80\x18\x10\x01\x42\x02w1"
         )
         assert data != other and len(data) == len(other)
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(data, gate=1 << 20, other=other, etag=None)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
@@ -204,7 +204,7 @@ def test_create__mistake_in_the_graph__is_told_early_where_the_server_vouches(
 ) -> None:
     made = onnx.load_from_string(model(LAYERS, typed=True))
     made.graph.node[1].op_type = "Nonesuch"
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=1 << 20, etag=etag)
     if etag is None:
         file.opened.set()
@@ -247,7 +247,7 @@ def test_create__values_between_large_weights__are_asked_for_or_waited_for(
     script: Script, served: dict[str, Served]
 ) -> None:
     data = between()
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(data, gate=1 << 20)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)

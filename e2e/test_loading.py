@@ -210,7 +210,7 @@ def test_create__large_file_that_is_no_model__is_refused(
 
 
 def test_create__large_model__reads_nothing_from_disk_to_parse_it(script: Script, served: dict[str, Served]) -> None:
-    script("await preload()")
+    script.preload()
     script.worker.evaluate(
         """() => {
             const { prototype } = FileReaderSync;

@@ -57,7 +57,7 @@ def test_create__file_of_another_origin__is_right(
 
 
 def test_create__types_at_its_end__is_planned_before_the_weights_come(script: Script, elsewhere: Delivery) -> None:
-    script("await preload()")
+    script.preload()
     file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS, typed=True), gate=1 << 20)
     script.page.evaluate(BEGIN, f"{elsewhere.url}m/model.onnx")
     assert file.sent == [1 << 20] and len(file.parts) == 1

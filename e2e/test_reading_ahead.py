@@ -92,7 +92,7 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
         "noise": np.random.default_rng(0).bytes(len(data)),
         "short": data[:-100],
     }[wrong]
-    script("await preload()")
+    script.preload()
     file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other, other_etag=etag)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     wait_for_parts(script, file, parts)
@@ -310,7 +310,7 @@ def test_create__planning_folds_a_table__plans_once_where_a_mask_is_small(
     made.graph.node.append(helper.make_node("ReduceSum", ["ones"], ["sum"], keepdims=0))
     made.graph.output.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, []))
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
-    script("await preload()")
+    script.preload()
     script.worker.evaluate(COUNT)
     script.page.evaluate(BEGIN)
     planned_ahead = script.worker.evaluate("() => waits")

@@ -94,7 +94,7 @@ def test_create__many_small_weights__go_through_staging_buffers_that_they_share(
 ) -> None:
     data, weights = parts(30, dtype)
     served["/m/model.onnx"] = Served(data)
-    script("await preload()")
+    script.preload()
     script.worker.evaluate(WATCH)
     got = script(
         """const s = await InferenceSession.create('/m/model.onnx');
@@ -129,7 +129,7 @@ def test_create__first_session_and_model_held_back__opens_the_device_meanwhile(
     browser: Browser, site_url: str, served: dict[str, Served]
 ) -> None:
     with watched(browser, site_url, Script) as script:
-        script("await preload()")
+        script.preload()
         script.worker.evaluate(WATCH)
         file = served["/m/model.onnx"] = Served(model(LAYERS), gate=6 << 20)
         script(BEGIN)

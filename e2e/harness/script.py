@@ -23,6 +23,16 @@ const failure = async (work) => {
 };
 """
 
+DOWNLOADS_ARE_UP = """
+    const { downloads } = await import('/web/loading/downloads.js');
+    downloads.start();
+    for (let tries = 0; !downloads.resources.length; tries++) {
+        if (tries === 1500) throw new Error('no worker has come');
+        await new Promise((resolve) => { setTimeout(resolve, 20); });
+    }
+"""
+"""Waits for the worker that downloads, as no session does: until it is up, files are downloaded where they are read. What is
+opened before that, and not read, may hold all connections that its script could come by."""
 
 _Kind = TypeVar("_Kind", bound="Script")
 
@@ -43,6 +53,11 @@ class Script:
     def worker(self) -> Worker:
         """The worker that hosts Python; there once the first session or `preload` was asked for."""
         return next(w for w in self.page.workers if w.url.endswith("worker.js"))
+
+    def preload(self) -> None:
+        """Bring up Python and what downloads beside it."""
+        self("await preload()")
+        self.worker.evaluate("async () => {" + DOWNLOADS_ARE_UP + "}")
 
     def watch(self) -> None:
         """Have the tools of e2e/pages/watch.js and faults.js in the worker, from its next GPU device on."""
