@@ -1,6 +1,6 @@
 """The benchmark as a static folder, for a machine that has a browser and a GPU but neither npm nor Playwright.
 
-    python bench/pack.py OUT [--models DIR]... [--light] [NAME ...]
+    python bench/pack.py OUT [--models DIR]... [--decoders DIR] [--light] [NAME ...]
 
 writes the built site, onnxruntime-web, the pages and the models below OUT. `bench.html` there redirects to the page
 with everything it is asked: `bench.html?models=bert,vit&runs=30&repeats=3&post=1` runs and POSTs JSON to /result.
@@ -34,8 +34,8 @@ REDIRECT = """<!doctype html>
 """
 
 
-def pack(out: Path, models: list[cases.Case]) -> None:
-    """Write the folder; what was there is gone."""
+def pack(out: Path, models: list[cases.Case], decoders: Path | None = None) -> None:
+    """Write the folder; what was there is gone. In `decoders` are folders that bench/decoders.py wrote."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(build_site(Path(sys.executable)), out)
     peer = Path(os.environ.get("ONNXRUNTIME_WEB") or fetch.npm_package(pins.ONNXRUNTIME_WEB))
@@ -45,6 +45,8 @@ def pack(out: Path, models: list[cases.Case]) -> None:
     (out / "bench-models").mkdir()
     for case in models:
         shutil.copyfile(case.path, out / "bench-models" / f"{case.name}{case.path.suffix}")
+    if decoders is not None:
+        shutil.copytree(decoders, out / "bench-models", dirs_exist_ok=True)
     for tool in TOOLS:
         shutil.copyfile(tool, out / tool.name)
     (out / "bench.html").write_text(REDIRECT)
@@ -60,12 +62,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", help="only these models")
     parser.add_argument("--models", type=Path, action="append", default=[], metavar="DIR", help="generated or stripped")
+    parser.add_argument("--decoders", type=Path, metavar="DIR", help="language models, generated or stripped")
     parser.add_argument("--light", action="store_true", help="the nine light models of the onnx package too")
     args = parser.parse_intermixed_args()  # names behind flags, too
     every = [cases.digits(), *(cases.light() if args.light else [])]
     for folder in args.models:
         every += cases.generated(folder)
-    pack(args.out, cases.choose(every, args.names))
+    pack(args.out, cases.choose(every, args.names), args.decoders)
     files = [file for file in args.out.rglob("*") if file.is_file()]
     print(f"{args.out}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
 

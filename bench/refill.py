@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Make a packed benchmark whole: NAME.stripped becomes NAME.onnx, of the original's very size and layout.
+"""Make a packed benchmark whole: NAME.stripped becomes NAME.onnx, of the original's very size and layout, and
+NAME.data.stripped NAME.data.
 
     python3 refill.py FOLDER [--keep]
 
@@ -55,7 +56,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--keep", action="store_true", help="leave the stripped files")
     args = parser.parse_args()
-    for pattern, ending, make in (("*.packed", "", unpack), ("*.stripped", ".onnx", refill)):
+    kinds = (("*.packed", "", unpack), ("*.data.stripped", "", refill), ("*.stripped", ".onnx", refill))
+    for pattern, ending, make in kinds:
         for short in sorted(args.folder.rglob(pattern)):
             whole = short.with_suffix(ending)
             make(short, whole)

@@ -5,6 +5,9 @@
 writes NAME.stripped (see refill.py) and copies NAME.json. What is taken out: initializers of float32 or of 8-bit
 integers, of two or more dimensions, 2,048 or more elements, finite and not all the same. Their mean and deviation are
 kept (of float32 the root mean square), so that activations have the size they had.
+
+A folder instead of a model is one whose model.onnx has its weights in model.onnx.data, as bench/decoders.py writes it:
+FOLDER/NAME gets model.onnx.data.stripped, and everything else as it is.
 """
 
 from __future__ import annotations
@@ -33,16 +36,28 @@ Hole = tuple[int, int, int, float] | tuple[int, int, int, float, str, float]
 _TYPES = {DType.FLOAT: "<f4", DType.INT8: "i1", DType.UINT8: "u1"}
 
 
-def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
-    """What `refill` will fill, ascending: weights of at least `smallest` elements."""
+def holes(data: memoryview, smallest: int = SMALLEST, beside: memoryview | None = None) -> list[Hole]:
+    """What `refill` will fill, ascending: weights of at least `smallest` elements.
+
+    Args:
+        data: the model.
+        beside: its file of external data; the holes are those of that file then.
+    """
     graph = read_model(data).graph
     assert graph is not None
+    data = data if beside is None else beside
     found: list[Hole] = []
     for record in graph.initializer:
-        if record.raw is None or record.is_external or record.dtype not in _TYPES or len(record.dims) < 2:
+        if record.is_external != (beside is not None) or record.dtype not in _TYPES or len(record.dims) < 2:
             continue
-        offset, length = record.raw
         if math.prod(record.dims) < smallest:
+            continue
+        if beside is not None:
+            entries = dict(record.external)
+            offset, length = int(entries.get("offset", 0)), int(entries["length"])
+        elif record.raw is not None:
+            offset, length = record.raw
+        else:
             continue
         kind = _TYPES[record.dtype]
         values = np.frombuffer(data[offset : offset + length], kind)
@@ -61,7 +76,18 @@ def holes(data: memoryview, smallest: int = SMALLEST) -> list[Hole]:
 def strip(model: Path, stripped: Path) -> None:
     """Write `stripped` from `model`."""
     data = memoryview(model.read_bytes())
-    found = holes(data)
+    _write(stripped, data, holes(data))
+
+
+def strip_folder(folder: Path, out: Path) -> None:
+    """Write the folder `out` from one with model.onnx and model.onnx.data."""
+    beside = folder / "model.onnx.data"
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns(beside.name))
+    data = memoryview(beside.read_bytes())
+    _write(out / f"{beside.name}.stripped", data, holes(memoryview((folder / "model.onnx").read_bytes()), beside=data))
+
+
+def _write(stripped: Path, data: memoryview, found: list[Hole]) -> None:
     with gzip.open(stripped, "wb", compresslevel=6) as out:
         out.write(json.dumps({"size": len(data), "holes": found}).encode() + b"\n")
         position = 0
@@ -78,6 +104,10 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for model in args.models:
+        if model.is_dir():
+            strip_folder(model, args.out / model.name)
+            print(f"{model.name}/", flush=True)
+            continue
         stripped = args.out / f"{model.stem}.stripped"
         strip(model, stripped)
         shutil.copyfile(model.with_suffix(".json"), stripped.with_suffix(".json"))

@@ -104,14 +104,20 @@ async function ours({ instrumented = true } = {}) {
   };
 }
 
-/** onnxruntime-web's WebGPU bundle as its documentation has it. @returns {Promise<Engine>} */
-async function peer() {
-  const counters = await import('./counters.js');
+/** onnxruntime-web's WebGPU bundle, set up as its documentation has it. */
+async function onnxruntimeWeb() {
   const ort = await import(new URL('ort/ort.webgpu.bundle.min.mjs', SITE).href);
   ort.env.wasm.wasmPaths = { wasm: new URL('ort/ort-wasm-simd-threaded.asyncify.wasm', SITE).href };
   ort.env.wasm.numThreads = 1;
   ort.env.webgpu.powerPreference = 'high-performance';
   ort.env.logLevel = 'error';
+  return ort;
+}
+
+/** @returns {Promise<Engine>} */
+async function peer() {
+  const counters = await import('./counters.js');
+  const ort = await onnxruntimeWeb();
   const options = { executionProviders: ['webgpu'] };
   let session = /** @type {any} */ (null);
   /** @type {Record<string, any>} */
@@ -159,3 +165,6 @@ async function python() {
 
 /** @type {Record<string, (options?: any) => Promise<Engine>>} */
 export const engines = { ours, kept, peer, python };
+
+/** The modules of those engines that share an interface, by name. @type {Record<string, () => Promise<any>>} */
+export const modules = { ours: () => import(new URL('web/pyruntime.js', SITE).href), peer: onnxruntimeWeb };

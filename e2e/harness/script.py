@@ -31,8 +31,8 @@ DOWNLOADS_ARE_UP = """
         await new Promise((resolve) => { setTimeout(resolve, 20); });
     }
 """
-"""Waits for the worker that downloads, as no session does: until it is up, files are downloaded where they are read. What is
-opened before that, and not read, may hold all connections that its script could come by."""
+"""Waits for the worker that downloads, as no session does: until it is up, files are downloaded where they are read.
+What is opened before that, and not read, may hold all connections that its script could come by."""
 
 _Kind = TypeVar("_Kind", bound="Script")
 

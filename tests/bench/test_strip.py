@@ -11,8 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from bench import refill as refilling
 from bench.refill import refill
-from bench.strip import holes, strip
+from bench.strip import holes, strip, strip_folder
 
 
 def model(tmp_path: Path) -> Path:
@@ -80,3 +81,24 @@ def test_refill__file_that_was_cut__is_refused(tmp_path: Path) -> None:
     stripped.write_bytes(gzip.compress(header + b"\n" + bytes(50)))
     with pytest.raises(ValueError, match="90 bytes, not 100"):
         refill(stripped, tmp_path / "model.onnx")
+
+
+def test_strip__weights_beside_the_model__are_taken_out_of_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out" / "decoder"
+    whole.mkdir()
+    made = onnx.load(model(tmp_path))
+    onnx.save(made, whole / "model.onnx", save_as_external_data=True, location="model.onnx.data", size_threshold=0)
+    (whole / "genai_config.json").write_text("{}")
+    strip_folder(whole, out)
+    assert sorted(p.name for p in out.iterdir()) == ["genai_config.json", "model.onnx", "model.onnx.data.stripped"]
+    assert (out / "model.onnx.data.stripped").stat().st_size < (whole / "model.onnx.data").stat().st_size
+    monkeypatch.setattr("sys.argv", ["refill.py", str(out.parent)])
+    refilling.main()
+    assert sorted(p.name for p in out.iterdir()) == ["genai_config.json", "model.onnx", "model.onnx.data"]
+    before, after = read(whole / "model.onnx"), read(out / "model.onnx")
+    assert np.std(after["large"]) == pytest.approx(np.std(before["large"]), rel=0.05)
+    assert not np.array_equal(after.pop("large"), before.pop("large"))
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array, err_msg=name)
