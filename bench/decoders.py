@@ -19,21 +19,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
 import transformers as tr
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 TINY = {
-    "hidden_size": 64,
+    "hidden_size": 256,
     "num_hidden_layers": 2,
-    "intermediate_size": 128,
+    "intermediate_size": 512,
     "vocab_size": 500,
     "max_position_embeddings": 2048,
 }
-SPREAD = 0.06
-"""Of weights. With that of untrained ones, 0.02, what a layer adds is little, and a text one word for ever."""
+GAIN = 3.0
+"""Deviation of weights times the root of the hidden size. With that of untrained models, 0.02 for every size, what a
+layer adds is little, and a text one word for ever."""
 
-SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "initializer_range": SPREAD, "tie_word_embeddings": True}
+SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True}
+
+
+def random(kind: Any, config: Any) -> Any:
+    config.initializer_range = GAIN / config.hidden_size**0.5
+    return kind(config)
 
 
 def qwen(tiny: bool) -> Any:
@@ -45,8 +52,7 @@ def qwen(tiny: bool) -> Any:
         "max_position_embeddings": 32_768,
     }
     heads = {"num_attention_heads": 4 if tiny else 14, "num_key_value_heads": 2}
-    config = tr.Qwen2Config(rope_theta=1e6, **heads, **SPECIAL, **(TINY if tiny else large))
-    return tr.Qwen2ForCausalLM(config)
+    return random(tr.Qwen2ForCausalLM, tr.Qwen2Config(rope_theta=1e6, **heads, **SPECIAL, **(TINY if tiny else large)))
 
 
 def llama(tiny: bool) -> Any:
@@ -58,8 +64,7 @@ def llama(tiny: bool) -> Any:
         "max_position_embeddings": 131_072,
     }
     heads = {"num_attention_heads": 4 if tiny else 32, "num_key_value_heads": 2 if tiny else 8}
-    config = tr.LlamaConfig(rope_theta=5e5, **heads, **SPECIAL, **(TINY if tiny else large))
-    return tr.LlamaForCausalLM(config)
+    return random(tr.LlamaForCausalLM, tr.LlamaConfig(rope_theta=5e5, **heads, **SPECIAL, **(TINY if tiny else large)))
 
 
 DECODERS: dict[str, tuple[Callable[[bool], Any], int]] = {
@@ -89,9 +94,15 @@ def build(name: str, out: Path, tiny: bool) -> None:
         make(tiny).half().save_pretrained(checkpoint)
         write_tokenizer(checkpoint)
         builder = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", str(checkpoint), "-o", str(out)]
-        options = ["use_webgpu_fp32=true", *([f"int4_accuracy_level={level}"] if level != 4 else [])]
+        options = ["use_webgpu_fp32=true", f"accuracy_level={level}"]
         kind = ["-p", "int4", "-e", "webgpu", "-c", scratch, "--extra_options", *options]
         subprocess.run([*builder, *kind], check=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+
+
+def levels(model: Path) -> set[int]:
+    """accuracy_level of the products with packed weights."""
+    nodes = onnx.load(model, load_external_data=False).graph.node
+    return {a.i for node in nodes for a in node.attribute if a.name == "accuracy_level"}
 
 
 def main() -> None:
@@ -103,6 +114,8 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     for name in args.names or DECODERS:
         build(name, args.folder / name, args.tiny)
+        if (found := levels(args.folder / name / "model.onnx")) != {DECODERS[name][1]}:
+            raise SystemExit(f"{name}: the builder wrote accuracy_level {found}, not what it was asked for")
         print(name, (args.folder / name / "model.onnx.data").stat().st_size, flush=True)
 
 

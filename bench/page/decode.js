@@ -11,7 +11,8 @@
  *     post      1: POST the result to /result/NAME
  *     name      NAME (decode)
  *
- * With `engine` it is the page of that frame.
+ * With `engine` it is the page of that frame. Where a folder has expected.json (bench/expected.py), `equal` counts the first tokens
+ * that are as there.
  */
 
 import { modules } from './engines.js';
@@ -19,7 +20,8 @@ import { modules } from './engines.js';
 /**
  * A text: milliseconds until the session is there, of the prompt, of the first token behind it, and of those from the fourth on
  * (median, 95 %); the tokens.
- * @typedef {{create_ms: number, prompt_ms: number, next_ms: number, token_ms: number, p95_ms: number, ids: number[]}} Text
+ * @typedef {{create_ms: number, prompt_ms: number, next_ms: number, token_ms: number, p95_ms: number, ids: number[],
+ *   equal: number | null}} Text
  *
  * @typedef {{model: string, session: number, text?: Text, error?: string}} Told
  */
@@ -95,6 +97,8 @@ async function write({ Tensor }, session, decoder, vocabulary) {
 async function measure(api, model) {
   const folder = new URL(`../bench-models/${model}/`, location.href).href;
   const config = (await (await fetch(`${folder}genai_config.json`)).json()).model;
+  const expected = await fetch(`${folder}expected.json`);
+  const told = expected.ok ? await expected.json() : null;
   const began = performance.now();
   const session = await open(api, folder, config.decoder);
   const create_ms = performance.now() - began;
@@ -102,7 +106,14 @@ async function measure(api, model) {
   await session.release();
   const [prompt_ms, next_ms, ...rest] = times;
   const counted = rest.slice(SETTLING - 1);
-  return { create_ms, prompt_ms, next_ms, token_ms: quantile(counted, .5), p95_ms: quantile(counted, .95), ids };
+  const equal = told?.prompt === number('prompt', 128) ? same(ids, told.ids) : null;
+  return { create_ms, prompt_ms, next_ms, token_ms: quantile(counted, .5), p95_ms: quantile(counted, .95), ids, equal };
+}
+
+/** How many of the first tokens are the same. @param {number[]} ids @param {number[]} others */
+function same(ids, others) {
+  const differs = ids.findIndex((id, at) => id !== others[at]);
+  return differs < 0 ? ids.length : differs;
 }
 
 /** All texts of one engine. @param {string} engine @returns {Promise<Told[]>} */
@@ -142,8 +153,10 @@ function show({ ours, peer = [] }) {
   for (const [at, { model, session, text, error }] of (ours ?? []).entries()) {
     const other = peer[at]?.text;
     const ratio = (/** @type {'prompt_ms' | 'token_ms'} */ of) => (text && other ? ` (${(other[of] / text[of]).toFixed(1)})` : '');
-    const same = text && other ? `, ${text.ids.findIndex((id, i) => id !== other.ids[i])} is the first that differs (-1: none)` : '';
-    const line = text ? `prompt ${text.prompt_ms.toFixed(1)}${ratio('prompt_ms')}, token ${text.token_ms.toFixed(2)} ms${ratio('token_ms')}${same}`
+    const counts = text ? [`of ${text.ids.length} tokens as expected ${text.equal ?? '?'}`, ...(other ? [`theirs ${other.equal ?? '?'}`,
+      `both the same ${same(text.ids, other.ids)}`] : [])].join(', ') : '';
+    const line = text
+      ? `prompt ${text.prompt_ms.toFixed(1)}${ratio('prompt_ms')}, token ${text.token_ms.toFixed(2)} ms${ratio('token_ms')}; ${counts}`
       : error;
     if (place) place.textContent += `${model} ${session}: ${line}\n`;
   }
