@@ -102,8 +102,7 @@ async function measure(api, model) {
   const began = performance.now();
   const session = await open(api, folder, config.decoder);
   const create_ms = performance.now() - began;
-  const { ids, times } = await write(api, session, config.decoder, config.vocab_size);
-  await session.release();
+  const { ids, times } = await write(api, session, config.decoder, config.vocab_size).finally(() => session.release());
   const [prompt_ms, next_ms, ...rest] = times;
   const counted = rest.slice(SETTLING - 1);
   const equal = told?.prompt === number('prompt', 128) ? same(ids, told.ids) : null;
