@@ -26,9 +26,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyruntime.ir import DType
+from pyruntime.onnx.external import ExternalFiles
 from pyruntime.onnx.reader import read_model
 
 SMALLEST = 2048
+BESIDE = "model.onnx.data"
+"""The file of weights beside a model."""
 
 Hole = tuple[int, int, int, float] | tuple[int, int, int, float, str, float]
 """Offset and length in the file, seed, scale; of integers their type and mean, too."""
@@ -46,19 +49,16 @@ def holes(data: memoryview, smallest: int = SMALLEST, beside: memoryview | None 
     graph = read_model(data).graph
     assert graph is not None
     data = data if beside is None else beside
+    files = ExternalFiles({BESIDE: data})
     found: list[Hole] = []
     for record in graph.initializer:
         if record.is_external != (beside is not None) or record.dtype not in _TYPES or len(record.dims) < 2:
             continue
-        if math.prod(record.dims) < smallest:
+        if math.prod(record.dims) < smallest or not (record.is_external or record.raw):
             continue
-        if beside is not None:
-            entries = dict(record.external)
-            offset, length = int(entries.get("offset", 0)), int(entries["length"])
-        elif record.raw is not None:
-            offset, length = record.raw
-        else:
-            continue
+        span = record.raw_span(files)
+        assert span is not None
+        offset, length = span.offset, span.length
         kind = _TYPES[record.dtype]
         values = np.frombuffer(data[offset : offset + length], kind)
         if not np.isfinite(values).all() or values.min() == values.max():
@@ -81,7 +81,7 @@ def strip(model: Path, stripped: Path) -> None:
 
 def strip_folder(folder: Path, out: Path) -> None:
     """Write the folder `out` from one with model.onnx and model.onnx.data."""
-    beside = folder / "model.onnx.data"
+    beside = folder / BESIDE
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns(beside.name))
     data = memoryview(beside.read_bytes())
     _write(out / f"{beside.name}.stripped", data, holes(memoryview((folder / "model.onnx").read_bytes()), beside=data))
