@@ -10,6 +10,7 @@
  */
 
 import { openFrame } from './frames.js';
+import { median, quantile } from './quantiles.js';
 
 /** @typedef {{name: string, url: string, inputs: Record<string, import('./inputs.js').InputSpec>}} Model */
 
@@ -43,19 +44,6 @@ function limited(work, what) {
   return Promise.race([work, new Promise((_, reject) => {
     setTimeout(() => reject(new Error(`${what} took more than ${limitMs / 1000} s`)), limitMs);
   })]);
-}
-
-/** @param {number[]} values @param {number} share */
-export function quantile(values, share) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)];
-}
-
-/** @param {number[]} values */
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
 /**

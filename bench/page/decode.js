@@ -16,6 +16,8 @@
  */
 
 import { modules } from './engines.js';
+import { loadFrame } from './frames.js';
+import { median, quantile } from './quantiles.js';
 
 /**
  * A text: milliseconds until the session is there, of the prompt, of the first token behind it, and of those from the fourth on
@@ -32,9 +34,6 @@ const list = (/** @type {string} */ name, usual = '') => (parameters.get(name) ?
 
 /** Tokens behind the prompt that are not counted: they may still compile. */
 const SETTLING = 3;
-
-/** @param {number[]} times @param {number} share */
-const quantile = (times, share) => times.sort((a, b) => a - b)[Math.min(times.length - 1, Math.floor(times.length * share))];
 
 /** The index of the largest of the last `vocabulary` logits. @param {Float32Array} logits @param {number} vocabulary */
 function largest(logits, vocabulary) {
@@ -106,7 +105,7 @@ async function measure(api, model) {
   const [prompt_ms, next_ms, ...rest] = times;
   const counted = rest.slice(SETTLING - 1);
   const equal = told?.prompt === number('prompt', 128) ? same(ids, told.ids) : null;
-  return { create_ms, prompt_ms, next_ms, token_ms: quantile(counted, .5), p95_ms: quantile(counted, .95), ids, equal };
+  return { create_ms, prompt_ms, next_ms, token_ms: median(counted), p95_ms: quantile(counted, 0.95), ids, equal };
 }
 
 /** How many of the first tokens are the same. @param {number[]} ids @param {number[]} others */
@@ -134,13 +133,9 @@ async function engineResults(engine) {
 
 /** What the frame of an engine tells. @param {string} engine @returns {Promise<Told[]>} */
 async function inFrame(engine) {
-  const frame = document.createElement('iframe');
   const address = new URL(location.href);
   address.searchParams.set('engine', engine);
-  frame.src = address.href;
-  const loaded = new Promise((resolve) => { frame.addEventListener('load', resolve); });
-  document.body.append(frame);
-  await loaded;
+  const frame = await loadFrame(address.href);
   const told = await /** @type {any} */ (frame.contentWindow).decodeResult;
   frame.remove();
   return told;
