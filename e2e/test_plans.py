@@ -87,6 +87,53 @@ def test_plan__models__onnxruntimes_answer_without_python(
         np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected[output], RTOL, ATOL)
 
 
+QUICK = """
+for (const [name, value] of Object.entries({ vendor, isFallbackAdapter: vendor === 'google' })) {
+  Object.defineProperty(GPUAdapterInfo.prototype, name, { get: () => value });
+}
+const entries = [];
+const { createComputePipelineAsync } = GPUDevice.prototype;
+GPUDevice.prototype.createComputePipelineAsync = function counted(descriptor) {
+  entries.push(descriptor.compute.entryPoint);
+  return createComputePipelineAsync.call(this, descriptor);
+};
+const { prepare } = Program.prototype;
+let device;
+Program.prototype.prepare = function known(...given) {
+  device = this.device;
+  return prepare.apply(this, given);
+};
+const session = await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
+const before = [...entries];
+const run = async () => [...(await session.run({ image: new Tensor('float32', image, [1, 1, 16, 16]) })).probabilities.data];
+const answers = [await run()];
+await settled(device);
+answers.push(await run());
+await session.release();
+return { before, entries, answers };
+"""
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "google"])
+def test_plan__with_quick_kernels__gpus_begin_with_these_and_processors_do_not(script: Script, vendor: str) -> None:
+    image = feeds_of(DIGITS, 1)["image"]
+    found = script(
+        "const { Program } = await import('/web/plans/program.js');"
+        "const { settled } = await import('/web/quick.js');" + QUICK,
+        model=DIGITS.read_bytes(),
+        plan=compile_model(DIGITS),
+        image=image.ravel().tolist(),
+        vendor=vendor,
+    )
+    assert not started_python(script.page)
+    quick = found["before"].count("quick")
+    assert bool(quick) == (vendor != "google"), "what compiles before the first run"
+    assert found["entries"] == [*found["before"], *["main"] * quick], "the others follow"
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
+    for answer in found["answers"]:
+        np.testing.assert_allclose([answer], expected, RTOL, ATOL)
+
+
 def test_plan__model_in_a_blob_and_garbage_is_collected__every_session_is_made(script: Script) -> None:
     """Nobody but the browser holds a stream that is being read."""
     script(

@@ -250,7 +250,6 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
         return None
     files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
     assert session._program is not None
-    await session._program.device.settle()  # a visit with a plan begins with kernels that the browser has compiled
     inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
     info = session._program.device.info.names

@@ -237,7 +237,8 @@ export interface Summary {
   /**
    * Milliseconds, by what took them: reading the graph (`parse_ms`; what is read while a file arrives is in `create_ms` alone), the adapter, planning and what waits for it (`shaders_ms`), all of
    * `create_ms`, the last run. Of `shaders_ms`: all planning so far (`plan_ms`), and of the last plan, side by side, until memory, pipelines,
-   * weights and computed constants were there (`allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`).
+   * weights and computed constants were there (`allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`). Of a plan that was kept or
+   * compiled ahead, the last three and `create_ms`.
    */
   readonly timings: Readonly<Record<string, number>>;
   readonly warnings: readonly string[];

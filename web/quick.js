@@ -130,6 +130,11 @@ export function compileQuickly(device, code) {
   return { ...begun, pipeline };
 }
 
+/** The pipeline of a text's whole kernel, under way. @param {GPUDevice} device @param {string} code */
+export function compileWhole(device, code) {
+  return madeOf(device, code, 'main');
+}
+
 /**
  * `compileQuickly`, and have the GPU process begin with it: Python may go on for long, and what it has asked for is sent by a submit.
  * @param {GPUDevice} device

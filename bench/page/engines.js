@@ -50,7 +50,7 @@ async function kept() {
     },
     run: () => session.run(tensors),
     counts: async () => ({}),
-    details: async () => ({ kept: !started, version: env.versions?.common }),
+    details: async () => ({ kept: !started, version: env.versions?.common, timings: (await session.summary()).timings }),
     release: () => session.release(), // and what was planned is kept
   };
 }

@@ -91,19 +91,18 @@ def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str
 
 
 def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
-    """The program of a stage, without quick kernels: what is kept the browser has compiled before.
+    """The program of a stage.
 
     Args:
         computed: gets the plans of its computed constants, each with its number.
     """
-    names = {c.name: computed.setdefault(c.key, (len(computed), c.plan.settled()))[0] for c in stage.compiled.prologue}
+    names = {c.name: computed.setdefault(c.key, (len(computed), c.plan))[0] for c in stage.compiled.prologue}
     given = dict(stage.signature[0])
     bound = [t.name for t in stage.compiled.plan.external if t.name in stage.compiled.bound]
     brought, stay = [n for n in bound if n in given], [n for n in bound if n not in given]
     read = {name: _raw(value, given[name]) for name, value in stage.compiled.guards.read.items()}
-    return SavedProgram(
-        stage.compiled.plan.settled(), sizes_data(stage.sizes) if stage.sizes else None, names, brought, stay, read
-    )
+    sizes = sizes_data(stage.sizes) if stage.sizes else None
+    return SavedProgram(stage.compiled.plan, sizes, names, brought, stay, read)
 
 
 def _raw(value: Any, kind: ValueType) -> bytes:

@@ -69,7 +69,7 @@ export class Keeper {
     const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
     if (!made) return;
     await put(this.#place, { version, adapter: made.adapter, tags: made.tags }, made.plan, this.#may);
-    await Promise.all([import('./housing.js'), import('./texts.js')]); // what runs it is there offline, too
+    await Promise.all([import('./housing.js'), import('./texts.js'), import('../quick.js')]); // what runs it is there offline, too
   }
 
   /** Keep what is not yet, and be done. */

@@ -44,18 +44,34 @@ function slotsOf({ external, kept }, names) {
 /** Bytes that may be needed beside constants which are computed at a time: each time the GPU is waited for. */
 const TOGETHER = 128 << 20;
 
+/**
+ * What begins with a plan's pipelines: with quick kernels where it has some. Adapters that run on a processor lose more time with
+ * them than they save.
+ * @param {Opened} plan
+ * @param {GPUDevice} device
+ * @param {string} vendor of the adapter
+ */
+async function compilerOf({ header: { shaders } }, device, vendor) {
+  if (!shaders.some((text) => text.includes('// <quick>'))) return compile;
+  const { compileQuickly, compileWhole } = await import('../quick.js');
+  const { isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
+  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileWhole : compileQuickly;
+}
+
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
   /** By the number of their shader. @type {Map<number, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
+  /** What begins with a pipeline. @type {(device: GPUDevice, code: string) => {pipeline: Promise<GPUComputePipeline>}} */
+  #begin = compile;
   /** Constants of computed constants, by number. @type {GPUBuffer[]} */
   #computed = [];
   /** @type {GPUBuffer[]} */
   #weights = [];
   /** Each plan: for which feeds it is, and what runs them once it has been asked for. @type {Entry[]} */
   entries = [];
-  /** Milliseconds, by what took them. @type {Record<string, number>} */
+  /** Milliseconds of `create_ms`, and until pipelines, weights and computed constants were there. @type {Record<string, number>} */
   timings = {};
 
   /** @param {GPUDevice} device @param {Opened} plan @param {import('../pyruntime.js').AdapterInfo} adapter */
@@ -74,17 +90,23 @@ export class Program {
    */
   async prepare(sources, report, signal, tags) {
     const { header } = this.plan;
+    const began = performance.now();
+    const done = (/** @type {string} */ part) => { this.timings[`${part}_ms`] = performance.now() - began; };
     try {
       const last = this.entries[this.entries.length - 1];
       const plans = [...header.computed, last.program.plan];
       // First: the browser answers when it is done with what it was asked before, and pipelines take long.
-      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
+      [this.#begin, this.#weights] = await Promise.all([
+        compilerOf(this.plan, this.device, this.adapter.vendor),
+        this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)))]);
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
-      compiled.catch(() => {}); // awaited when the weights are there
+      compiled.then(() => done('pipelines'), () => {}); // awaited when the weights are there
       this.#compileOthers();
       await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal, tags);
+      done('weights');
       await compiled;
       await this.#compute(header.computed);
+      done('computed');
       header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });
       await this.replay(last);
     } catch (error) {
@@ -152,7 +174,7 @@ export class Program {
   /** @param {SavedPlan} plan @param {import('./plan.js').SavedCommand} command */
   #pipeline(plan, { shader }) {
     const number = plan.shaders[shader];
-    const made = this.#pipelines.get(number) ?? compile(this.device, this.plan.header.shaders[number]).pipeline;
+    const made = this.#pipelines.get(number) ?? this.#begin(this.device, this.plan.header.shaders[number]).pipeline;
     this.#pipelines.set(number, made);
     return made;
   }
