@@ -105,7 +105,8 @@ Program.prototype.prepare = function known(...given) {
 };
 const session = await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
 const before = [...entries];
-const run = async () => [...(await session.run({ image: new Tensor('float32', image, [1, 1, 16, 16]) })).probabilities.data];
+const feeds = { image: new Tensor('float32', image, [1, 1, 16, 16]) };
+const run = async () => [...(await session.run(feeds)).probabilities.data];
 const answers = [await run()];
 await settled(device);
 answers.push(await run());
