@@ -53,7 +53,7 @@ function without(code, kind) {
   return before + marked.map((part) => part.slice(part.indexOf(end) + end.length)).join('');
 }
 
-/** As `without_quick` of kernels/quick.py: a plan of the same kernel has the same text, which the browser then knows. @param {string} code */
+/** As `without_quick` of kernels/quick.py: where a plan is much work, the same kernel has this text, which the browser then knows. @param {string} code */
 function withoutQuick(code) {
   return without(code, 'quick').replaceAll('// <whole>\n', '').replaceAll('// </whole>\n', '');
 }

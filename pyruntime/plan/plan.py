@@ -308,7 +308,7 @@ class Plan:
         return bytes(data)
 
     def settled(self) -> Plan:
-        """The plan without quick kernels (`kernels.quick`): for much work, and for browsers that know it."""
+        """The plan without quick kernels (`kernels.quick`), as plans of much work are."""
         texts = [*map(without_quick, self.shaders)]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         if len(numbers) == len(texts):
