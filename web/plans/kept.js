@@ -123,10 +123,12 @@ async function found(place) {
     const response = await cache?.match(request);
     const made = madeFor(response);
     if (!response || !made) continue;
-    plans.push({ ...made, read: () => inTurn(async () => {
-      await used(/** @type {Cache} */ (cache), request.url);
-      return response.arrayBuffer().catch(() => null);
-    }) });
+    const read = () => {
+      const bytes = inTurn(() => response.arrayBuffer().catch(() => null));
+      bytes.then(() => inTurn(() => used(/** @type {Cache} */ (cache), request.url))).catch(() => {}); // nobody waits for that
+      return bytes;
+    };
+    plans.push({ ...made, read });
   }
   return plans;
 }
