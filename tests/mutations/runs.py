@@ -89,7 +89,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the wait for what an error was read from, where that is a hint",
-        "web/loading/file.js",
+        "web/loading/arrival.js",
         "    if (!isVouchedFor) await complete;\n",
         "",
         (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-5]",),
