@@ -92,7 +92,7 @@ DEVICE_MUTATIONS = (
         "web/loading/arrival.js",
         "    if (!isVouchedFor) await complete;\n",
         "",
-        (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-5]",),
+        (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-8]",),
     ),
     Mutation(
         "the comparison of the stream with parts of external data that were read ahead of it",

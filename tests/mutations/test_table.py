@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -17,6 +19,14 @@ def test_mutation__of_the_code_as_it_is__is_one_place_and_its_tests_exist(mutati
     for test in mutation.tests:
         path, _, name = test.partition("::")
         assert not name or re.search(rf"def {re.escape(name.partition('[')[0])}\(", (ROOT / path).read_text())
+
+
+@pytest.mark.parametrize("folder", ["e2e", "tests"])
+def test_mutations__their_tests_by_name_and_parameters__are_collected(folder: str) -> None:
+    tests = sorted({test for m in MUTATIONS for test in m.tests if test.startswith(folder)})
+    collecting = [sys.executable, "-m", "pytest", "--quiet", "--collect-only", *tests]
+    found = subprocess.run(collecting, cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_mutations__names__are_different() -> None:
