@@ -145,7 +145,7 @@ export class InferenceSession {
     /** @type {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} */
     let keeping = () => null;
     if (plan || keepPlan) {
-      // The second is behind the first: not found only when that is there.
+      // The first imports the second, which the browser would look for only then.
       const [{ open }] = await Promise.all([import('./plans/planned.js'), keepPlan ? import('./plans/keeping.js') : null]);
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
       const opened = await open(plan && toSource(plan), keepPlan ?? false, create, options, onProgress, signal);
