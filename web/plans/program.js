@@ -45,8 +45,8 @@ function slotsOf({ external, kept }, names) {
 const TOGETHER = 128 << 20;
 
 /**
- * What begins with a plan's pipelines: with quick kernels where it has some. Adapters that run on a processor lose more time with
- * them than they save.
+ * What begins with a plan's pipelines: with quick kernels where it has some. Adapters that run on a processor, those of Python's
+ * `Target.is_processor`, lose more time with them than they save.
  * @param {Opened} plan
  * @param {GPUDevice} device
  * @param {string} vendor of the adapter
