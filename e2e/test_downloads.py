@@ -136,8 +136,7 @@ def test_open__no_worker__downloads_in_this_thread(
         + WITHOUT_WORKERS[why]
         + """
         const { downloads } = await import('/web/loading/downloads.js');
-        downloads.start();
-        await new Promise((resolve) => { setTimeout(resolve, 500); });
+        downloads.start(new Promise(() => {}));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);
         const parts = [], came = (part) => { parts.push(part); };
         await new Promise((ended, failed) => { opened.pieces({ came, ended, failed }, () => {}); });
@@ -189,7 +188,7 @@ PAGE_MAKES = """
 """
 
 
-@pytest.mark.parametrize("script", ["downloader", "nothing"])
+@pytest.mark.parametrize("script", ["downloader", "nothing", "../toucher"])  # the last one never says that it is up
 def test_python_in_a_worker__page_makes_its_threads_and_it_does_without_those_that_fail(
     page: Page, site_url: str, served: dict[str, Served], script: str
 ) -> None:
@@ -209,3 +208,21 @@ def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: 
     script.preload()
     np.testing.assert_array_equal(np.float32(loaded(script, "/m/model.onnx")), expected(5))
     assert script.worker.evaluate(FETCHED) == 0 and file.asked == [""]
+
+
+def test_create__python_has_just_begun_to_start__model_passes_it_by(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    file = served["/m/model.onnx"] = Served(model(5))
+    page.goto(site_url + "e2e/blank.html")
+    y = page.evaluate(
+        """async (X) => {
+        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+        const session = await InferenceSession.create('/m/model.onnx');
+        return [...(await session.run({ x: new Tensor(Float32Array.from(X), [1, X.length]) })).y.data];
+        }""",
+        ROW,
+    )
+    np.testing.assert_array_equal(np.float32(y), expected(5))
+    (worker,) = (w for w in page.workers if w.url.endswith("/worker.js"))
+    assert worker.evaluate(FETCHED) == 0 and file.asked == [""]

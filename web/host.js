@@ -214,7 +214,7 @@ const methods = {
     sessions.clear();
     bridge = startPython(places, report, ended).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
-    if (isWorker) downloads.start();
+    if (isWorker) downloads.start(bridge);
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
     settleInPython = python.settle;

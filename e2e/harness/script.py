@@ -25,14 +25,14 @@ const failure = async (work) => {
 
 DOWNLOADS_ARE_UP = """
     const { downloads } = await import('/web/loading/downloads.js');
-    downloads.start();
+    downloads.start(new Promise(() => {}));
     for (let tries = 0; !downloads.resources.length; tries++) {
         if (tries === 1500) throw new Error('no worker has come');
         await new Promise((resolve) => { setTimeout(resolve, 20); });
     }
 """
-"""Waits for the worker that downloads, as no session does: until it is up, files are downloaded where they are read.
-What is opened before that, and not read, may hold all connections that its script could come by."""
+"""Waits for the worker that downloads. Sessions wait for it no longer than for Python: if that is up first, as on a
+busy machine, files are downloaded where they are read."""
 
 _Kind = TypeVar("_Kind", bound="Script")
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Downloads in a thread of their own: what streams in does not wait for Python there, and Python plans while it streams in. Where
- * there is no such thread, or not yet, files are downloaded in this one.
+ * Downloads in a thread of their own: what streams in does not wait for Python there, and Python starts and plans while it streams
+ * in. Where there is no such thread, or none yet when Python is up, files are downloaded in this one.
  */
 
 import { openFile } from './download.js';
@@ -130,6 +130,8 @@ class Downloads {
   /** @type {MessagePort | null} */
   #port = null;
   #isReady = false;
+  /** Fulfilled when the thread is ready, or when nobody is to wait for it any more. */
+  #awaited = withResolvers();
   #last = 0;
   /** @type {Map<number, Elsewhere>} */
   #files = new Map();
@@ -139,19 +141,29 @@ class Downloads {
     return this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : [];
   }
 
-  /** Bring the thread up, where there can be one; nobody waits for it. */
-  start() {
+  /**
+   * Bring the thread up, where there can be one.
+   * @param {Promise<unknown>} python files wait for the thread no longer than for this
+   */
+  start(python) {
     if (this.#port) return;
     this.#port = openThread('downloads', (message) => this.#fail(message));
+    python.finally(() => this.#awaited.resolve(undefined)).catch(() => {}); // who awaits Python hears why it did not start
     if (this.#port) this.#port.onmessage = ({ data }) => {
-      if (data.ready) this.#isReady = true;
+      if (data.ready) this.#becomeReady();
       else this.#files.get(data.file)?.hear(data);
     };
+  }
+
+  #becomeReady() {
+    this.#isReady = true;
+    this.#awaited.resolve(undefined);
   }
 
   /** @param {string} message */
   #fail(message) {
     this.#isReady = false;
+    this.#awaited.resolve(undefined);
     const failed = { name: 'Fail', message: `downloads have ended (${message}): create the session again` };
     for (const file of [...this.#files.values()]) file.hear({ failed });
   }
@@ -164,8 +176,9 @@ class Downloads {
    * @returns {Promise<Opened>}
    */
   async open(url, isModel, signal) {
-    signal.throwIfAborted();
     const port = this.#port;
+    if (port) await this.#awaited.promise;
+    signal.throwIfAborted();
     if (!port || !this.#isReady) return openFile(url, isModel, signal);
     this.#last += 1;
     const number = this.#last;
