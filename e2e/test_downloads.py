@@ -210,19 +210,24 @@ def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: 
     assert script.worker.evaluate(FETCHED) == 0 and file.asked == [""]
 
 
-def test_create__python_has_just_begun_to_start__model_passes_it_by(
-    page: Page, site_url: str, served: dict[str, Served]
+@pytest.mark.parametrize(
+    ("python", "script", "elsewhere"), [("starts", "downloader", True), ("is up", "../toucher", False)]
+)
+def test_open__before_the_worker_is_up__waits_for_it_no_longer_than_for_python(
+    page: Page, site_url: str, served: dict[str, Served], python: str, script: str, elsewhere: bool
 ) -> None:
-    file = served["/m/model.onnx"] = Served(model(5))
+    served["/m/data"] = Served(BYTES)
     page.goto(site_url + "e2e/blank.html")
-    y = page.evaluate(
-        """async (X) => {
-        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
-        const session = await InferenceSession.create('/m/model.onnx');
-        return [...(await session.run({ x: new Tensor(Float32Array.from(X), [1, X.length]) })).y.data];
+    got = page.evaluate(
+        """async ([python, script]) => {
+        globalThis.Worker = class extends Worker {
+            constructor(url, options) { super(String(url).replace('downloader', script), options); }
+        };
+        const { downloads } = await import('/web/loading/downloads.js');
+        downloads.start(python === 'starts' ? new Promise(() => {}) : Promise.resolve());
+        const opened = await downloads.open('/m/data', false, new AbortController().signal);
+        return [opened.isElsewhere, downloads.resources.filter((url) => url.endsWith('/m/data')).length];
         }""",
-        ROW,
+        [python, script],
     )
-    np.testing.assert_array_equal(np.float32(y), expected(5))
-    (worker,) = (w for w in page.workers if w.url.endswith("/worker.js"))
-    assert worker.evaluate(FETCHED) == 0 and file.asked == [""]
+    assert got == [elsewhere, int(elsewhere)]

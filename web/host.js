@@ -225,7 +225,7 @@ const methods = {
     rehearse();
   },
 
-  /** The URLs of what Python was started from: scripts, archives, WebAssembly. */
+  /** The URLs of what Python was started from, scripts, archives, WebAssembly, and of what it has loaded since. */
   async resources() {
     await bridge;
     const fetched = performance.getEntriesByType('resource').map(({ name }) => name);

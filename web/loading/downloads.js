@@ -135,10 +135,12 @@ class Downloads {
   #last = 0;
   /** @type {Map<number, Elsewhere>} */
   #files = new Map();
+  /** @type {Set<string>} */
+  #asked = new Set();
 
-  /** The URLs of what the thread was started from, without what this one imports as well. */
+  /** The URLs of what the thread was started from, without what this one imports as well, and of what it was asked for. */
   get resources() {
-    return this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : [];
+    return [...this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : [], ...this.#asked];
   }
 
   /**
@@ -185,7 +187,9 @@ class Downloads {
     const send = (/** @type {string} */ method, asked = {}) => port.postMessage({ file: number, method, ...asked });
     const file = new Elsewhere(send, signal, () => this.#files.delete(number));
     this.#files.set(number, file);
-    return file.open(new URL(url, globalThis.location.href).href, isModel);
+    const { href } = new URL(url, globalThis.location.href);
+    this.#asked.add(href);
+    return file.open(href, isModel);
   }
 }
 
