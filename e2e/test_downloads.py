@@ -200,6 +200,32 @@ def test_python_in_a_worker__page_makes_its_threads_and_it_does_without_those_th
     np.testing.assert_array_equal(np.float32(y), expected(2))
 
 
+def test_python_in_a_worker__bytes_come_through_a_port_not_through_the_page(
+    page: Page, site_url: str, served: dict[str, Served]
+) -> None:
+    """Where a MessagePort does not copy, a page that is busy is not waited for."""
+    served["/m/model.onnx"] = Served(model(3))
+    page.goto(site_url + "e2e/blank.html")
+    said = page.evaluate(
+        """async () => {
+        const said = [];
+        globalThis.Worker = class extends Worker {
+            constructor(url, options) {
+                super(url, options);
+                if (String(url).endsWith('downloader.js')) {
+                    this.addEventListener('message', ({ data: { message } }) => said.push(Object.keys(message)));
+                }
+            }
+        };
+        const { InferenceSession } = await import('/web/pyruntime.js');
+        await (await InferenceSession.create('/m/model.onnx')).release();
+        return said;
+        }"""
+    )
+    assert said == [["ready"]]
+    assert served["/m/model.onnx"].asked == [""]
+
+
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"
 
 

@@ -127,6 +127,28 @@ def test_javascript_api__digits__gives_onnxruntimes_answer(page: Session) -> Non
     np.testing.assert_allclose(found, expected, rtol=RTOL, atol=ATOL)
 
 
+def test_create__bytes_from_the_thread_that_downloads__are_passed_on_by_the_page(page: Session) -> None:
+    """Firefox copies what goes through a MessagePort."""
+    found = page.evaluate(
+        """
+        let passed = 0;
+        globalThis.Worker = class extends Worker {
+            constructor(url, options) {
+                super(url, options);
+                if (String(url).endsWith('downloader.js')) this.addEventListener('message', ({ data: { message } }) => {
+                    for (const { byteLength } of message.came ?? []) passed += byteLength;
+                });
+            }
+        };
+        const { InferenceSession } = await import('/web/pyruntime.js');
+        const session = await InferenceSession.create('/models/digits.onnx');
+        await session.release();
+        return passed;
+        """
+    )
+    assert found == DIGITS.stat().st_size
+
+
 @pytest.mark.parametrize("modules", ["page", "wheel"])
 def test_python_api__digits__gives_onnxruntimes_answer(
     page: Session, site_url: str, lenient_server: Server, modules: str

@@ -200,12 +200,12 @@ SPARE = """async ({ asked, pause }) => {
     let now = 0;
     performance.now = () => now;
     const { orderSpare, resultMemory } = await import('/web/memory.js');
-    const { postMessage } = MessagePort.prototype;
-    const ports = new Set();
+    const { postMessage } = Worker.prototype;
+    const workers = new Set();
     let awaited = 0;
-    MessagePort.prototype.postMessage = function counted(message, ...rest) {
-        if (!ports.has(this)) this.addEventListener('message', () => { awaited -= 1; });
-        ports.add(this);
+    Worker.prototype.postMessage = function counted(message, ...rest) {
+        if (!workers.has(this)) this.addEventListener('message', () => { awaited -= 1; });
+        workers.add(this);
         awaited += 1;
         postMessage.call(this, message, ...rest);
     };

@@ -36,7 +36,7 @@ const ordered = new Map();
 const known = new Map();
 /** Sizes of which spare memory was taken, or would have been. @type {Set<number>} */
 const wanted = new Set();
-/** @type {MessagePort | null | undefined} null: this place allows none */
+/** @type {import('./threads.js').Thread | null | undefined} null: this place allows none */
 let thread;
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let idle;
@@ -87,7 +87,7 @@ function order(nbytes) {
     spare.delete(size);
   }
   while (count(nbytes) < DEPTH && held + nbytes <= KEPT_BYTES) {
-    worker.postMessage(nbytes);
+    worker.post(nbytes);
     ordered.set(nbytes, (ordered.get(nbytes) ?? 0) + 1);
     held += nbytes;
   }
@@ -100,26 +100,24 @@ function count(nbytes) {
 
 function helper() {
   if (thread !== undefined) return thread;
-  thread = openThread('memory', () => {
+  thread = openThread('memory', keep, () => {
     forget();
     thread = null;
   });
-  if (!thread) return null;
-  thread.onmessage = ({ data }) => {
-    const size = /** @type {ArrayBuffer} */ (data).byteLength;
-    ordered.set(size, (ordered.get(size) ?? 1) - 1);
-    const made = [...spare.get(size) ?? [], data];
-    spare.delete(size); // those that were made last are last
-    spare.set(size, made);
-  };
   return thread;
 }
 
+/** @param {ArrayBuffer} buffer */
+function keep(buffer) {
+  const size = buffer.byteLength;
+  ordered.set(size, (ordered.get(size) ?? 1) - 1);
+  const made = [...spare.get(size) ?? [], buffer];
+  spare.delete(size); // those that were made last are last
+  spare.set(size, made);
+}
+
 function forget() {
-  if (thread) {
-    thread.onmessage = null; // what is still on its way is nobody's
-    thread.postMessage(null);
-  }
+  thread?.end();
   thread = thread === null ? null : undefined;
   for (const state of [spare, ordered, known, wanted]) state.clear();
 }

@@ -2,7 +2,7 @@
 /** The ways to a thread that has Python: a worker, or this very thread. */
 
 import { env } from './env.js';
-import { endThreads, makeThread } from './threads.js';
+import { PageThreads } from './threads.js';
 
 /**
  * @typedef {object} Port
@@ -33,9 +33,10 @@ function workerPort(receive, fail) {
   const options = { type: 'module', name: 'pyruntime' };
   const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
     : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
+  const threads = new PageThreads((answer, transfer) => worker.postMessage(answer, transfer));
   worker.addEventListener('message', ({ data }) => {
-    if (!('thread' in data)) receive(data);
-    else makeThread(data.thread, data.port, (failed) => worker.postMessage({ thread: data.thread, failed }));
+    if ('thread' in data) threads.hear(data);
+    else receive(data);
   });
   worker.addEventListener('error', ({ message }) => (
     fail(`pyruntime's worker failed: ${message || 'it could not be loaded'}`)));
@@ -45,7 +46,7 @@ function workerPort(receive, fail) {
     announce: (session) => worker.postMessage({ announced: session }),
     close: () => {
       worker.terminate();
-      endThreads();
+      threads.end();
     },
   };
 }

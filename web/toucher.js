@@ -1,16 +1,11 @@
 // @ts-check
-/** The thread of memory.js: gets a size, sends back an ArrayBuffer of it that is in memory; null ends it. */
+/** The thread of memory.js: gets a size, sends back an ArrayBuffer of it that is in memory. */
 
 import { touchPages } from './memory.js';
+import { speak } from './thread.js';
 
-addEventListener('message', ({ data: port }) => {
-  port.onmessage = (/** @type {MessageEvent<number | null>} */ { data: nbytes }) => {
-    if (nbytes === null) {
-      close();
-      return;
-    }
-    const buffer = new ArrayBuffer(nbytes);
-    touchPages(new Uint8Array(buffer), 0, nbytes);
-    port.postMessage(buffer, [buffer]);
-  };
-}, { once: true });
+const post = speak((/** @type {number} */ nbytes) => {
+  const buffer = new ArrayBuffer(nbytes);
+  touchPages(new Uint8Array(buffer), 0, nbytes);
+  post(buffer, [buffer]);
+});

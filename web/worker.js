@@ -2,9 +2,9 @@
 /** The dedicated worker that hosts Python. */
 
 import { askAhead } from './picture.js';
-import { askPage, threadFailed } from './threads.js';
+import { askPage, pageAnswered } from './threads.js';
 
-askPage((thread, port) => self.postMessage({ thread, port }, { transfer: [port] }));
+askPage((asked, transfer) => self.postMessage(asked, { transfer }));
 
 // A dozen modules, which arrive while what Python starts from is on its way.
 const host = import('./host.js');
@@ -26,7 +26,7 @@ function post(message, transfer) {
 
 self.addEventListener('message', ({ data }) => {
   if ('thread' in data) {
-    threadFailed(data.thread, data.failed);
+    pageAnswered(data);
     return;
   }
   if (data.method === 'start') askAhead(data.arguments);

@@ -2,6 +2,7 @@
 /** The worker that downloads files, so that the thread that wants them is free to plan meanwhile. Answers downloads.js. */
 
 import { openFile } from './download.js';
+import { speak } from '../thread.js';
 
 /** @typedef {import('./download.js').Opened} Opened */
 
@@ -11,11 +12,8 @@ const REPORTED_MS = 50;
 /** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
 const files = new Map();
 
-/** To who has this thread. @type {MessagePort} */
-let port;
-
-/** @param {import('./downloads.js').Answer} answer @param {Transferable[]} [transfer] */
-const post = (answer, transfer = []) => port.postMessage(answer, transfer);
+/** To who has this thread. @type {(answer: import('./downloads.js').Answer, transfer?: Transferable[]) => void} */
+const post = speak(({ file, method, ...asked }) => methods[method](file, asked));
 
 /** @param {unknown} error */
 function described(error) {
@@ -82,8 +80,4 @@ const methods = {
   },
 };
 
-self.addEventListener('message', ({ data }) => {
-  port = data;
-  port.onmessage = ({ data: { file, method, ...asked } }) => methods[method](file, asked);
-  post({ ready: true });
-}, { once: true });
+post({ ready: true });

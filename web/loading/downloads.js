@@ -127,8 +127,8 @@ class Elsewhere {
 }
 
 class Downloads {
-  /** @type {MessagePort | null} */
-  #port = null;
+  /** @type {import('../threads.js').Thread | null} */
+  #thread = null;
   #isReady = false;
   /** Fulfilled when the thread is ready, or when nobody is to wait for it any more. */
   #awaited = withResolvers();
@@ -148,18 +148,19 @@ class Downloads {
    * @param {Promise<unknown>} python files wait for the thread no longer than for this
    */
   start(python) {
-    if (this.#port) return;
-    this.#port = openThread('downloads', (message) => this.#fail(message));
+    if (this.#thread) return;
+    const hear = (/** @type {Answer} */ said) => this.#hear(said);
+    this.#thread = openThread('downloads', hear, (message) => this.#fail(message));
     python.finally(() => this.#awaited.resolve(undefined)).catch(() => {}); // who awaits Python hears why it did not start
-    if (this.#port) this.#port.onmessage = ({ data }) => {
-      if (data.ready) this.#becomeReady();
-      else this.#files.get(data.file)?.hear(data);
-    };
   }
 
-  #becomeReady() {
-    this.#isReady = true;
-    this.#awaited.resolve(undefined);
+  /** @param {Answer} said */
+  #hear(said) {
+    if (said.file !== undefined) this.#files.get(said.file)?.hear(said);
+    else {
+      this.#isReady = true;
+      this.#awaited.resolve(undefined);
+    }
   }
 
   /** @param {string} message */
@@ -178,13 +179,13 @@ class Downloads {
    * @returns {Promise<Opened>}
    */
   async open(url, isModel, signal) {
-    const port = this.#port;
-    if (port) await this.#awaited.promise;
+    const thread = this.#thread;
+    if (thread) await this.#awaited.promise;
     signal.throwIfAborted();
-    if (!port || !this.#isReady) return openFile(url, isModel, signal);
+    if (!thread || !this.#isReady) return openFile(url, isModel, signal);
     this.#last += 1;
     const number = this.#last;
-    const send = (/** @type {string} */ method, asked = {}) => port.postMessage({ file: number, method, ...asked });
+    const send = (/** @type {string} */ method, asked = {}) => thread.post({ file: number, method, ...asked });
     const file = new Elsewhere(send, signal, () => this.#files.delete(number));
     this.#files.set(number, file);
     const { href } = new URL(url, globalThis.location.href);
