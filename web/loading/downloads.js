@@ -140,7 +140,8 @@ class Downloads {
 
   /** The URLs of what the thread was started from, without what this one imports as well, and of what it was asked for. */
   get resources() {
-    return [...this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : [], ...this.#asked];
+    const modules = this.#isReady ? ['./downloader.js', '../thread.js'] : [];
+    return [...modules.map((module) => new URL(module, import.meta.url).href), ...this.#asked];
   }
 
   /**
