@@ -204,6 +204,7 @@ SPARE = """async ({ asked, pause }) => {
     const workers = new Set();
     let awaited = 0;
     Worker.prototype.postMessage = function counted(message, ...rest) {
+        if (message === null) return postMessage.call(this, message, ...rest); // the first, which nobody answers
         if (!workers.has(this)) this.addEventListener('message', () => { awaited -= 1; });
         workers.add(this);
         awaited += 1;

@@ -2,7 +2,7 @@
 /** The ways to a thread that has Python: a worker, or this very thread. */
 
 import { env } from './env.js';
-import { PageThreads } from './threads.js';
+import { Threads } from './threads.js';
 
 /**
  * @typedef {object} Port
@@ -33,7 +33,7 @@ function workerPort(receive, fail) {
   const options = { type: 'module', name: 'pyruntime' };
   const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
     : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
-  const threads = new PageThreads((answer, transfer) => worker.postMessage(answer, transfer));
+  const threads = new Threads((answer, transfer) => worker.postMessage(answer, transfer));
   worker.addEventListener('message', ({ data }) => {
     if ('thread' in data) threads.hear(data);
     else receive(data);

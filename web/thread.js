@@ -1,20 +1,19 @@
 // @ts-check
-/** In a thread that threads.js makes: what it says and hears, by a MessagePort if that is the first thing it is sent. */
+/** In a thread that threads.js makes: what it says and hears, by the MessagePort that it is sent first, or by itself if that is null. */
 
 /**
  * Hear what is said to this thread.
  * @param {(message: any) => void} hear
+ * @param {() => void} [begun] hears that something can be said
  * @returns {(message: any, transfer?: Transferable[]) => void} says something
  */
-export function speak(hear) {
-  /** @type {Pick<MessagePort, 'postMessage'>} */
-  let line = /** @type {any} */ (self);
-  self.addEventListener('message', ({ data }) => {
-    if (!(data instanceof MessagePort)) hear(data.message);
-    else {
-      data.onmessage = (/** @type {MessageEvent<import('./threads.js').Said>} */ event) => hear(event.data.message);
-      line = data;
-    }
-  });
+export function speak(hear, begun) {
+  /** @type {Pick<MessagePort, 'postMessage' | 'onmessage'>} */
+  let line;
+  self.addEventListener('message', ({ data: port }) => {
+    line = port ?? self;
+    line.onmessage = (/** @type {MessageEvent<import('./threads.js').Said>} */ { data: { message } }) => hear(message);
+    begun?.();
+  }, { once: true });
   return (message, transfer = []) => line.postMessage({ message, transfer }, transfer);
 }

@@ -41,50 +41,29 @@ const portsCopy = /Firefox\//.test(globalThis.navigator?.userAgent ?? '');
 /** Asks the page; null: threads are made here. @type {Ask | null} */
 let ask = null;
 
-/** Who hears the page's answers, by the number of the thread. @type {Map<number, {hear: Hear, failed: Failed}>} */
+/** Who hears the answers, by the number of the thread. @type {Map<number, {hear: Hear, failed: Failed}>} */
 const asked = new Map();
 
 let last = 0;
-
-/** Those made here: a worker that nobody holds may be ended by the garbage collector. @type {Set<Worker>} */
-const made = new Set();
 
 /** In a worker whose page makes its threads (port.js). @param {Ask} how */
 export function askPage(how) {
   ask = how;
 }
 
-/** The page has answered. @param {Answered} answer */
-export function pageAnswered(answer) {
+/** An answer of the page, or of this thread where it makes its own. @param {Answered} answer */
+export function answered(answer) {
   const who = asked.get(answer.thread);
-  if ('failed' in answer) who?.failed(answer.failed);
-  else who?.hear(answer.message);
-}
-
-/**
- * @param {Name} name
- * @param {(said: Said) => void} hear
- * @param {Failed} failed
- * @returns {Worker | null}
- */
-function make(name, hear, failed) {
-  try {
-    const worker = MAKERS[name]();
-    worker.addEventListener('message', ({ data }) => hear(data));
-    worker.addEventListener('error', (event) => {
-      event.preventDefault(); // else it is an error of this thread, too
-      failed(event.message || 'its worker failed');
-    });
-    return worker;
-  } catch (error) { // another origin's, or forbidden by a policy
-    failed(/** @type {Error} */ (error).message);
-    return null;
+  if ('message' in answer) who?.hear(answer.message);
+  else {
+    asked.delete(answer.thread);
+    who?.failed(answer.failed);
   }
 }
 
-/** The threads that a page makes for Python's worker. */
-export class PageThreads {
-  /** @type {Map<number, Worker>} */
+/** Makes threads: those of this thread, or in a page those of Python's worker. */
+export class Threads {
+  /** A worker that nobody holds may be ended by the garbage collector. @type {Map<number, Worker>} */
   #made = new Map();
   #answer;
 
@@ -105,14 +84,19 @@ export class PageThreads {
 
   /** @param {number} thread @param {Name} name @param {MessagePort} [port] */
   #make(thread, name, port) {
-    const worker = make(
-      name,
-      ({ message, transfer }) => this.#answer({ thread, message }, transfer),
-      (failed) => this.#answer({ thread, failed }, []),
-    );
-    if (!worker) return;
-    this.#made.set(thread, worker);
-    if (port) worker.postMessage(port, [port]);
+    const failed = (/** @type {string} */ message) => this.#answer({ thread, failed: message }, []);
+    try {
+      const worker = MAKERS[name]();
+      this.#made.set(thread, worker);
+      worker.addEventListener('message', ({ data: { message, transfer } }) => this.#answer({ thread, message }, transfer));
+      worker.addEventListener('error', (event) => {
+        event.preventDefault(); // else it is an error of this thread, too
+        failed(event.message || 'its worker failed');
+      });
+      worker.postMessage(port ?? null, port ? [port] : []);
+    } catch (error) { // another origin's, or forbidden by a policy
+      failed(/** @type {Error} */ (error).message);
+    }
   }
 
   /** End all. */
@@ -122,6 +106,8 @@ export class PageThreads {
   }
 }
 
+const own = new Threads(answered);
+
 /**
  * Make a thread; null where there can be none.
  * @param {Name} name
@@ -130,42 +116,25 @@ export class PageThreads {
  * @returns {Thread | null}
  */
 export function openThread(name, hear, failed) {
-  return ask ? askedThread(ask, name, hear, failed) : ownThread(name, hear, failed);
-}
-
-/** @type {typeof openThread} */
-function ownThread(name, hear, failed) {
-  const worker = make(name, ({ message }) => hear(message), failed);
-  if (!worker) return null;
-  made.add(worker);
-  return {
-    post: (message, transfer = []) => worker.postMessage({ message, transfer }, transfer),
-    end: () => {
-      worker.terminate();
-      made.delete(worker);
-    },
-  };
-}
-
-/** @param {Ask} toPage @param {Name} name @param {Hear} hear @param {Failed} failed @returns {Thread} */
-function askedThread(toPage, name, hear, failed) {
   last += 1;
   const thread = last;
+  /** @type {Ask} */
+  const tell = ask ?? ((said) => own.hear(said));
+  const { port1, port2 } = ask && !portsCopy ? new MessageChannel() : { port1: null, port2: null };
   asked.set(thread, { hear, failed });
-  /** @type {Thread['post']} */
-  let post = (message, transfer = []) => toPage({ thread, message, transfer }, transfer);
-  if (portsCopy) toPage({ thread, name }, []);
-  else {
-    const { port1, port2 } = new MessageChannel();
-    toPage({ thread, name, port: port2 }, [port2]);
-    port1.onmessage = ({ data }) => asked.get(thread)?.hear(data.message);
-    post = (message, transfer = []) => port1.postMessage({ message, transfer }, transfer);
-  }
+  if (port2) tell({ thread, name, port: port2 }, [port2]);
+  else tell({ thread, name }, []);
+  if (!asked.has(thread)) return null;
+  if (port1) port1.onmessage = ({ data: { message } }) => answered({ thread, message });
   return {
-    post,
+    post: (message, transfer = []) => {
+      if (port1) port1.postMessage({ message, transfer }, transfer);
+      else tell({ thread, message, transfer }, transfer);
+    },
     end: () => {
       asked.delete(thread);
-      toPage({ thread, ends: true }, []);
+      port1?.close();
+      tell({ thread, ends: true }, []);
     },
   };
 }

@@ -2,7 +2,7 @@
 /** The dedicated worker that hosts Python. */
 
 import { askAhead } from './picture.js';
-import { askPage, pageAnswered } from './threads.js';
+import { answered, askPage } from './threads.js';
 
 askPage((asked, transfer) => self.postMessage(asked, { transfer }));
 
@@ -26,7 +26,7 @@ function post(message, transfer) {
 
 self.addEventListener('message', ({ data }) => {
   if ('thread' in data) {
-    pageAnswered(data);
+    answered(data);
     return;
   }
   if (data.method === 'start') askAhead(data.arguments);

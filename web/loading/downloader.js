@@ -13,7 +13,7 @@ const REPORTED_MS = 50;
 const files = new Map();
 
 /** To who has this thread. @type {(answer: import('./downloads.js').Answer, transfer?: Transferable[]) => void} */
-const post = speak(({ file, method, ...asked }) => methods[method](file, asked));
+const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => post({ ready: true }));
 
 /** @param {unknown} error */
 function described(error) {
@@ -79,5 +79,3 @@ const methods = {
     files.delete(file);
   },
 };
-
-post({ ready: true });
