@@ -255,6 +255,20 @@ def test_create__values_between_large_weights__are_asked_for_or_waited_for(
     assert len(file.parts) == 3 and file.sent == [1 << 20]
     assert sum(int(b) - int(a) + 1 for a, b in (p.removeprefix("bytes=").split("-") for p in file.parts)) < 1 << 18
     file.opened.set()
+    check_between(script, data)
+
+
+def wait_for(script: Script, event: str) -> None:
+    """Until progress was told of it."""
+    for _ in range(600):
+        if event in script.page.evaluate("globalThis.events ?? []"):
+            return
+        script.page.wait_for_timeout(50)
+    raise AssertionError(f"{event}: not heard")
+
+
+def check_between(script: Script, data: bytes) -> None:
+    """What the session `made` of `between` computes."""
     x = [float(v) for v in np.linspace(-1, 1, 2048)]
     got = script(
         """const s = await made; const { y } = await s.run({ x: new Tensor(Float32Array.from(x), [2048]) });
@@ -266,3 +280,40 @@ def test_create__values_between_large_weights__are_asked_for_or_waited_for(
     }
     want = np.array(x[:1024]) @ weights["w0"] @ weights["w1"] @ weights["w2"]
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("first", ["values", "stream"])
+def test_create__values_come_late__graph_is_read_before_them(
+    script: Script, served: dict[str, Served], first: str
+) -> None:
+    data = between()
+    script.preload()
+    file = served["/m/model.onnx"] = Served(data, gate=1 << 20, held=1)
+    script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
+    wait_for(script, "parse end")
+    assert len(file.parts) == 3 and "shaders begin" not in script.page.evaluate("events")
+    (file.released if first == "values" else file.opened).set()
+    wait_for(script, "shaders begin")
+    assert file.sent == [1 << 20 if first == "values" else len(data)]
+    file.released.set()
+    file.opened.set()
+    check_between(script, data)
+    assert script.page.evaluate("events").count("parse begin") == 1
+
+
+def test_create__outline_was_of_another_file__session_is_that_of_the_stream(
+    script: Script, served: dict[str, Served]
+) -> None:
+    """The values that would tell are there too late; the graph was read by then."""
+    data = between()
+    narrow, wide = (b"\x08\x80" + sizes + b"\x10\x01\x42\x02w1" for sizes in (b"\x08\x08\x80\x08", b"\x04\x08\x80\x10"))
+    assert data.count(narrow) == 1
+    script.preload()
+    file = served["/m/model.onnx"] = Served(data.replace(narrow, wide), gate=1 << 20, other=data, held=1, etag=None)
+    script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
+    wait_for(script, "parse end")
+    file.opened.set()
+    found = script("return failure(() => made)")
+    file.released.set()
+    assert script.page.evaluate("events").count("parse begin") == 2
+    assert "got float[1,1024] and float[512,2048]" in found["message"]

@@ -32,7 +32,8 @@ class Served:
         gate: bytes after which sending waits until `opened` is set.
         asked: the Range header ('' where there is none) of each request. sent: bytes of it given to the connection.
         left: set when somebody has gone before all was sent.
-        parts: those of requests for a part with an end, which neither break nor wait, and are in no other list.
+        parts: those of requests for a part with an end, which do not break, and are in no other list.
+        held: how many of these do not wait; the others wait until `released` is set.
         other: what these get instead of `data`, with `other_etag` (None: without one).
     """
 
@@ -50,6 +51,8 @@ class Served:
     sent: list[int] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
+    held: int | None = None
+    released: threading.Event = field(default_factory=threading.Event)
     other: bytes | None = None
     other_etag: str | None = None
 
@@ -77,6 +80,8 @@ class _Handler(Handler):
 
     def _part(self, file: Served, wanted: str) -> None:
         file.parts.append(wanted)
+        if file.held is not None and len(file.parts) > file.held:
+            file.released.wait(120)
         begin, end = map(int, wanted.removeprefix("bytes=").split("-"))
         data, etag = (file.data, file.etag) if file.other is None else (file.other, file.other_etag)
         body = data[begin : end + 1]

@@ -150,6 +150,14 @@ class JsArriving(JsFile):
         """See `ArrivingSource.readable`."""
         await self._wait(self.file.readable(end))
 
+    async def there(self, end: int) -> None:
+        """See `ArrivingSource.there`."""
+        await self._wait(self.file.values(end))
+
+    async def values(self) -> None:
+        """See `ArrivingSource.values`."""
+        await self._wait(self.file.values(self.size))
+
     def _kept(self, offset: int) -> JsObject:
         return self.file.readAhead(offset)
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import sys
+from collections.abc import Coroutine
+from typing import Any
 
-__all__ = ["all_of"]
+__all__ = ["all_of", "begun"]
 
 
-async def all_of(*parts: Awaitable[object]) -> None:
+async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
     """Wait for all of these, also where one fails: what the others allocate meanwhile has to be freed.
 
     Raises what the first of them raised.
     """
-    for outcome in await asyncio.gather(*parts, return_exceptions=True):
+    for outcome in await asyncio.gather(*map(begun, parts), return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+def begun(part: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+    """A task that has come to where it waits for the first time, where Python can have one (3.12).
+
+    Otherwise that is a turn of the event loop later. In a browser there may be much in front of that: all that came
+    while Python was planning.
+    """
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(part, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.ensure_future(part)

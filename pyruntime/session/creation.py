@@ -83,6 +83,8 @@ class Creation(Session):
                 with Phase("adapter", progress, self._timings):
                     await self._open_device()
             try:
+                if isinstance(source, ArrivingSource):
+                    await source.values()
                 cancelled()
                 if self._live is not None:
                     with Phase("shaders", progress, self._timings):

@@ -5,7 +5,7 @@
  * are (foretold.js), else one after the other. What they bring is a hint (requests.js).
  */
 
-import { agree, foretell } from './foretold.js';
+import { agree, are, foretell } from './foretold.js';
 import { AT_ONCE, joined } from './ranges.js';
 import { NEAR, Requests } from './requests.js';
 import { around } from './segments.js';
@@ -37,6 +37,9 @@ export class ReadingAhead {
   #tail = null;
   /** Whether it was looked at what they tell. */
   #isRead = false;
+  #onOutline;
+  /** What of the file was told as its outline, but for the nodes, which the stream had brought. @type {import('./foretold.js').Head[]} */
+  #outlined = [];
   #tell = () => {};
   /** All that is kept of the file, or enough to see that it is no model, once it is. @type {Scanner | null} */
   found = null;
@@ -48,11 +51,14 @@ export class ReadingAhead {
    * @param {import('./requests.js').Known} known
    * @param {AbortSignal} signal
    * @param {boolean} [jumps] whether it is worth to read one header after the other, where the file's end does not tell
+   * @param {(segments: Segment[]) => void} [onOutline] hears what there will be, with nothing in the tensors, where the file's end
+   * tells that
    */
-  constructor(url, known, signal, jumps = true) {
+  constructor(url, known, signal, jumps = true, onOutline = undefined) {
     this.#requests = new Requests(url, known, signal);
     this.#size = known.size;
     this.#jumps = jumps;
+    this.#onOutline = onOutline;
   }
 
   /**
@@ -93,6 +99,11 @@ export class ReadingAhead {
     return this.#requests.isVouchedFor();
   }
 
+  /** Whether what was told of the file is what a scanner of all of it has kept. @param {Scanner} scanner */
+  agrees(scanner) {
+    return this.found ? scanner.agrees(this.found) : are(this.#outlined, scanner.segments);
+  }
+
   /** Nothing of it is wanted any more. */
   stop() {
     this.#isOver = true;
@@ -118,13 +129,38 @@ export class ReadingAhead {
     seen.end();
     if (!agree(told.tensors, seen.segments)) return;
     const parts = joined(wanted(told.tensors, stream.fork(), tail.at), this.#size);
-    const segments = parts && await this.#ask(parts, stream);
+    if (!parts) return;
+    const blank = parts.map(([begin, end]) => ({ at: begin, bytes: new Uint8Array(end - begin) }));
+    const asked = this.#ask(parts, stream);
+    asked.catch(() => {}); // awaited below
+    if (this.#onOutline) this.#tellOutline(told, this.#scanned(told, [...blank, tail], stream));
+    const segments = await asked;
     if (!segments || !agree(told.tensors, segments)) return;
+    const ahead = this.#scanned(told, [...segments, tail], stream);
+    if (ahead && !this.#isOver) this.#give(ahead);
+  }
+
+  /**
+   * What is kept of the whole file, from where the stream is; null where it cannot be as was told.
+   * @param {import('./foretold.js').Told} told
+   * @param {Segment[]} known what is kept of the tensors, and the file's end
+   * @param {Scanner} stream
+   */
+  #scanned(told, known, stream) {
+    const tail = known[known.length - 1];
     const ahead = stream.fork();
-    replay(ahead, told.tensors, [...segments, tail]);
+    replay(ahead, told.tensors, known);
     feed(ahead, { at: told.end, bytes: tail.bytes.subarray(told.end - tail.at) });
     ahead.end();
-    if (ahead.at === this.#size && !ahead.isBroken && !this.#isOver) this.#give(ahead);
+    return ahead.at === this.#size && !ahead.isBroken ? ahead : null;
+  }
+
+  /** @param {import('./foretold.js').Told} told @param {Scanner | null} ahead */
+  #tellOutline({ tensors, end }, ahead) {
+    const tail = this.#tail;
+    if (!ahead || !tail) return;
+    this.#outlined = [...tensors, { at: end, head: tail.bytes.subarray(end - tail.at) }];
+    this.#onOutline?.(ahead.segments);
   }
 
   /**

@@ -17,12 +17,17 @@ export class ArrivingBuffer extends Arrival {
   #pieces = [];
   /** What a reader of the graph looks at, where it was read ahead of the stream. @type {import('./scanner.js').Segment[]} */
   #kept = [];
+  /** The same with nothing in the tensors, where that was known before. @type {import('./scanner.js').Segment[]} */
+  #outline = [];
   #download;
   /** Whether `size` counts the bytes that arrive. */
   #isExact;
-  #tellReadable = () => {};
-  /** Fulfilled when that is there. @type {Promise<void>} */
-  #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
+  #tellGraph = () => {};
+  /** Fulfilled when what a reader of the graph looks at is there. @type {Promise<void>} */
+  #hasGraph = new Promise((resolve) => { this.#tellGraph = resolve; });
+  #tellOutline = () => {};
+  /** Fulfilled when its outline is. @type {Promise<void>} */
+  #hasOutline = new Promise((resolve) => { this.#tellOutline = resolve; });
 
   /**
    * @param {string} url where it comes from
@@ -62,7 +67,14 @@ export class ArrivingBuffer extends Arrival {
   graph(segments) {
     if (this.isComplete || this.failure) return;
     this.#kept = segments;
-    this.#tellReadable();
+    this.#tellGraph();
+  }
+
+  /** The same before what is in tensors is known: a reader need not wait for that. @param {import('./scanner.js').Segment[]} segments */
+  outline(segments) {
+    if (this.isComplete || this.failure) return;
+    this.#outline = segments;
+    this.#tellOutline();
   }
 
   /** All has come. @param {boolean} [agrees] whether what was known of it before was right */
@@ -71,12 +83,13 @@ export class ArrivingBuffer extends Arrival {
     this.size = this.arrived;
     this.isComplete = !this.failure;
     this.#kept = [];
+    this.#outline = [];
     this.wake();
   }
 
   /** Whether somebody reads what has not come with the stream. */
   get isReadAhead() {
-    return !this.isComplete && this.#kept.length > 0;
+    return !this.isComplete && (this.#kept.length > 0 || this.#outline.length > 0);
   }
 
   /** @param {number} end @override */
@@ -87,12 +100,17 @@ export class ArrivingBuffer extends Arrival {
 
   /** Wait until a reader of the graph can go on: the bytes before `end` are there, or all that it looks at is. @param {number} end */
   async readable(end) {
+    await Promise.race([this.values(end), this.#hasOutline]);
+  }
+
+  /** Wait until what is in tensors can be read as well: the bytes before `end`, or all that anybody looks at. @param {number} end */
+  async values(end) {
     await Promise.race([this.there(end), this.#hasGraph]);
   }
 
-  /** The bytes around `at` that were read ahead, as far as they go; null where it is not among them. @param {number} at */
+  /** For a reader of the graph, the bytes around `at` that were read ahead, as far as they go; null where it is not among them. @param {number} at */
   readAhead(at) {
-    return around(this.#kept, at);
+    return around(this.#kept.length ? this.#kept : this.#outline, at);
   }
 
   /**

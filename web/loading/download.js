@@ -38,11 +38,12 @@ const LONG = 32 << 20;
  * came are not looked at any more
  * @property {(segments: Segment[], isAhead: boolean) => void} graph all that a reader of the graph looks at, or that it is no
  * model; read ahead of the stream, or as it came
+ * @property {(segments: Segment[]) => void} [outline] the same, ahead of the stream, with nothing in the tensors
  * @property {(segments: Segment[], agrees: boolean) => void} ended all has come; what was told before of the file agrees with it
  * @property {(error: unknown) => void} failed
  */
 
-/** @typedef {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'> & Partial<Pick<Receiver, 'graph'>>} InMemory Who has all of it. */
+/** @typedef {Pick<Required<Receiver>, 'came' | 'ended' | 'failed'> & Partial<Pick<Receiver, 'graph' | 'outline'>>} InMemory Who has all of it. */
 
 /**
  * A file of which the server has answered.
@@ -175,8 +176,7 @@ export class Download {
   #end() {
     const { scanner, ahead } = this;
     scanner?.end();
-    const found = ahead?.found;
-    const agrees = this.size === this.#loaded && !(found && !scanner?.agrees(found)) && (this.#ranges?.agrees ?? true);
+    const agrees = this.size === this.#loaded && !(scanner && ahead && !ahead.agrees(scanner)) && (this.#ranges?.agrees ?? true);
     this.#isOver = true;
     ahead?.stop();
     this.#ranges?.stop();
@@ -230,7 +230,7 @@ class Following {
   constructor(url, known, receiver, signal) {
     this.#size = known.size;
     this.#scanner = new Scanner(known.isExact ? known.size : undefined, 0);
-    this.#ahead = new ReadingAhead(url, known, signal, known.size >= LONG);
+    this.#ahead = new ReadingAhead(url, known, signal, known.size >= LONG, receiver.outline);
     this.#ahead.done.then(() => this.#ahead.found && receiver.graph?.(this.#ahead.found.segments, true));
   }
 
@@ -248,7 +248,7 @@ class Following {
   /** All has come: whether what was read ahead was of this file. */
   end() {
     this.#scanner.end();
-    const agrees = this.#scanner.at === this.#size && !(this.#ahead.found && !this.#scanner.agrees(this.#ahead.found));
+    const agrees = this.#scanner.at === this.#size && this.#ahead.agrees(this.#scanner);
     this.#ahead.stop();
     return agrees;
   }

@@ -26,6 +26,7 @@ function receiver(file) {
   return {
     handed: (part) => post({ file, handed: part }),
     graph: (segments, isAhead) => post({ file, graph: { segments, isAhead } }),
+    outline: (segments) => post({ file, outline: segments }),
     ended: (segments, agrees) => post({ file, ended: { segments, agrees } }),
     failed: (error) => post({ file, failed: described(error) }),
   };

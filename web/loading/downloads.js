@@ -19,7 +19,7 @@ import { openThread } from '../threads.js';
 /**
  * What downloader.js says, of a file by its number, or that it is there.
  * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, came: Uint8Array<ArrayBuffer>[]}
- *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}}
+ *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}} | {file: number, outline: Segment[]}
  *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
  *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}
  *   | {file: number, ahead: Ahead | null}} Answer
@@ -94,13 +94,14 @@ class Elsewhere {
   }
 
   /** @param {Record<string, any>} said */
-  hear({ opened, came, handed, graph, ended, failed, progress, isVouchedFor, ahead }) {
+  hear({ opened, came, handed, outline, graph, ended, failed, progress, isVouchedFor, ahead }) {
     if (this.#isOver) return;
     const receiver = this.#receiver;
     if (opened) this.#answer.resolve(opened);
     if (progress) this.#onProgress(progress.loaded, progress.total);
     if (came) receiver?.came?.(...came);
     if (handed) receiver?.handed?.(handed);
+    if (outline) receiver?.outline?.(outline);
     if (graph) receiver?.graph?.(graph.segments, graph.isAhead);
     if (isVouchedFor !== undefined) this.#vouched.resolve(isVouchedFor);
     if (ahead !== undefined) this.#ahead.resolve(ahead);

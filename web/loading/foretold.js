@@ -21,6 +21,9 @@ import { partOf } from './segments.js';
  * @property {number} end behind the elements
  */
 
+/** @typedef {Pick<Tensor, 'at' | 'head'>} Head Bytes at a place. */
+/** @typedef {{tensors: Tensor[], end: number}} Told The tensors of a graph, in the order of the file, and where they end. */
+
 /** Tags of a graph's fields behind its tensors: a text, inputs, outputs, types, quantisation; metadata (of two bytes). */
 const TEXT = 0x52;
 const BEHIND = [TEXT, 0x5a, 0x62, 0x6a, 0x72];
@@ -167,7 +170,7 @@ function tensorsOf({ at: base, bytes: data }, fields, at, end) {
  * @param {Segment} tail the file's last bytes
  * @param {number} tensors where the graph's first tensor is
  * @param {number} end of the graph
- * @returns {{tensors: Tensor[], end: number} | null} and where they end
+ * @returns {Told | null}
  */
 export function foretell(tail, tensors, end) {
   const { at: base, bytes: data } = tail;
@@ -189,5 +192,19 @@ export function foretell(tail, tensors, end) {
  * @param {Segment[]} known
  */
 export function agree(tensors, known) {
-  return tensors.every(({ at, head }) => partOf(known, at, head.length)?.every((byte, i) => byte === head[i]) ?? true);
+  return tensors.every((tensor) => isThere(tensor, known) ?? true);
+}
+
+/** Whether bytes are what is known; undefined where they are not known. @param {Head} head @param {Segment[]} known */
+function isThere({ at, head }, known) {
+  return partOf(known, at, head.length)?.every((byte, i) => byte === head[i]);
+}
+
+/**
+ * Whether all of these are what is known.
+ * @param {Head[]} heads
+ * @param {Segment[]} known
+ */
+export function are(heads, known) {
+  return heads.every((head) => isThere(head, known) ?? false);
 }

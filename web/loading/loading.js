@@ -178,7 +178,7 @@ export class Loading {
     download.pieces({
       came: (...chunks) => { for (const chunk of chunks) file.came(chunk); },
       // Planning in the thread that the file comes through would hold it up.
-      ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments) } : {}),
+      ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments), outline: (segments) => file.outline(segments) } : {}),
       ended: (_, agrees) => file.ended(agrees),
       failed: (error) => file.failed(error),
     }, onProgress);
