@@ -132,6 +132,10 @@ def test_foretell__end_that_does_not_tell__is_nothing(script: Script, served: di
     assert foretold(script, served, file_of(graph), 300 if how == "short tail" else 1 << 17) is None
 
 
+def test_rehearse__file_that_is_made_up__finds_its_graph(script: Script) -> None:
+    assert script("return (await import('/web/loading/rehearsal.js')).rehearse()") is True
+
+
 def test_create__types_at_the_end__plans_before_the_weights_of_a_file_in_memory_come(
     script: Script, served: dict[str, Served]
 ) -> None:
@@ -291,6 +295,7 @@ def test_create__values_come_late__graph_is_read_before_them(
     file = served["/m/model.onnx"] = Served(data, gate=1 << 20, held=1)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     wait_for(script, "parse end")
+    script.page.wait_for_timeout(500)
     assert len(file.parts) == 3 and "shaders begin" not in script.page.evaluate("events")
     (file.released if first == "values" else file.opened).set()
     wait_for(script, "shaders begin")

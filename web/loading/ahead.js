@@ -6,9 +6,9 @@
  */
 
 import { agree, are, foretell } from './foretold.js';
-import { AT_ONCE, joined } from './ranges.js';
+import { blank, partsOf, scanned } from './outline.js';
+import { AT_ONCE } from './ranges.js';
 import { NEAR, Requests } from './requests.js';
-import { around } from './segments.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
@@ -22,7 +22,6 @@ const WORTH = 4 << 20;
 const TAIL = 1 << 17;
 const LONGEST = 1 << 20;
 
-/** @typedef {import('./foretold.js').Tensor} Tensor */
 /** @typedef {import('./ranges.js').Range} Range */
 /** @typedef {import('./scanner.js').Scanner} Scanner */
 /** @typedef {import('./scanner.js').Segment} Segment */
@@ -124,35 +123,15 @@ export class ReadingAhead {
   async #readForetold(tail, stream) {
     this.#isRead = true;
     const told = foretell(tail, stream.tensors, stream.graphEnd);
-    if (!told) return;
-    const seen = stream.fork();
-    seen.end();
-    if (!agree(told.tensors, seen.segments)) return;
-    const parts = joined(wanted(told.tensors, stream.fork(), tail.at), this.#size);
+    const parts = told && partsOf(told, tail, stream, this.#size);
     if (!parts) return;
-    const blank = parts.map(([begin, end]) => ({ at: begin, bytes: new Uint8Array(end - begin) }));
-    const asked = this.#ask(parts, stream);
+    const asked = this.#ask([...parts], stream);
     asked.catch(() => {}); // awaited below
-    if (this.#onOutline) this.#tellOutline(told, this.#scanned(told, [...blank, tail], stream));
+    if (this.#onOutline) this.#tellOutline(told, scanned(told, tail, blank(parts, told.tensors), stream, this.#size));
     const segments = await asked;
     if (!segments || !agree(told.tensors, segments)) return;
-    const ahead = this.#scanned(told, [...segments, tail], stream);
+    const ahead = scanned(told, tail, segments, stream, this.#size);
     if (ahead && !this.#isOver) this.#give(ahead);
-  }
-
-  /**
-   * What is kept of the whole file, from where the stream is; null where it cannot be as was told.
-   * @param {import('./foretold.js').Told} told
-   * @param {Segment[]} known what is kept of the tensors, and the file's end
-   * @param {Scanner} stream
-   */
-  #scanned(told, known, stream) {
-    const tail = known[known.length - 1];
-    const ahead = stream.fork();
-    replay(ahead, told.tensors, known);
-    feed(ahead, { at: told.end, bytes: tail.bytes.subarray(told.end - tail.at) });
-    ahead.end();
-    return ahead.at === this.#size && !ahead.isBroken ? ahead : null;
   }
 
   /** @param {import('./foretold.js').Told} told @param {Scanner | null} ahead */
@@ -214,53 +193,5 @@ export class ReadingAhead {
   #give(ahead) {
     this.found = ahead;
     this.#tell();
-  }
-}
-
-/**
- * Have a scanner see the bytes of a segment that it has not seen; what it does not look at before them is passed.
- * @param {Scanner} scanner
- * @param {Segment} segment
- */
-function feed(scanner, { at, bytes }) {
-  if (scanner.at < at) scanner.skip();
-  if (scanner.at < at) throw new RangeError('the file is not as its end tells');
-  if (scanner.at < at + bytes.length) scanner.push(bytes.subarray(scanner.at - at));
-}
-
-/**
- * The tensors, or parts of them, whose elements a scanner would keep, before `end`.
- * @param {Tensor[]} tensors
- * @param {Scanner} dry comes behind them
- * @param {number} end
- * @returns {Range[]}
- */
-function wanted(tensors, dry, end) {
-  /** @type {Range[]} */
-  const found = [];
-  for (const tensor of tensors.filter((one) => one.end > dry.at)) {
-    const begin = Math.max(tensor.at, dry.at);
-    feed(dry, { at: tensor.at, bytes: tensor.head });
-    if (dry.passing) continue;
-    if (begin < end) found.push([begin, Math.min(tensor.end, end)]);
-    dry.push(new Uint8Array(tensor.end - dry.at));
-  }
-  return found;
-}
-
-/**
- * Have a scanner see tensors.
- * @param {Scanner} scanner
- * @param {Tensor[]} tensors
- * @param {Segment[]} known what it would keep of them
- */
-function replay(scanner, tensors, known) {
-  for (const tensor of tensors.filter((one) => one.end > scanner.at)) {
-    feed(scanner, { at: tensor.at, bytes: tensor.head });
-    while (!scanner.passing && scanner.at < tensor.end) {
-      const segment = around(known, scanner.at);
-      if (!segment) throw new RangeError('not all of it was asked for');
-      feed(scanner, { at: segment.at, bytes: segment.bytes.subarray(0, tensor.end - segment.at) });
-    }
   }
 }

@@ -2,9 +2,13 @@
 /** The worker that downloads files, so that the thread that wants them is free to plan meanwhile. Answers downloads.js. */
 
 import { openFile } from './download.js';
+import { rehearse } from './rehearsal.js';
 import { speak } from '../thread.js';
 
 /** @typedef {import('./download.js').Opened} Opened */
+
+/** Milliseconds until a thread without files has nothing better to do than to rehearse. */
+const IDLE_MS = 100;
 
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
@@ -13,7 +17,10 @@ const REPORTED_MS = 50;
 const files = new Map();
 
 /** To who has this thread. @type {(answer: import('./downloads.js').Answer, transfer?: Transferable[]) => void} */
-const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => post({ ready: true }));
+const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => {
+  post({ ready: true });
+  setTimeout(() => { if (!files.size) rehearse(); }, IDLE_MS);
+});
 
 /** @param {unknown} error */
 function described(error) {
@@ -27,7 +34,7 @@ function receiver(file) {
     handed: (part) => post({ file, handed: part }),
     graph: (segments, isAhead) => post({ file, graph: { segments, isAhead } }),
     outline: (segments) => post({ file, outline: segments }),
-    ended: (segments, agrees) => post({ file, ended: { segments, agrees } }),
+    ended: (segments, agrees, last) => post({ file, came: last, ended: { segments, agrees } }, last?.map(({ buffer }) => buffer)),
     failed: (error) => post({ file, failed: described(error) }),
   };
 }

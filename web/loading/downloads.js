@@ -20,7 +20,7 @@ import { openThread } from '../threads.js';
  * What downloader.js says, of a file by its number, or that it is there.
  * @typedef {{ready: true, file?: undefined} | {file: number, opened: Pick<Opened, 'size' | 'isExact' | 'tag'>} | {file: number, came: Uint8Array<ArrayBuffer>[]}
  *   | {file: number, handed: Blob} | {file: number, graph: {segments: Segment[], isAhead: boolean}} | {file: number, outline: Segment[]}
- *   | {file: number, ended: {segments: Segment[], agrees: boolean}} | {file: number, failed: {name: string, message: string}}
+ *   | {file: number, ended: {segments: Segment[], agrees: boolean}, came?: Uint8Array<ArrayBuffer>[]} | {file: number, failed: {name: string, message: string}}
  *   | {file: number, progress: {loaded: number, total: number | undefined}} | {file: number, isVouchedFor: boolean}
  *   | {file: number, ahead: Ahead | null}} Answer
  */
@@ -141,7 +141,7 @@ class Downloads {
 
   /** The URLs of what the thread was started from, without what this one imports as well, and of what it was asked for. */
   get resources() {
-    const modules = this.#isReady ? ['./downloader.js', '../thread.js'] : [];
+    const modules = this.#isReady ? ['./downloader.js', './rehearsal.js', '../thread.js'] : [];
     return [...modules.map((module) => new URL(module, import.meta.url).href), ...this.#asked];
   }
 

@@ -46,11 +46,10 @@ const BITS = {
   20: 8, 21: 4, 22: 4, 23: 4, 24: 8,
 };
 
-/** The bytes of a number. @param {number} value @returns {number[]} */
-function encoded(value) {
-  const bytes = [];
+/** Add the bytes of a number. @param {number[]} bytes @param {number} value */
+export function put(bytes, value) {
   for (; value >= 0x80; value = Math.floor(value / 128)) bytes.push((value % 128) | 0x80);
-  return [...bytes, value];
+  bytes.push(value);
 }
 
 /**
@@ -137,9 +136,23 @@ function isBehind(data, end) {
  */
 function headOf({ name, type, dims }) {
   const nbytes = Math.ceil(dims.reduce((product, dim) => product * dim, 1) * (BITS[type] ?? NaN) / 8);
-  const inner = [...dims.flatMap((dim) => [0x08, ...encoded(dim)]), 0x10, ...encoded(type), 0x42, ...encoded(name.length), ...name,
-    0x4a, ...encoded(nbytes)];
-  return { head: new Uint8Array([TENSOR, ...encoded(inner.length + nbytes), ...inner]), nbytes };
+  const [front, before, behind] = [[TENSOR], /** @type {number[]} */ ([]), [0x4a]];
+  for (const dim of dims) {
+    before.push(0x08);
+    put(before, dim);
+  }
+  before.push(0x10);
+  put(before, type);
+  before.push(0x42);
+  put(before, name.length);
+  put(behind, nbytes);
+  put(front, before.length + name.length + behind.length + nbytes);
+  const head = new Uint8Array(front.length + before.length + name.length + behind.length);
+  head.set(front);
+  head.set(before, front.length);
+  head.set(name, front.length + before.length);
+  head.set(behind, head.length - behind.length);
+  return { head, nbytes };
 }
 
 /**

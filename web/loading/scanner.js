@@ -47,6 +47,8 @@ const KINDS = {
 const TYPE = 2;
 const GRAPHS_TENSOR = 5;
 
+const NOTHING = new Uint8Array();
+
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
 
 export class Scanner {
@@ -59,7 +61,7 @@ export class Scanner {
   #keep = 0;
   #pass = 0;
   /** The beginning of a field, cut off by the end of a chunk. */
-  #rest = new Uint8Array();
+  #rest = NOTHING;
   /** @type {{kind: Kind, end: number, type?: number}[]} */
   #within;
   /** Bytes kept because they may be folded. */
@@ -140,6 +142,13 @@ export class Scanner {
     this.#begin = this.#at;
   }
 
+  /** Go on behind the field that comes, without what is kept of it. */
+  leave() {
+    this.#at += this.#keep + this.#pass;
+    this.#keep = 0;
+    this.#pass = 0;
+  }
+
   /** Another one that has come as far, and goes on by itself. */
   fork() {
     const other = new Scanner(Infinity, this.#mostFolded);
@@ -180,11 +189,13 @@ export class Scanner {
    * @returns {number} how many bytes of the chunk its header takes
    */
   #field(chunk, at) {
-    const head = new Uint8Array([...this.#rest, ...chunk.subarray(at, at + LONGEST)]);
+    const here = chunk.subarray(at, at + LONGEST);
+    const head = this.#rest.length ? new Uint8Array([...this.#rest, ...here]) : here;
     const found = headerOf(head);
     const taken = found ? found.length - this.#rest.length : Math.min(LONGEST, chunk.length - at);
     if (!found && head.length >= LONGEST) this.#break();
-    this.#rest = found ? new Uint8Array() : head;
+    if (found) this.#rest = NOTHING;
+    else this.#rest = head.slice();
     if (found) this.#enter(found, this.#at + at + taken);
     return taken;
   }
