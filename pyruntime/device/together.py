@@ -7,7 +7,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["all_of", "begun"]
+__all__ = ["all_of"]
 
 
 async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
@@ -15,12 +15,12 @@ async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
 
     Raises what the first of them raised.
     """
-    for outcome in await asyncio.gather(*map(begun, parts), return_exceptions=True):
+    for outcome in await asyncio.gather(*map(_begun, parts), return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
 
 
-def begun(part: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+def _begun(part: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
     """A task that has come to where it waits for the first time, where Python can have one (3.12).
 
     Otherwise that is a turn of the event loop later. In a browser there may be much in front of that: all that came
