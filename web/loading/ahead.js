@@ -5,7 +5,7 @@
  * are (foretold.js), else one after the other. What they bring is a hint (requests.js).
  */
 
-import { agree, are, foretell } from './foretold.js';
+import { agree, foretell } from './foretold.js';
 import { blank, partsOf, scanned } from './outline.js';
 import { AT_ONCE } from './ranges.js';
 import { NEAR, Requests } from './requests.js';
@@ -100,7 +100,7 @@ export class ReadingAhead {
 
   /** Whether what was told of the file is what a scanner of all of it has kept. @param {Scanner} scanner */
   agrees(scanner) {
-    return this.found ? scanner.agrees(this.found) : are(this.#outlined, scanner.segments);
+    return this.found ? scanner.agrees(this.found) : agree(this.#outlined, scanner.segments, false);
   }
 
   /** Nothing of it is wanted any more. */
@@ -127,19 +127,15 @@ export class ReadingAhead {
     if (!parts) return;
     const asked = this.#ask([...parts], stream);
     asked.catch(() => {}); // awaited below
-    if (this.#onOutline) this.#tellOutline(told, scanned(told, tail, blank(parts, told.tensors), stream, this.#size));
+    const outline = this.#onOutline ? scanned(told, tail, blank(parts, told.tensors), stream, this.#size) : null;
+    if (outline) {
+      this.#outlined = [...told.tensors, { at: told.end, head: tail.bytes.subarray(told.end - tail.at) }];
+      this.#onOutline?.(outline.segments);
+    }
     const segments = await asked;
     if (!segments || !agree(told.tensors, segments)) return;
     const ahead = scanned(told, tail, segments, stream, this.#size);
     if (ahead && !this.#isOver) this.#give(ahead);
-  }
-
-  /** @param {import('./foretold.js').Told} told @param {Scanner | null} ahead */
-  #tellOutline({ tensors, end }, ahead) {
-    const tail = this.#tail;
-    if (!ahead || !tail) return;
-    this.#outlined = [...tensors, { at: end, head: tail.bytes.subarray(end - tail.at) }];
-    this.#onOutline?.(ahead.segments);
   }
 
   /**

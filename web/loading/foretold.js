@@ -201,23 +201,10 @@ export function foretell(tail, tensors, end) {
 
 /**
  * Whether the bytes in front of tensors' elements are as foretold, where they are known: another order has the same sizes.
- * @param {Tensor[]} tensors
- * @param {Segment[]} known
- */
-export function agree(tensors, known) {
-  return tensors.every((tensor) => isThere(tensor, known) ?? true);
-}
-
-/** Whether bytes are what is known; undefined where they are not known. @param {Head} head @param {Segment[]} known */
-function isThere({ at, head }, known) {
-  return partOf(known, at, head.length)?.every((byte, i) => byte === head[i]);
-}
-
-/**
- * Whether all of these are what is known.
  * @param {Head[]} heads
  * @param {Segment[]} known
+ * @param {boolean} [unknown] whether others are, too
  */
-export function are(heads, known) {
-  return heads.every((head) => isThere(head, known) ?? false);
+export function agree(heads, known, unknown = true) {
+  return heads.every(({ at, head }) => partOf(known, at, head.length)?.every((byte, i) => byte === head[i]) ?? unknown);
 }
