@@ -39,8 +39,7 @@ const LONG = 32 << 20;
  * @property {(segments: Segment[], isAhead: boolean) => void} graph all that a reader of the graph looks at, or that it is no
  * model; read ahead of the stream, or as it came
  * @property {(segments: Segment[]) => void} [outline] the same, ahead of the stream, with nothing in the tensors
- * @property {(segments: Segment[], agrees: boolean, last?: Uint8Array<ArrayBuffer>[]) => void} ended all has come, these bytes as the
- * last; what was told before of the file agrees with it
+ * @property {(segments: Segment[], agrees: boolean) => void} ended all has come; what was told before of the file agrees with it
  * @property {(error: unknown) => void} failed
  */
 
@@ -82,7 +81,7 @@ export async function openFile(url, isModel, signal) {
     pieces(receiver, onProgress) {
       const known = isModel && size !== undefined ? { size, isExact, tag } : null;
       following = known && receiver.graph ? new Following(address, known, receiver, signal) : null;
-      handOn(chunks(new Buffers(PIECE)), size, receiver, onProgress, following);
+      handOn(chunks(new Buffers(PIECE)), receiver, (loaded) => onProgress(loaded, size), following);
     },
     into(receiver, onProgress) {
       const scanner = isModel ? new Scanner(isExact ? size : undefined) : null;
@@ -261,14 +260,13 @@ class Following {
 
 /**
  * Give the receiver each chunk as it comes; several at a time where nobody reads them before all are there, as each time takes some
- * of its thread, and the last one with the end.
+ * of its thread.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
- * @param {number | undefined} size
  * @param {InMemory} receiver
- * @param {OnProgress} onProgress
+ * @param {(loaded: number) => void} onProgress
  * @param {Following | null} following
  */
-async function handOn(chunks, size, { came, ended, failed }, onProgress, following) {
+async function handOn(chunks, { came, ended, failed }, onProgress, following) {
   let loaded = 0;
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const held = [];
@@ -277,10 +275,11 @@ async function handOn(chunks, size, { came, ended, failed }, onProgress, followi
       loaded += chunk.length;
       following?.push(chunk);
       held.push(chunk);
-      if (loaded !== size && (!following?.isTold || held.length * PIECE >= BLOCK)) came(...held.splice(0));
-      onProgress(loaded, size);
+      if (!following?.isTold || held.length * PIECE >= BLOCK) came(...held.splice(0));
+      onProgress(loaded);
     }
-    ended([], following?.end() ?? true, held);
+    if (held.length) came(...held);
+    ended([], following?.end() ?? true);
   } catch (error) {
     failed(error);
   }

@@ -7,9 +7,6 @@ import { speak } from '../thread.js';
 
 /** @typedef {import('./download.js').Opened} Opened */
 
-/** Milliseconds until a thread without files has nothing better to do than to rehearse. */
-const IDLE_MS = 100;
-
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
 
@@ -17,10 +14,7 @@ const REPORTED_MS = 50;
 const files = new Map();
 
 /** To who has this thread. @type {(answer: import('./downloads.js').Answer, transfer?: Transferable[]) => void} */
-const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => {
-  post({ ready: true });
-  setTimeout(() => { if (!files.size) rehearse(); }, IDLE_MS);
-});
+const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => post({ ready: true }));
 
 /** @param {unknown} error */
 function described(error) {
@@ -34,7 +28,7 @@ function receiver(file) {
     handed: (part) => post({ file, handed: part }),
     graph: (segments, isAhead) => post({ file, graph: { segments, isAhead } }),
     outline: (segments) => post({ file, outline: segments }),
-    ended: (segments, agrees, last) => post({ file, came: last, ended: { segments, agrees } }, last?.map(({ buffer }) => buffer)),
+    ended: (segments, agrees) => post({ file, ended: { segments, agrees } }),
     failed: (error) => post({ file, failed: described(error) }),
   };
 }
@@ -65,9 +59,22 @@ const methods = {
     }
   },
 
+  /** The last bytes are told of together with the end, so that nobody goes on between the two. */
   pieces(file) {
-    const came = (/** @type {Uint8Array<ArrayBuffer>[]} */ ...chunks) => post({ file, came: chunks }, chunks.map(({ buffer }) => buffer));
-    files.get(file)?.opened?.pieces({ ...receiver(file), came }, progress(file));
+    const opened = files.get(file)?.opened;
+    let left = opened?.size ?? Infinity;
+    /** @type {Uint8Array<ArrayBuffer>[]} */
+    const last = [];
+    const buffers = (/** @type {Uint8Array<ArrayBuffer>[]} */ chunks) => chunks.map(({ buffer }) => buffer);
+    opened?.pieces({
+      ...receiver(file),
+      came: (...chunks) => {
+        for (const { length } of chunks) left -= length;
+        if (left > 0) post({ file, came: chunks }, buffers(chunks));
+        else last.push(...chunks);
+      },
+      ended: (segments, agrees) => post({ file, came: last, ended: { segments, agrees } }, buffers(last)),
+    }, progress(file));
   },
 
   into(file) {
@@ -80,6 +87,11 @@ const methods = {
 
   async vouch(file) {
     post({ file, isVouchedFor: await files.get(file)?.opened?.isVouchedFor() ?? false });
+  },
+
+  /** Until there is a file. */
+  rehearse() {
+    if (!files.size) rehearse();
   },
 
   stop(file) {

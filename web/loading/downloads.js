@@ -154,6 +154,7 @@ class Downloads {
     const hear = (/** @type {Answer} */ said) => this.#hear(said);
     this.#thread = openThread('downloads', hear, (message) => this.#fail(message));
     python.finally(() => this.#awaited.resolve(undefined)).catch(() => {}); // who awaits Python hears why it did not start
+    python.then(() => this.#isReady && this.#thread?.post({ method: 'rehearse' }), () => {}); // nothing waits for a processor any more
   }
 
   /** @param {Answer} said */

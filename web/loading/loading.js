@@ -179,10 +179,7 @@ export class Loading {
       came: (...chunks) => { for (const chunk of chunks) file.came(chunk); },
       // Planning in the thread that the file comes through would hold it up.
       ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments), outline: (segments) => file.outline(segments) } : {}),
-      ended: (_, agrees, last = []) => {
-        for (const chunk of last) file.came(chunk);
-        file.ended(agrees);
-      },
+      ended: (_, agrees) => file.ended(agrees),
       failed: (error) => file.failed(error),
     }, onProgress);
     if (size !== undefined && size >= LONG) return file;
