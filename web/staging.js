@@ -175,16 +175,21 @@ function uploadShared(device, writes) {
   if (used.length) submit();
 }
 
+/** Staging buffers that are made before the first bytes of a file have come: nobody has anything to do then. */
+const AHEAD = 16;
+
 /**
- * Make staging buffers ready for what a file that arrives brings, as far as it has come: who uploads it then has only to fill them.
+ * Make staging buffers ready for what a file that arrives brings, a little ahead of it: who uploads it then has only to fill them.
  * @param {GPUDevice} device
  * @param {import('./loading/buffer.js').ArrivingBuffer} file
  */
 export async function prepareUpload(device, file) {
   const { writes: pool } = stateOf(device);
   try {
-    for (let count = 1; !file.isComplete && count * SHARED < (file.size ?? 0); count += 1) {
-      await file.there(count * SHARED);
+    const most = Math.floor((file.size ?? 0) / SHARED);
+    pool.prepare(SHARED, Math.min(AHEAD, most));
+    for (let count = AHEAD + 1; !file.isComplete && count <= most; count += 1) {
+      await file.there((count - AHEAD) * SHARED);
       pool.prepare(SHARED, count);
     }
   } catch {
