@@ -74,7 +74,7 @@ class Constant:
         from pyruntime.ir.encoding import encode, round_to
 
         dtype = dtype or DType.from_numpy(array.dtype)
-        shape = tuple(int(d) for d in array.shape)
+        shape = array.shape
         if dtype is DType.STRING:
             constant = Constant(TensorType(dtype, shape), _Bytes(b""))
             constant._array = array

@@ -271,6 +271,8 @@ def hint(value: Any) -> int:
 
 def upper(value: Any) -> int:
     """The most `value` can be within the plan's ranges; the number itself for an int."""
+    if type(value) is int:
+        return value
     if not isinstance(value, Dim):
         return int(value)
     high = value.sizes.range(value.terms)[1]

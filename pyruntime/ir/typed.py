@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from operator import is_
 from typing import Any
 
 from pyruntime.ir.constant import Constant
@@ -78,6 +79,8 @@ class TypedGraph:
     states: dict[str, State] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
     _fresh: int = field(default=0)
+    _producers: tuple[list[Node], Mapping[str, Node]] = field(default=([], {}), repr=False)
+    _consumers: tuple[list[Node], Mapping[str, Sequence[Node]]] = field(default=([], {}), repr=False)
 
     def tensor(self, name: str) -> TensorType:
         """The type of a tensor value. Raises TypeError where `name` is a sequence, optional or map."""
@@ -90,23 +93,31 @@ class TypedGraph:
         """The value of a static tensor in its carrier, None where `name` is not static."""
         return self.tensor(name).value() if name in self.static else None
 
-    def producers(self) -> dict[str, Node]:
+    def producers(self) -> Mapping[str, Node]:
         """The node that makes each value."""
-        return {name: node for node in self.nodes for name in node.outputs if name}
+        if not self._has(self._producers[0]):
+            self._producers = list(self.nodes), {name: node for node in self.nodes for name in node.outputs if name}
+        return self._producers[1]
 
-    def consumers(self) -> dict[str, list[Node]]:
+    def consumers(self) -> Mapping[str, Sequence[Node]]:
         """The nodes that read each value, each once."""
+        if self._has(self._consumers[0]):
+            return self._consumers[1]
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
-            inputs = node.inputs
-            for name in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+            for name in node.inputs:
                 found = readers.get(name)
                 if found is None:
                     readers[name] = [node]
-                else:
+                elif found[-1] is not node:
                     found.append(node)
         readers.pop("", None)
+        self._consumers = list(self.nodes), readers
         return readers
+
+    def _has(self, nodes: Sequence[Node]) -> bool:
+        """Whether the graph's nodes are these: what was found about them holds."""
+        return len(nodes) == len(self.nodes) and all(map(is_, nodes, self.nodes))
 
     def fresh(self, hint: str) -> str:
         """A value name not in use."""

@@ -36,7 +36,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """NumPy's broadcast of shapes. Raises ValueError where two dimensions differ and neither is 1."""
-    rank = max((len(s) for s in shapes), default=0)
+    rank = max(map(len, shapes), default=0)
     result = [1] * rank
     for shape in shapes:
         for d, dim in enumerate(shape, rank - len(shape)):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
+from dataclasses import field
 from functools import lru_cache
 
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
+from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels import storage
 from pyruntime.kernels.library import link
 from pyruntime.kernels.module import Module
@@ -42,6 +42,9 @@ class Kernel:
     body: str
     bindings: tuple[Binding, ...]
     converts: bool = False
+    _texts: dict[tuple[tuple[int, ...], frozenset[int]], str] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
 
     @property
     def has_params(self) -> bool:
@@ -81,7 +84,10 @@ class Kernel:
             constants: operands in memory that no dispatch writes; their bindings are `read`, all others `read_write`.
         """
         shared = shared or tuple(range(len(self.bindings)))
-        return _render(self, shared, self._read_only(shared, constants))
+        text = self._texts.get((shared, constants))
+        if text is None:
+            text = self._texts[shared, constants] = _render(self, shared, self._read_only(shared, constants))
+        return text
 
     def apart(self, constants: frozenset[int]) -> frozenset[int]:
         """The operands among `constants` that may be bound several times, though they are one memory: it is only read.

@@ -22,6 +22,8 @@ _TYPE = re.compile(
     r"^(?:array<\s*vec4<(?P<a>u32|i32|f32)>\s*,\s*(?P<n>\d+)u?\s*>|vec4<(?P<v>u32|i32|f32)>|(?P<s>u32|i32|f32))$"
 )
 _CODES = {"u32": "I", "i32": "i", "f32": "f"}
+_PLAIN = frozenset({int, float, bool})
+"""Types of numbers that hold for all sizes."""
 
 
 Patch: TypeAlias = tuple[int, str, Dim]
@@ -85,6 +87,10 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
                 raise ValueError(f"Params.{name} holds {count} numbers, got {filled}")
         if filled < count:
             numbers += (0,) * (count - filled)
+    if _PLAIN.issuperset(map(type, numbers)):
+        return struct.pack(
+            code, *[int(n) & 0xFFFFFFFF if k == "u32" else n for n, (_, k) in zip(numbers, kinds, strict=False)]
+        )
     patches: list[Patch] = []
     for i, (at, kind) in enumerate(kinds):
         number = numbers[i]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyruntime.ir import upper
-from pyruntime.ir.unguarded import dataclass
+from pyruntime.ir.unguarded import dataclass, replace
 
 __all__ = ["PADDINGS", "Window", "as_volume"]
 

@@ -37,6 +37,8 @@ class Malformed(Exception):
 
 def varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
     """The unsigned 64-bit integer at `pos`, and the position after it."""
+    if pos + 1 < end and buffer[pos + 1] < 0x80 <= buffer[pos]:  # two bytes, as most lengths are
+        return buffer[pos] & 0x7F | buffer[pos + 1] << 7, pos + 2
     value = shift = 0
     while shift < 70:
         if pos >= end:
@@ -67,7 +69,11 @@ def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
     if wire_type == VARINT:
         return varint(buffer, pos, end)[1]
     if wire_type == LENGTH:
-        size, pos = varint(buffer, pos, end)
+        if pos < end and buffer[pos] < 0x80:
+            size = buffer[pos]
+            pos += 1
+        else:
+            size, pos = varint(buffer, pos, end)
         if size > end - pos:
             raise Truncated(past_end(size, end - pos))
     elif wire_type in (FIXED32, FIXED64):

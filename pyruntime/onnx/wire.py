@@ -88,7 +88,7 @@ class Parser:
         self._limits = limits
         self._budget = limits.messages
         self._base = 0
-        self._unread: set[tuple[Message, int]] = set()
+        self._unread: dict[str, set[int]] = {}
 
     def parse(self, message: Message) -> Any:
         """The record of the message that the whole source is."""
@@ -159,6 +159,9 @@ class Parser:
         That is `end`, unless the buffer is `partial`: less than the message.
         """
         actions = message.actions
+        unread = self._unread.get(message.name)
+        if unread is None:
+            unread = self._unread[message.name] = set()
         start = pos
         try:
             while pos < end:
@@ -169,9 +172,9 @@ class Parser:
                     tag, pos = varint(buffer, start, end)
                 known = actions.get(tag)
                 if known is None:
-                    if (message, tag) not in self._unread:
+                    if tag not in unread:
                         self._unknown(message, tag, self._base + start)
-                        self._unread.add((message, tag))
+                        unread.add(tag)
                     pos = skip(buffer, pos, end, tag & 7)
                     continue
                 action, slot, extra = known

@@ -7,12 +7,13 @@ floating types are not rounded: half precision is computed in float32 and rounde
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, ValueType
+from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.elementwise import Elementwise
@@ -57,10 +58,12 @@ class Pointwise:
         helpers: functions `code` calls.
         scalars: uniform numbers `code` names.
         inputs: the chain's inputs it reads.
+        result: what it gives.
     """
 
     code: str
     helpers: str
+    result: TensorType
     scalars: dict[str, float | int] = field(default_factory=dict)
     inputs: tuple[int, ...] = ()
 
@@ -138,16 +141,19 @@ class FusedElementwise(Op):
             lines.append(f"let t{number} = step{number}({', '.join(values)});")
         lines.append(f"return t{len(self.steps) - 1};")
         used = tuple(sorted({i for s in self.steps for i in s.inputs if isinstance(i, int) and i >= 0}))
-        return Pointwise("\n  ".join(lines), "\n\n".join(functions), scalars, used)
+        return Pointwise("\n  ".join(lines), "\n\n".join(functions), results[-1], scalars, used)
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         chain = self.pointwise(inputs)
         if chain is None:
             raise Unsupported("a step of the chain has no WGSL for these types")
         operands = {f"in{i}": inp(i, inputs[i]) for i in chain.inputs}
-        (y,) = self.infer(*inputs)
         name = "_".join(s.op.op_type.lower() for s in self.steps[:4]) + ("_more" if len(self.steps) > 4 else "")
-        return (elementwise(target, f"fused_{name}", operands, out(0, y), chain.code, chain.scalars, chain.helpers),)
+        return (
+            elementwise(
+                target, f"fused_{name}", operands, out(0, chain.result), chain.code, chain.scalars, chain.helpers
+            ),
+        )
 
 
 def _order(source: Source) -> tuple[int, int]:

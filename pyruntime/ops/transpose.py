@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,6 +17,15 @@ WORTH_TILING = 16
 """Least extent of both dimensions: below it the strided reads of neighbouring invocations share their cache lines."""
 
 
+@lru_cache(maxsize=512)
+def _permutation(perm: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
+    """`perm` with axes from the front, or the reversal; None where it is no permutation of them."""
+    if perm is None:
+        return tuple(range(rank))[::-1]
+    axes = tuple(p % rank for p in perm if -rank <= p < rank)
+    return axes if len(axes) == len(perm) and sorted(axes) == list(range(rank)) else None
+
+
 @op("Transpose", opsets=range(1, LATEST + 1))
 class Transpose(Op):
     """y.shape[d] = x.shape[perm[d]]; default: dimensions reversed. Any dtype."""
@@ -24,10 +34,10 @@ class Transpose(Op):
 
     def permutation(self, rank: int) -> tuple[int, ...]:
         """`perm`, or the reversal. Raises InvalidGraph where it is no permutation of the axes."""
-        perm = tuple(self.axis_of(p, rank) for p in self.perm) if self.perm is not None else tuple(range(rank))[::-1]
-        if sorted(perm) != list(range(rank)):
+        found = _permutation(self.perm, rank)
+        if found is None:
             self.fail(f"perm to be a permutation of {list(range(rank))}", list(self.perm or ()))
-        return perm
+        return found
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         return (x.with_shape(*(x.shape[p] for p in self.permutation(x.rank))),)

@@ -7,10 +7,10 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.tail import Tail, attach_tail, classify, is_long
 from pyruntime.ops.base import Op, Unsupported, op
@@ -49,7 +49,7 @@ class WithTail(Op):
             return whole
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        y = out(0, self.infer(*inputs)[0])
+        y = out(0, chain.result)
         between = scratch(result.dtype, *result.shape)
         first = tuple(d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, *inputs[: self.count]))
         name = f"after_{self.base.op_type.lower()}"
@@ -68,10 +68,11 @@ class WithTail(Op):
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        ahead = replace(target, long_tail=is_long(chain.helpers))
+        long = is_long(chain.helpers)
+        ahead = target if target.long_tail == long else replace(target, long_tail=long)
         dispatches = self.base.lower(ahead, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
-        tail = self._tail(chain, operands, result, self.infer(*inputs)[0]) if adapted else None
+        tail = self._tail(chain, operands, result) if adapted else None
         attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None
         if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
             return None
@@ -85,9 +86,7 @@ class WithTail(Op):
             raise Unsupported("a step of the chain has no WGSL for these types")
         return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
 
-    def _tail(
-        self, chain: Pointwise, operands: dict[str, Operand], result: TensorType, final: TensorType
-    ) -> Tail | None:
+    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
         placed = {}
         for name, operand in operands.items():
             access = classify(operand.type, result)
@@ -95,4 +94,4 @@ class WithTail(Op):
                 return None
             placed[name] = (operand, access)
         name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
-        return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, final.dtype)
+        return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, chain.result.dtype)

@@ -6,6 +6,8 @@ made by transposes, reshapes, slices or splits that copy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention_form import HeadView
@@ -24,7 +26,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return changed
 
 
-def _appended(graph: TypedGraph, makers: dict[str, Node], node: Node) -> Node | None:
+def _appended(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> Node | None:
     if node.op.domain or node.op.op_type != "Concat" or len(node.inputs) != 2 or node.outputs[0] in graph.static:
         return None
     past, new = (graph.types[n] for n in node.inputs)

@@ -8,11 +8,11 @@ the product reads output 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Target
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail
@@ -60,7 +60,7 @@ def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node
 
 
 def _read_elsewhere(
-    graph: TypedGraph, readers: dict[str, list[Node]], node: Node, norm: Node, between: Node | None
+    graph: TypedGraph, readers: Mapping[str, Sequence[Node]], node: Node, norm: Node, between: Node | None
 ) -> bool:
     """True where the product is wanted for itself too."""
     wanted, path = set(graph.outputs), [(node, between or norm), *([(between, norm)] if between is not None else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,12 +19,12 @@ class Matcher:
         self.graph = graph
 
     @cached_property
-    def makers(self) -> dict[str, Node]:
+    def makers(self) -> Mapping[str, Node]:
         """The node that makes each value."""
         return self.graph.producers()
 
     @cached_property
-    def readers(self) -> dict[str, list[Node]]:
+    def readers(self) -> Mapping[str, Sequence[Node]]:
         """The nodes that read each value, each once."""
         return self.graph.consumers()
 

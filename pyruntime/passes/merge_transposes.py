@@ -28,8 +28,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
     for node in graph.nodes:
         merged = _merged(graph, match, node, gone) if isinstance(node.op, Transpose) else None
         for before, new in pairwise(merged or ()):
-            match.makers |= {before.outputs[0]: before, new.outputs[0]: new}
-            match.readers[before.outputs[0]] = [new]
+            match.makers = {**match.makers, before.outputs[0]: before, new.outputs[0]: new}
+            match.readers = {**match.readers, before.outputs[0]: [new]}
         made += merged or [node]
     graph.nodes = [n for n in made if id(n) not in gone]
     return bool(gone)

@@ -11,6 +11,7 @@ requires: `quantized_products` has run. ensures: no float copy of such a weight.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return graph.rewrite(lambda node: _instead(graph, makers, node))
 
 
-def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Node] | None:
+def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[Node] | None:
     op: Any = node.op
     if op.domain or node.outputs[0] in graph.static or op.op_type not in ("MatMul", "Gemm", "Conv", "Gather"):
         return None
@@ -70,7 +71,7 @@ def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Nod
     return _product(graph, node, weight)
 
 
-def _weight(graph: TypedGraph, makers: dict[str, Node], name: str) -> _Weight | None:
+def _weight(graph: TypedGraph, makers: Mapping[str, Node], name: str) -> _Weight | None:
     """What `name` dequantises, or None."""
     node = makers.get(name)
     turned = False

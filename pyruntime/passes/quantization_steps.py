@@ -11,6 +11,7 @@ or 16 bits, with known parameters or one scale for the tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def _with_own_inputs(node: Node, own: dict[tuple[str, int], str]) -> Node:
 
 
 def _dequantized(
-    graph: TypedGraph, target: Target, back: Scaled, readers: list[Node], own: dict[tuple[str, int], str]
+    graph: TypedGraph, target: Target, back: Scaled, readers: Sequence[Node], own: dict[tuple[str, int], str]
 ) -> list[Node] | None:
     """One Dequantize for each elementwise reader, and one for all others; `own` learns the names of the former."""
     parameters = _parameters(graph, target, back, graph.tensor(back.x).rank)

@@ -9,7 +9,7 @@ requires: types. ensures: no such product of bytes with known parameters of w.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return graph.rewrite(lambda node: _instead(graph, makers, node))
 
 
-def _instead(graph: TypedGraph, makers: dict[str, Node], node: Node) -> list[Node] | None:
+def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[Node] | None:
     op: Any = node.op
     if op.domain or op.op_type not in ("Conv", "MatMul", "Gemm") or node.outputs[0] in graph.static:
         return None
@@ -66,7 +66,7 @@ class _Build:
     """Writes what stands for `node`, whose result is of type `y`."""
 
     graph: TypedGraph
-    makers: dict[str, Node]
+    makers: Mapping[str, Node]
     node: Node
     y: TensorType
     before: list[Node] = field(default_factory=list)

@@ -6,6 +6,7 @@ last dimension. requires: topological order. ensures: nothing about order but th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
@@ -20,7 +21,7 @@ _PRODUCTS = (*(("", n) for n in ("Gemm", "MatMul", "Conv", "ConvTranspose")), ("
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
-    makers = graph.producers()
+    makers = dict(graph.producers())
     made: list[Node] = []
     changed = False
     for node in graph.nodes:
@@ -33,7 +34,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return changed
 
 
-def _moved(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> list[Node] | None:
+def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> list[Node] | None:
     if not isinstance(node.op, Elementwise) or any(node.outputs[1:]) or node.outputs[0] in graph.static:
         return None
     y = graph.tensor(node.outputs[0])
@@ -53,7 +54,7 @@ def _moved(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> list[Node]
     return [*added, Node(node.op, tuple(inputs), (inner,), node.name), _reshape(graph, inner, node.outputs[0], y.shape)]
 
 
-def _before(graph: TypedGraph, name: str, y: TensorType, makers: dict[str, Node]) -> str | None:
+def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, Node]) -> str | None:
     """The value in front of a reshape that makes `name`, where a product or a moved operator made it."""
     node = makers.get(name)
     if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
@@ -68,7 +69,7 @@ def _before(graph: TypedGraph, name: str, y: TensorType, makers: dict[str, Node]
 
 
 def _operand(
-    graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], makers: dict[str, Node], added: list[Node]
+    graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], makers: Mapping[str, Node], added: list[Node]
 ) -> str | None:
     """`name` as an operand over `shape`; None where it has none."""
     kind = graph.types[name]

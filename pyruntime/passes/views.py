@@ -8,12 +8,11 @@ of the source, which is contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
-from pyruntime.ir.unguarded import dataclass
+from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.indexing import contiguous
 
 __all__ = ["View", "shared_heads", "trace"]
@@ -86,7 +85,7 @@ class View:
         return View(self.source, tuple(shape), self.base, tuple(made), self.scale)
 
 
-def trace(graph: TypedGraph, name: str, makers: dict[str, Node]) -> View:
+def trace(graph: TypedGraph, name: str, makers: Mapping[str, Node]) -> View:
     """`name` as a view of the value it was moved from; of itself where nothing was moved."""
     node = makers.get(name)
     kind = graph.tensor(name)
@@ -96,7 +95,7 @@ def trace(graph: TypedGraph, name: str, makers: dict[str, Node]) -> View:
     return view or View.whole(name, kind)
 
 
-def shared_heads(graph: TypedGraph, name: str, makers: dict[str, Node]) -> tuple[View, int] | None:
+def shared_heads(graph: TypedGraph, name: str, makers: Mapping[str, Node]) -> tuple[View, int] | None:
     """(view [B, G, ..], n) where `name` is that with each of its G heads repeated n times, as [B, G * n, ..].
 
     Transposes of the last two dimensions and constant factors may follow.
@@ -129,7 +128,7 @@ def shared_heads(graph: TypedGraph, name: str, makers: dict[str, Node]) -> tuple
     return View(x.source, shape, x.base, (*x.strides[:2], *x.strides[3:]), x.scale), wide[2]
 
 
-def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) -> View | None:
+def _through(graph: TypedGraph, node: Node, name: str, makers: Mapping[str, Node]) -> View | None:
     op, kind = node.op.op_type, graph.tensor(name)
     if op == "Transpose":
         inner = trace(graph, node.inputs[0], makers)
@@ -153,7 +152,7 @@ def _through(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) 
     return None
 
 
-def _scaled(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
+def _scaled(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> View | None:
     """A product with, or quotient by, a constant scalar."""
     found = _factor(graph, node)
     if found is None:
@@ -178,7 +177,7 @@ def _factor(graph: TypedGraph, node: Node) -> tuple[str, float] | None:
     return None
 
 
-def _slice(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) -> View | None:
+def _slice(graph: TypedGraph, node: Node, name: str, makers: Mapping[str, Node]) -> View | None:
     try:
         given = [graph.tensor(n).ints() if n else None for n in node.inputs[1:]]
     except ValueNeeded:
@@ -196,7 +195,7 @@ def _slice(graph: TypedGraph, node: Node, name: str, makers: dict[str, Node]) ->
     return inner
 
 
-def _gathered(graph: TypedGraph, node: Node, makers: dict[str, Node]) -> View | None:
+def _gathered(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> View | None:
     """One place of an axis, or places that are equally far apart; None where they are not, or are those of a run."""
     places = graph.tensor(node.inputs[1])
     if places.rank > 1 or node.inputs[1] not in graph.static:

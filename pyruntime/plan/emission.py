@@ -71,6 +71,7 @@ class Emitter:
         self._constant_number: dict[Hashable, int] = {}
         self._params_at: dict[tuple[bytes, tuple[tuple[int, str, int], ...]], int] = {}
         self._expression_number: dict[str, int] = {}
+        self._regions: dict[tuple[str, int], Region] = {}
 
     def segment(self, uploads: Sequence[str], steps: Sequence[Step], downloads: Sequence[str]) -> GpuSegment:
         """The transfers and commands of a segment."""
@@ -140,6 +141,12 @@ class Emitter:
 
     def _region(self, name: str, nbytes: int) -> Region:
         """Where value `name` is; `nbytes` is rounded up to what was reserved."""
+        region = self._regions.get((name, nbytes))
+        if region is None:
+            region = self._regions[name, nbytes] = self._found(name, nbytes)
+        return region
+
+    def _found(self, name: str, nbytes: int) -> Region:
         if name in self._constants:
             return Region(Space.WEIGHTS, self._number(self._constants[name]), 0, round_up(nbytes))
         if name in self._external:
@@ -164,32 +171,33 @@ class Emitter:
         """The dispatch with operands that are one region bound once; constants may be bound several times."""
         x, y, z = step.dispatch.grid
         dispatch, regions, shared, accesses = step.dispatch, list[Region](), list[int](), list[Access]()
+        kernel, is_open = dispatch.kernel, self._graph.sizes is not None
         sizes = [self._most(name, o.type) for name, o in zip(step.values, dispatch.operands, strict=True)]
         places = [self._region(name, nbytes) for name, nbytes in zip(step.values, sizes, strict=True)]
-        constants = frozenset(i for i, region in enumerate(places) if self._is_constant(region))
-        apart = dispatch.kernel.apart(constants)
+        constants = frozenset([i for i, region in enumerate(places) if self._is_constant(region)])
+        apart = kernel.apart(constants)
         first: dict[tuple[Space, int, int, int], int] = {}
         for i, (name, region) in enumerate(zip(step.values, places, strict=True)):
-            key = region.space, region.index, region.offset, i if i in apart else -1
-            shared.append(first.setdefault(key, i))
-            if shared[i] == i:
+            same = first.setdefault((region.space, region.index, region.offset, i if i in apart else -1), i)
+            shared.append(same)
+            if same == i:
                 regions.append(region)
-            number = len(regions) - 1 if shared[i] == i else accesses[shared[i]].region
-            scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if self._graph.sizes is not None else ()
-            accesses.append(Access(name, number, sizes[i], dispatch.kernel.bindings[i].write, *scaled))
+            number = len(regions) - 1 if same == i else accesses[same].region
+            scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if is_open else ()
+            accesses.append(Access(name, number, sizes[i], kernel.bindings[i].write, *scaled))
         try:
-            source = dispatch.kernel.wgsl(tuple(shared), constants)
+            source = kernel.wgsl(tuple(shared), constants)
         except Exception as error:  # types that the operator should have refused
             types = ", ".join(str(o.type) for o in dispatch.operands)
-            raise InvalidGraph(f"kernel {dispatch.kernel.name} does not take {types}: {error}") from error
+            raise InvalidGraph(f"kernel {kernel.name} does not take {types}: {error}") from error
         shader = self.shaders.setdefault(source, len(self.shaders))
-        params = self._params(dispatch.params) if dispatch.kernel.has_params else None
+        params = self._params(dispatch.params) if kernel.has_params else None
         return Command(
             shader,
             tuple(regions),
             params,
             (hint(x), hint(y), hint(z)),
-            dispatch.kernel.name,
+            kernel.name,
             step.node,
             hint(dispatch.flops),
             tuple(accesses),

@@ -6,21 +6,34 @@ for the value of an input, what it gave is that node's alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from pyruntime.ir import TensorType
-from pyruntime.kernels import Dispatch, Target
+from pyruntime.ir import DType, TensorType, upper
+from pyruntime.kernels import Dispatch, Role, Target
 from pyruntime.kernels.candidates import Kernels, Noted, noting
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op
 
 __all__ = ["Lowered", "Lowerings"]
 
-Lowered = tuple[tuple[Dispatch, ...], tuple[Noted, ...]]
-"""Dispatches, and what kernels were chosen for."""
+
+class Lowered(NamedTuple):
+    """What nodes of one problem have in common.
+
+    Attributes:
+        choices: what kernels were chosen for.
+        reads: the numbers of the inputs that are read.
+        too_large: why the device cannot run the dispatches; "" where it can.
+    """
+
+    dispatches: tuple[Dispatch, ...]
+    choices: tuple[Noted, ...]
+    reads: tuple[int, ...]
+    too_large: str
 
 
 class Lowerings:
@@ -70,7 +83,9 @@ class Lowerings:
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
         with noting(self._kernels, op.title, times) as notes:
             dispatches = legalize(self.target, op.lower(self.target, *types))
-        return tuple(d for d in dispatches if not d.is_empty), tuple(notes)
+        made = tuple(d for d in dispatches if not d.is_empty)
+        reads = dict.fromkeys(o.index for d in made for o in d.operands if o.role is Role.INPUT)
+        return Lowered(made, tuple(notes), tuple(reads), _over_limit(made, self.target))
 
 
 def exact(value: Any) -> Hashable:
@@ -80,15 +95,44 @@ def exact(value: Any) -> Hashable:
         return tuple(map(exact, value))
     if kind is float:
         return float.hex(value)
-    names = _names(kind)
-    return (kind, value) if names is None else (kind, *(exact(getattr(value, name)) for name in names))
+    read = _reader(kind)
+    return (kind, value) if read is None else (kind, *map(exact, read(value)))
 
 
 @lru_cache(maxsize=1024)
-def _names(kind: Any) -> tuple[str, ...] | None:
-    """The fields of a dataclass whose objects are what these hold; None for other types."""
+def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """What gives the fields of a dataclass whose objects are what these hold; None for other types."""
     made = getattr(kind, "__dataclass_params__", None)
-    return tuple(f.name for f in fields(kind)) if made is not None and made.eq else None
+    if made is None or not made.eq:
+        return None
+    names = [f.name for f in fields(kind)]
+    read = attrgetter(*names) if names else lambda _: ()
+    return read if len(names) != 1 else lambda value: (read(value),)
+
+
+def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
+    """Why the device cannot run these, or nothing."""
+    limits = target.limits
+    for dispatch in dispatches:
+        name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
+        if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
+            return "float64 is exact on the host"
+        module = dispatch.kernel.module
+        if module.workgroup_bytes > limits.workgroup_bytes:
+            taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"
+            return f"{name} takes {taken}; the device has {limits.workgroup_bytes:,}"
+        if module.invocations > limits.invocations:
+            return f"{name} has workgroups of {module.invocations} invocations; the device takes {limits.invocations}"
+        if module.workgroup_size[0] > limits.workgroup_x:
+            return f"{name} has workgroups of {module.workgroup_size[0]} in x; the device takes {limits.workgroup_x}"
+        if bound > limits.storage_buffers:
+            return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
+        largest = max(upper(o.type.nbytes) for o in dispatch.operands)
+        if largest > limits.binding_bytes:
+            return f"a tensor of {largest:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
+        if max(map(upper, dispatch.grid)) > limits.workgroups:
+            return f"{name} needs {dispatch.grid} workgroups; the device takes {limits.workgroups} a dimension"
+    return ""
 
 
 def _kind(kind: TensorType | None) -> Hashable:

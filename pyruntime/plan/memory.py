@@ -72,7 +72,7 @@ class MemoryReport:
 
 def round_up(nbytes: int) -> int:
     """Bytes rounded up to `ALIGNMENT`; at least one unit, so that zero-size tensors can be bound."""
-    return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT
 
 
 def lower_bound(storages: Sequence[Storage]) -> int:

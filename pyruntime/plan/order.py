@@ -40,7 +40,7 @@ SHARPNESS = 24
 
 def less_memory(graph: TypedGraph, placed: Sequence[Placed]) -> list[Placed]:
     """`placed`, all of whose nodes run on the GPU, in an order that needs less memory, or as it is."""
-    if not is_free(graph, placed):
+    if sum(1 for p in placed if p.dispatches) < 2 or not is_free(graph, placed):
         return list(placed)
     values = _Values.of(graph, placed)
     if values is None or values.peak <= CLOSE * values.floor:

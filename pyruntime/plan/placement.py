@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyruntime.errors import OrtError
-from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
+from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
 from pyruntime.ir.encoding import round_to
-from pyruntime.kernels import Dispatch, Role, Target
+from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.candidates import Noted
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.plan.lowered import Lowerings
@@ -140,11 +140,11 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
     def host(reason: str) -> Placed:
         return Placed(node, "host", reason, reads=everything, types=types, outputs=outputs)
 
-    if not all(isinstance(t, TensorType) for t in (*filter(None, types), *outputs)):
-        return host("sequences, optionals and maps live on the host")
-    foreign = [t for t in (*filter(None, types), *outputs) if isinstance(t, TensorType) and not t.dtype.compute]
-    if foreign:
-        return host(f"{foreign[0].dtype.onnx_name} tensors live on the host")
+    for kind in (*filter(None, types), *outputs):
+        if not isinstance(kind, TensorType):
+            return host("sequences, optionals and maps live on the host")
+        if not kind.dtype.compute:
+            return host(f"{kind.dtype.onnx_name} tensors live on the host")
     alias = op.alias(*types)
     if alias is not None and (type(op).lower is Op.lower or _fills(types[alias], outputs[0])):
         return Placed(
@@ -153,7 +153,7 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
     if not type(op).has_kernel():
         return host(f"{op.op_type} has no GPU kernel")
     try:
-        dispatches, choices = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
+        dispatches, choices, numbers, too_large = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
     except Unsupported as reason:
         return host(str(reason))
     except ValueNeeded as missing:
@@ -162,10 +162,9 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
         raise
     except Exception as error:  # numbers in a model that no kernel was made for; NumPy answers, or says what is wrong
         return host(f"its kernel cannot be made: {type(error).__name__}: {error}")
-    too_large = _over_limit(dispatches, lowerings.target)
     if too_large:
         return host(too_large)
-    reads = dict.fromkeys(node.inputs[o.index] for d in dispatches for o in d.operands if o.role is Role.INPUT)
+    reads = dict.fromkeys([node.inputs[i] for i in numbers])
     kernels = tuple(d.kernel.name for d in dispatches)
     return Placed(node, "gpu", "has a GPU kernel", dispatches, None, tuple(reads), types, outputs, kernels, choices)
 
@@ -175,31 +174,6 @@ def _fills(given: ValueType | None, result: ValueType) -> bool:
     if not isinstance(given, TensorType) or not isinstance(result, TensorType):
         return True
     return upper(given.nbytes) >= upper(result.nbytes)
-
-
-def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
-    """Why the device cannot run these, or nothing."""
-    limits = target.limits
-    for dispatch in dispatches:
-        name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
-        if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
-            return "float64 is exact on the host"
-        module = dispatch.kernel.module
-        if module.workgroup_bytes > limits.workgroup_bytes:
-            taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"
-            return f"{name} takes {taken}; the device has {limits.workgroup_bytes:,}"
-        if module.invocations > limits.invocations:
-            return f"{name} has workgroups of {module.invocations} invocations; the device takes {limits.invocations}"
-        if module.workgroup_size[0] > limits.workgroup_x:
-            return f"{name} has workgroups of {module.workgroup_size[0]} in x; the device takes {limits.workgroup_x}"
-        if bound > limits.storage_buffers:
-            return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
-        largest = max(upper(o.type.nbytes) for o in dispatch.operands)
-        if largest > limits.binding_bytes:
-            return f"a tensor of {largest:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
-        if max(map(upper, dispatch.grid)) > limits.workgroups:
-            return f"{name} needs {dispatch.grid} workgroups; the device takes {limits.workgroups} a dimension"
-    return ""
 
 
 def _settle_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:

@@ -7,7 +7,7 @@ value is recorded as a guard: the plan holds for other runs only while that valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -155,20 +155,20 @@ class Typing:
         assert isinstance(op, Op)
         names = [n for n in node.inputs if n]
         inputs = [self.types[n] if n else None for n in node.inputs]
-        all_static = all(n in self.static for n in names)
+        all_static = self.static.issuperset(names)
         if op.data_dependent and not all_static:
             return Boundary(tuple(dict.fromkeys(n for n in names if n not in self.static)), node)
         if self.sizes is not None:
             self.sizes.by = node.label
         outputs = infer_node(node, inputs)
         # How many elements it has is open: the GPU makes it, also where its elements follow from the sizes.
-        is_open = any(isinstance(t, TensorType) and any(map(is_dim, t.shape)) for t in outputs)
+        is_open = self.sizes is not None and any(
+            isinstance(t, TensorType) and any(map(is_dim, t.shape)) for t in outputs
+        )
         static = op.pure and not is_open and (all_static or op.follows_from_types(*inputs))
         static = static and not (op.has_kernel() and self._pins(op, inputs, outputs))
-        small = not is_open and all(
-            isinstance(t, TensorType) and upper(t.size) <= FED_LIMIT for t in (*filter(None, inputs), *outputs)
-        )
-        known = op.pure and all(t is None or t.is_known for t in inputs) and (static or small)
+        known = op.pure and all(t is None or t.is_known for t in inputs)
+        known = known and (static or (not is_open and _small([t for t in (*inputs, *outputs) if t is not None])))
         thunk = _Fold(node, inputs) if known else None
         for i, (name, kind) in enumerate(zip(node.outputs, outputs, strict=False)):
             if not name:
@@ -265,6 +265,11 @@ class Typing:
         """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""
         constants.update(self.constants)
         return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
+
+
+def _small(kinds: Iterable[ValueType]) -> bool:
+    """Whether all are tensors of few elements."""
+    return all(isinstance(t, TensorType) and upper(t.size) <= FED_LIMIT for t in kinds)
 
 
 def _executed(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:

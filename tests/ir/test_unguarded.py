@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.ir.unguarded import dataclass
+from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.plan.plan import Region
 
 
@@ -41,6 +41,29 @@ def test_copies_and_replacements() -> None:
     for other in (copy.copy(light), copy.deepcopy(light), pickle.loads(pickle.dumps(light))):
         assert (other.a, other.b, other.note) == (1, (3,), "x")
     assert dataclasses.replace(light, a=2) == Light(2, (3,))
+
+
+def test_replace__is_what_the_standard_library_makes() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Single:
+        a: tuple[int, ...] = ()
+        seen: list[int] = dataclasses.field(init=False, compare=False, default_factory=list)
+
+    @dataclass(slots=True)
+    class Empty:
+        pass
+
+    light, single = Light(1, (3,), "x"), Single((1, 2))
+    for changes in ({}, {"a": 2}, {"note": "y", "b": ()}):
+        made: Any = replace(light, **changes)
+        assert dataclasses.astuple(made) == dataclasses.astuple(dataclasses.replace(light, **changes))
+    single.seen.append(1)
+    assert (replace(single).a, replace(single).seen, replace(single, a=(3,)).a) == ((1, 2), [], (3,))
+    assert replace(Empty()) == Empty()
+    for wrong in ("c", "seen"):
+        unknown: dict[str, Any] = {wrong: 1}
+        with pytest.raises(TypeError, match=wrong):
+            replace(single, **unknown)
 
 
 def test_making_one_does_not_go_by_setattr() -> None:

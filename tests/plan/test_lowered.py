@@ -9,6 +9,7 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
+from pyruntime.kernels.dispatch import Limits
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest
 from pyruntime.plan.lowered import Lowerings, exact
@@ -27,6 +28,15 @@ def test_lowerings__equal_operators_and_types__are_lowered_once() -> None:
     assert lowerings.of(newest("Softmax", axis=1), [TensorType(DType.FLOAT, (4, 8), name="other")]) is made
     assert lowerings.of(newest("Softmax", axis=0), [X]) is not made
     assert lowerings.of(newest("Softmax", axis=1), [TensorType(DType.FLOAT, (4, 9))]) is not made
+
+
+def test_lowerings__say_what_is_read_and_what_the_device_cannot_do() -> None:
+    product = newest("MatMul")
+    made = Lowerings(Target()).of(product, [X, TensorType(DType.FLOAT, (8, 4))])
+    assert (made.reads, made.too_large) == ((0, 1), "")
+    small = Target(Limits(binding_bytes=64))
+    assert "binding limit of 64" in Lowerings(small).of(product, [X, TensorType(DType.FLOAT, (8, 4))]).too_large
+    assert Lowerings(Target()).of(newest("Expand"), [X, known(np.array([2, 4, 8]))]).reads == (0,)
 
 
 def test_lowerings__not_shared__every_node_is_lowered() -> None:
