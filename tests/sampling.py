@@ -24,7 +24,7 @@ def matrix(*dimensions: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def in_sample(name: str, sample: str) -> bool:
-    """Whether a test is one of `sample`, '2/4': a quarter of all, by checksum of their names, and the third of four."""
+    """Whether a test is one of `sample`, '2/5': a fifth of all, by checksum of their names, and the third of five."""
     number, parts = map(int, sample.split("/"))
     return zlib.crc32(name.encode()) % parts == number
 

@@ -21,7 +21,7 @@ else:
 
     @lru_cache(maxsize=1024)
     def _reader(cls):
-        """The names of what makes an object, and what gives their values;"""
+        """The names of what makes an object, and what gives their values."""
         names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
         # One name more: of two at least the values come as a tuple.
         return names, attrgetter(*names, names[0]) if names else lambda _: ()

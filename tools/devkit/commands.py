@@ -19,7 +19,7 @@ from tools.devkit.venv import ensure_venv
 FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
 """Native tests that take about as long as all the others: the two halves run at the same time."""
 
-PARTS = 4
+PARTS = 5
 """Days in which each test has its turn."""
 
 BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
