@@ -23,13 +23,15 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every pair; True where there was one."""
     match = Matcher(graph)
+    match.makers = makers = dict(match.makers)
+    match.readers = readers = dict(match.readers)
     gone: set[int] = set()
     made: list[Node] = []
     for node in graph.nodes:
         merged = _merged(graph, match, node, gone) if isinstance(node.op, Transpose) else None
         for before, new in pairwise(merged or ()):
-            match.makers = {**match.makers, before.outputs[0]: before, new.outputs[0]: new}
-            match.readers = {**match.readers, before.outputs[0]: [new]}
+            makers |= {before.outputs[0]: before, new.outputs[0]: new}
+            readers[before.outputs[0]] = [new]
         made += merged or [node]
     graph.nodes = [n for n in made if id(n) not in gone]
     return bool(gone)
