@@ -56,6 +56,11 @@ class Served:
     other: bytes | None = None
     other_etag: str | None = None
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether one request for all of it waits at the gate, or is on the way there: how far is a race."""
+        return self.gate is not None and len(self.sent) == 1 and self.sent[0] <= self.gate and not self.opened.is_set()
+
 
 class _Handler(Handler):
     def __init__(self, *args: object, served: Mapping[str, Served], **options: Any) -> None:
