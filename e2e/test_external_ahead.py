@@ -148,7 +148,7 @@ def test_create__weights_held_back__plans_once_more_and_compiles_meanwhile(loade
     assert loader.count("elsewhere") == (2 if loader.in_worker else 0)
     ends = [(i + 1) * (NBYTES + 16) for i in range(LAYERS)]
     assert sorted(loader.file.parts) == sorted(f"bytes={end - 16}-{end - 1}" for end in ends)
-    assert loader.file.is_held_back
+    assert loader.file.comes_to(GATE)
     loader.check()
     assert loader.count("waits") == 1 and loader.file.asked == [""] and len(loader.file.parts) == LAYERS
 

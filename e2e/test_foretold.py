@@ -145,7 +145,7 @@ def test_create__types_at_the_end__plans_before_the_weights_of_a_file_in_memory_
     script.page.evaluate(BEGIN)
     events = script.page.evaluate("events")
     assert "shaders begin" in events and "shaders end" not in events and "ready" not in events
-    assert file.is_held_back and len(file.parts) == 1
+    assert file.comes_to(1 << 20) and len(file.parts) == 1
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
     assert file.asked == [""]
@@ -155,7 +155,7 @@ def test_create__many_large_weights__asks_for_the_end_alone(script: Script, serv
     script.preload()
     file = served["/m/model.onnx"] = Served(model(5, typed=True), gate=4 << 20)
     script.page.evaluate(BEGIN)
-    assert "shaders begin" in script.page.evaluate("events") and file.is_held_back and len(file.parts) == 1
+    assert "shaders begin" in script.page.evaluate("events") and file.comes_to(4 << 20) and len(file.parts) == 1
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(5))
 
@@ -193,7 +193,7 @@ def test_create__end_is_of_another_file__session_is_that_of_the_stream(
     file = served["/m/model.onnx"] = Served(data, gate=1 << 20, other=other, etag=None)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
-    assert len(file.parts) == 1 and file.is_held_back
+    assert len(file.parts) == 1 and file.comes_to(1 << 20)
     file.opened.set()
     if wrong == "types":
         found = script("return failure(() => made)")
@@ -256,7 +256,7 @@ def test_create__values_between_large_weights__are_asked_for_or_waited_for(
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     script.page.wait_for_timeout(1500)
     assert "shaders begin" in script.page.evaluate("events")
-    assert len(file.parts) == 3 and file.is_held_back
+    assert len(file.parts) == 3 and file.comes_to(1 << 20)
     assert sum(int(b) - int(a) + 1 for a, b in (p.removeprefix("bytes=").split("-") for p in file.parts)) < 1 << 18
     file.opened.set()
     check_between(script, data)
@@ -299,7 +299,7 @@ def test_create__values_come_late__graph_is_read_before_them(
     assert len(file.parts) == 3 and "shaders begin" not in script.page.evaluate("events")
     (file.released if first == "values" else file.opened).set()
     wait_for(script, "shaders begin")
-    assert file.is_held_back if first == "values" else file.sent == [len(data)]
+    assert file.comes_to(1 << 20 if first == "values" else len(data))
     file.released.set()
     file.opened.set()
     check_between(script, data)

@@ -377,7 +377,7 @@ def test_create__aborted__rejects_with_the_reason_and_leaves_no_session(script: 
         """
     )
     assert found == ["at once", "at file", "at parse"]
-    script("await adapterInfo()")  # what was asked of the worker before has been done then
+    script.settle()
     assert script.gpu_bytes() == before
 
 

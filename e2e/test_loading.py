@@ -138,7 +138,7 @@ def test_create__weights_behind_a_gate__plans_and_compiles_meanwhile(script: Scr
             made.then(() => events.push('ready'), reject);
         })"""
     )
-    assert served["/m/model.onnx.data"].is_held_back
+    assert served["/m/model.onnx.data"].comes_to(NBYTES)
     events = script.page.evaluate("events")
     assert "ready" not in events and "shaders end" not in events
     served["/m/model.onnx.data"].opened.set()

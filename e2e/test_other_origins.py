@@ -60,7 +60,7 @@ def test_create__types_at_its_end__is_planned_before_the_weights_come(script: Sc
     script.preload()
     file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS, typed=True), gate=1 << 20)
     script.page.evaluate(BEGIN, f"{elsewhere.url}m/model.onnx")
-    assert file.is_held_back and len(file.parts) == 1
+    assert file.comes_to(1 << 20) and len(file.parts) == 1
     file.opened.set()
     y = script(f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;", x=ROW)
     np.testing.assert_array_equal(np.float32(y), expected(LAYERS))

@@ -42,7 +42,7 @@ def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script,
     script.page.evaluate(BEGIN)
     events = script.page.evaluate("events")
     assert "shaders begin" in events and "shaders end" not in events and "ready" not in events
-    assert file.is_held_back
+    assert file.comes_to(4 << 20)
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
     assert file.asked == [""] and len(file.parts) == LAYERS
@@ -96,7 +96,7 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
     file = served["/m/model.onnx"] = Served(data, gate=4 << 20, other=other, other_etag=etag)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
     wait_for_parts(script, file, parts)
-    assert file.is_held_back and len(file.parts) == parts
+    assert file.comes_to(4 << 20) and len(file.parts) == parts
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
 
@@ -354,10 +354,6 @@ def test_create__weights_inside_and_beside__come_side_by_side(script: Script, se
     file = served["/m/model.onnx"] = Served(model(LAYERS + 1, {LAYERS: ("model.onnx.data", 0)}), gate=4 << 20)
     served["/m/model.onnx.data"] = Served(weight(LAYERS))
     script.page.evaluate(BEGIN)
-    for _ in range(600):
-        if served["/m/model.onnx.data"].sent == [NBYTES]:
-            break
-        script.page.wait_for_timeout(50)
-    assert "ready" not in script.page.evaluate("events") and served["/m/model.onnx.data"].sent == [NBYTES]
+    assert served["/m/model.onnx.data"].comes_to(NBYTES) and "ready" not in script.page.evaluate("events")
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS + 1))

@@ -43,7 +43,7 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
 def script(shared_script: Script) -> Iterator[Script]:
     """A watched script; nothing is left on the GPU after the test."""
     yield shared_script
-    shared_script("await adapterInfo()")
+    shared_script.settle()
     assert shared_script.gpu_bytes() == {}
     shared_script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace")
     shared_script.guard.check()

@@ -56,10 +56,12 @@ class Served:
     other: bytes | None = None
     other_etag: str | None = None
 
-    @property
-    def is_held_back(self) -> bool:
-        """Whether one request for all of it waits at the gate, or is on the way there: how far is a race."""
-        return self.gate is not None and len(self.sent) == 1 and self.sent[0] <= self.gate and not self.opened.is_set()
+    def comes_to(self, *sent: int) -> bool:
+        """Whether so many bytes are sent, of each request, within 30 s: pages may be further than the server is."""
+        deadline = time.monotonic() + 30
+        while self.sent != [*sent] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.sent == [*sent]
 
 
 class _Handler(Handler):

@@ -65,6 +65,10 @@ class Script:
         for module in ("watch", "faults"):
             self.worker.evaluate(f"() => import('/e2e/{module}.js').then(() => null)")
 
+    def settle(self) -> None:
+        """Wait until the worker has done what was asked of it before, as a cancellation that nobody waited for."""
+        self("await adapterInfo()")
+
     def gpu_bytes(self) -> dict[str, int]:
         """What is on the GPU by label, without the staging buffers that web/player.js keeps; needs `watch`."""
         held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
