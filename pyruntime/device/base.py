@@ -6,11 +6,10 @@ Implementations: `pyodide` (WebGPU), `null` (records, for tests).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from pyruntime.ir import RawSource
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 
 __all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Slice", "Slot", "Write"]

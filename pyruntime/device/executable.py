@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyruntime.device.arenas import Arenas
@@ -13,7 +14,6 @@ from pyruntime.device.together import all_of
 from pyruntime.device.weights import Weights
 from pyruntime.errors import OutOfMemory
 from pyruntime.ir import HostTensor
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.ops.interpreter import current
 from pyruntime.plan.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Region, Space, Transfer, Unread
 

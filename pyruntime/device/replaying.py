@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.executable import Replay
 from pyruntime.ir import TensorType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.plan.plan import Kept, RunRows, Transfer
 
 __all__ = ["Written", "described", "written"]

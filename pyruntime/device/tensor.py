@@ -6,11 +6,11 @@ import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyruntime.device.base import Device, Raw, Read, Slice
 from pyruntime.errors import BindingError
 from pyruntime.ir import HostTensor, TensorType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.plan.memory import round_up
 
 __all__ = ["DeviceTensor", "Move"]

@@ -8,13 +8,13 @@ bits", "4 bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specificat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.unguarded import dataclass
 
 if TYPE_CHECKING:
     from pyruntime.ir.types import Array

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["DeclaredDim", "DeclaredTensor", "DeclaredType", "Graph", "HostKind", "Node", "Operator", "ValueInfo"]
 

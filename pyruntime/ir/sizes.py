@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from pyruntime.ir.dims import Dim
 from pyruntime.ir.polynomials import Terms, common_factor, constant, product, quotient, sum_of
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["Expression", "Guard", "Sizes", "evaluate"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
@@ -12,7 +12,6 @@ from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
 from pyruntime.ir.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["Rows", "State", "TypedGraph"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous

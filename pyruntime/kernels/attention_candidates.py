@@ -13,9 +13,9 @@ rows    an invocation makes a row, as adapters that run on a processor want it u
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.attention_few import FewQueries, few_queries
 from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem
 from pyruntime.kernels.candidates import Candidate, Family

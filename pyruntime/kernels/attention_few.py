@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pyruntime.ir import DType, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.attention_form import (
     AttentionForm,
     AttentionProblem,

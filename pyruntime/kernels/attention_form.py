@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, exact_quotient, is_dim, multiple, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.indexing import broadcast_strides, contiguous
 

@@ -6,8 +6,9 @@ into caches that hold all others: what `kernels.attention_prepare` does for any 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.attention_append import Turn
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
 from pyruntime.kernels.dispatch import Operand

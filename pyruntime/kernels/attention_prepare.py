@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.attention_append import Lengths, Turn
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.costs import ERROR, Work, microseconds
 from pyruntime.kernels.dispatch import Target
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.indexing import MAX_RANK, collapse, index_code, index_fields, index_values
 from pyruntime.kernels.map import Source, gather_map

@@ -6,9 +6,9 @@ A transposed one is an implicit GEMM over the outputs that meet the same taps, o
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, hint, multiple, upper
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse

@@ -17,9 +17,8 @@ the model takes 4 % more than the best measured one on average.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["ERROR", "H200", "SWIFTSHADER", "Rates", "Work", "microseconds"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target

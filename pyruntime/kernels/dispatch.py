@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType, positive
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.costs import H200, SWIFTSHADER, Rates
 
 if TYPE_CHECKING:

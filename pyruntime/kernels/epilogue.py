@@ -16,10 +16,9 @@ bytes become floats, floats bytes. Kernels store what hooks give through accesso
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 
 from pyruntime.ir import Dim, DType, TensorType, multiple
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.kernel import Binding
 from pyruntime.kernels.module import Function

@@ -11,12 +11,12 @@ the plain sum. Source: Govindaraju et al., High Performance Discrete Fourier Tra
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from pyruntime.ir import Constant, DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.template import params_of, template
 

@@ -9,8 +9,9 @@ Which of them runs, `kernels.groups_candidates` say.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyruntime.ir import DType, multiple, positive, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.groups_candidates import CHUNK, GROUP_NORMS, SHARES, GroupsProblem, shares_of
 from pyruntime.kernels.lanes import shuffled

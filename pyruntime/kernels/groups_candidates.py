@@ -6,9 +6,9 @@ dealt    workgroups share a row until the device is busy: one dispatch takes the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import Target

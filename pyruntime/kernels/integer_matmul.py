@@ -10,10 +10,9 @@ taken off the sums, by the sums of rows and columns, which the product makes on 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.matmul import MAX_BATCH_RANK
 from pyruntime.kernels.matmul_candidates import EIGHT_JOBS, FEW_ROWS

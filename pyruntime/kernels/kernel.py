@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels import storage
 from pyruntime.kernels.library import link
 from pyruntime.kernels.module import Module

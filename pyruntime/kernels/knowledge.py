@@ -6,11 +6,10 @@ And what was fitted of kernels, the same on every device: a kernel's part of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.costs import Rates
 from pyruntime.kernels.dispatch import NOBODY, Target, Winners
 

@@ -9,8 +9,8 @@ a device have one size, by `shaders/parts/lanes.wgsl`, which joins the same pair
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target
 from pyruntime.kernels.knowledge import (

@@ -6,9 +6,9 @@ One invocation makes `group(dtype)` consecutive elements, so types smaller than 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyruntime.ir import Dim, DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.indexing import (
     broadcast_shapes,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach

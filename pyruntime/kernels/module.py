@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from sys import intern
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.expressions import layout_of, listed, value_of
 from pyruntime.kernels.params import Fields
 

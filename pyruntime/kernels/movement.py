@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyruntime.ir import DType, TensorType, divisor, multiple
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.indexing import collapse, index_code, index_fields, index_values
 from pyruntime.kernels.map import Source, Values, gather_map, group_map

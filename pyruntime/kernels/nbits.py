@@ -8,10 +8,9 @@ tiled      `kernels.matmul`: weights are unpacked into the tiles
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from pyruntime.ir import DType, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Shares, Target
 from pyruntime.kernels.epilogue import attach, linear
 from pyruntime.kernels.matmul import packed_product

@@ -7,9 +7,9 @@ codes      4-bit codes of a table (NF4, FP4), a scale for each block of all weig
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Operand
 
 __all__ = ["Packed", "codes", "in_words", "integers", "unpacked_view"]

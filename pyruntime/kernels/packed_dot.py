@@ -7,11 +7,10 @@ of floats by that, up to 0.4 % of the largest number of a chunk: for models that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyruntime.ir import DType, multiple
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch

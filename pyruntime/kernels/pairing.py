@@ -6,9 +6,8 @@ Kernels that can do so have the hook `pair` (`kernels.epilogue`) where they are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch
 from pyruntime.kernels.epilogue import Epilogue, attach, scalar_fields
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import positive
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.template import params_of, template

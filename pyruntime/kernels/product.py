@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import upper
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.indexing import broadcast_strides, collapse
 
 __all__ = ["Product", "product_of"]

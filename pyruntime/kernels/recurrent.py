@@ -8,10 +8,9 @@ Where no sequence is shorter than others and y is float32, they read the initial
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue
 from pyruntime.kernels.kernel import Kernel

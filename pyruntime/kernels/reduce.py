@@ -9,10 +9,9 @@ invocation adds at most 64 elements in a row before it adds their sum to its tot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
 from pyruntime.kernels.kernel import Kernel, bindings

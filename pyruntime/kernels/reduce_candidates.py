@@ -9,9 +9,9 @@ shared_dealt  workgroups of 256 share a result, until the device is busy; a seco
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import Target

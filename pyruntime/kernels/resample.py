@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.ir import Array, Constant, DType, TensorType, hint, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import multiple, positive, upper
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.lanes import shuffled, workgroup_of

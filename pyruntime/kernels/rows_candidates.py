@@ -7,10 +7,9 @@ shared_wide  one for four elements, at most 1,024
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Target

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.lanes import shuffled
 from pyruntime.kernels.quick import quick_flag

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from pyruntime.ir import DType, TensorType, multiple
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Dispatch, Operand
 from pyruntime.kernels.epilogue import Epilogue, attach, hook_of, scalar_fields
 from pyruntime.kernels.library import link

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.dispatch import Limits
 from pyruntime.kernels.product import Product
 

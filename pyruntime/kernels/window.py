@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import upper
-from pyruntime.ir.unguarded import dataclass, replace
 
 __all__ = ["PADDINGS", "Window", "as_volume"]
 

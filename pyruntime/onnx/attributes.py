@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.declared import Constants, declared_type
 from pyruntime.onnx.records import AttributeRecord, AttributeType, GraphRecord
 from pyruntime.ops.base import Op

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from pyruntime.errors import InvalidProtobuf
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.source import Buffer, ByteSource, MemorySource
 from pyruntime.onnx.wire import Limits
 

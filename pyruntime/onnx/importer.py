@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.errors import Fail, InvalidProtobuf
 from pyruntime.ir import Graph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.builder import GraphBuilder, versions
 from pyruntime.onnx.external import ExternalDirectory, ExternalFiles
 from pyruntime.onnx.records import ModelRecord, TensorTypeRecord

@@ -7,11 +7,11 @@ Source: onnx.proto (ModelProto and what it contains).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 
 __all__ = [

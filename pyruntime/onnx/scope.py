@@ -9,12 +9,11 @@ Source: ONNX IR specification, "Names Within a Graph", "Functions".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyruntime.errors import Fail
 from pyruntime.ir import Graph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.records import AttributeRecord
 
 __all__ = ["LONGEST_NAME", "Argument", "Frame", "FunctionKey", "Target"]

@@ -14,11 +14,11 @@ import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = [
     "HEADER",

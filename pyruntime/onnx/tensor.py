@@ -9,11 +9,11 @@ Source: onnx.proto (TensorProto, SparseTensorProto); ONNX External Data.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyruntime.errors import Fail, InvalidArgument, NotImplemented
 from pyruntime.ir import DType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.source import Buffer, ByteSource, MemorySource, Span
 from pyruntime.onnx.wire import Run
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pyruntime.errors import InvalidProtobuf
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.onnx.fields import (
     BYTES,
     FLOAT,

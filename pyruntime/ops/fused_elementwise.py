@@ -7,13 +7,12 @@ floating types are not rounded: half precision is computed in float32 and rounde
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, ValueType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.elementwise import Elementwise

@@ -6,11 +6,11 @@ deals k out over workgroups, the kernel that adds the shares normalises too; els
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Dispatch, Role, Target, inp, out, scratch
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.split_norm import sum_and_normalize

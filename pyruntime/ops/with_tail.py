@@ -7,10 +7,10 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.tail import Tail, attach_tail, classify, is_long
 from pyruntime.ops.base import Op, Unsupported, op

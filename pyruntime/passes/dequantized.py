@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["Scaled", "derived", "is_quantized", "made", "scaled", "shaped", "value"]
 

@@ -9,9 +9,9 @@ device's binding limit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyruntime.ir import Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.ops.elementwise import Elementwise

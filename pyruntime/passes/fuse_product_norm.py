@@ -9,10 +9,10 @@ the product reads output 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Target
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.ops.with_tail import WithTail

@@ -8,10 +8,11 @@ weights. requires: types. ensures: no two such products that lead to attention h
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.dequantized import made, value

@@ -9,12 +9,11 @@ index, each with a bias of constants (its own, or added) or none, that nobody el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits

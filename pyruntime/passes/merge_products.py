@@ -9,12 +9,12 @@ requires: types, no dead nodes. ensures: no two such products of one input.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher

@@ -12,12 +12,12 @@ requires: `quantized_products` has run. ensures: no float copy of such a weight.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.ops._quantization import RANGES
 from pyruntime.ops.conv_of_bytes import ConvOfBytes

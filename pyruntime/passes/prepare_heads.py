@@ -10,11 +10,10 @@ requires: `fuse_rotary`, `fuse_norms` and `dead_code` have run. ensures: nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, expression
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.indexing import broadcast_strides, contiguous

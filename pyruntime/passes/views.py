@@ -9,10 +9,10 @@ of the source, which is contiguous.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
-from pyruntime.ir.unguarded import dataclass, replace
 from pyruntime.kernels.indexing import contiguous
 
 __all__ = ["View", "shared_heads", "trace"]

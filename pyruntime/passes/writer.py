@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array
-from pyruntime.ir.unguarded import replace
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 

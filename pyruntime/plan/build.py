@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, hint, upper
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.quick import MOST_WORK, without_quick

@@ -8,9 +8,9 @@ computed once, by a plan of their own, and stay on the GPU.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded
-from pyruntime.ir.unguarded import replace
 from pyruntime.kernels import Target
 from pyruntime.onnx.order import ordered
 from pyruntime.ops.base import Op, Unsupported

@@ -9,10 +9,9 @@ from: what lies at the top of the arena changes places with what is alive at the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
-
-from pyruntime.ir.unguarded import dataclass
 
 __all__ = ["ALIGNMENT", "MemoryReport", "Storage", "pack"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.kernels.candidates import Noted
 from pyruntime.kernels.quick import without_quick
 from pyruntime.plan.memory import MemoryReport

@@ -23,12 +23,11 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.plan.memory import MemoryReport
 from pyruntime.plan.plan import (
     Assignment,

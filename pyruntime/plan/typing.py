@@ -8,7 +8,7 @@ value is recorded as a guard: the plan holds for other runs only while that valu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from pyruntime.ir import (
     known,
     upper,
 )
-from pyruntime.ir.unguarded import dataclass
 from pyruntime.ops.base import LATEST, Op
 from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
 from pyruntime.ops.interpreter import execute, located

@@ -26,7 +26,6 @@ from pyruntime.session.profiling import Trace
 from pyruntime.session.program import Program
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.switches import disabled_names
-from pyruntime.session.uncollected import uncollected
 
 __all__ = ["Creation", "chosen_providers"]
 
@@ -171,13 +170,12 @@ async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
     """The model; as its bytes come, where they come in their order."""
     reading = reading_model(source, limits)
     while True:
-        with uncollected():
-            try:
-                while source.there_now(end := next(reading)) >= end:
-                    pass
-            except StopIteration as done:
-                record: ModelRecord = done.value
-                return record
+        try:
+            while source.there_now(end := next(reading)) >= end:
+                pass
+        except StopIteration as done:
+            record: ModelRecord = done.value
+            return record
         assert isinstance(source, ArrivingSource), "of others all is there"
         await source.readable(end)
 
@@ -185,8 +183,7 @@ async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
 async def _imported(
     record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
 ) -> ImportedModel:
-    with uncollected():
-        return import_model(record, files, folder, limits)
+    return import_model(record, files, folder, limits)
 
 
 def chosen_providers(providers: Sequence[Any] | None) -> list[str]:

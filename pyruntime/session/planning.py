@@ -29,7 +29,6 @@ from pyruntime.session.openings import Openings
 from pyruntime.session.prologue import Prologue
 from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
 from pyruntime.session.stages import Run, Signature, Stage, forget_oldest, planned_bytes, recall, type_of
-from pyruntime.session.uncollected import uncollected
 
 __all__ = ["Planning"]
 
@@ -245,23 +244,22 @@ class Planning:
 
     def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
         before, began = request.before, time.perf_counter()
-        with uncollected():
-            compiled = compile_stage(
-                self.graph,
-                self.target,
-                request.arrived,
-                request.values,
-                request.outputs,
-                request.on_device,
-                before.compiled if before else None,
-                before.executable.resident if before else (),
-                sizes,
-                self.optimize,
-                self.sanitize,
-                request.free,
-                self.device.ask,
-                self._kernels,
-            )
+        compiled = compile_stage(
+            self.graph,
+            self.target,
+            request.arrived,
+            request.values,
+            request.outputs,
+            request.on_device,
+            before.compiled if before else None,
+            before.executable.resident if before else (),
+            sizes,
+            self.optimize,
+            self.sanitize,
+            request.free,
+            self.device.ask,
+            self._kernels,
+        )
         self.openings.look(compiled.guards.read)
         self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
         return compiled
