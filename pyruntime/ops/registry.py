@@ -1,20 +1,15 @@
-"""Operators by name, domain and opset, found by discovery and imported when a model needs them."""
+"""Operators by name, domain and opset; the module that declares one is imported when a model needs it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import lru_cache
-from importlib import import_module, resources
-from importlib.resources.abc import Traversable
+from importlib import import_module
 from typing import Any
 
 from pyruntime.errors import NotImplemented
 from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
+from pyruntime.ops.index import MODULES
 
 __all__ = ["domains", "find", "modules", "names", "newest", "op_class"]
-
-_DECLARATION = re.compile(r'^(?:@op|    Row|    Unary|    Binary)\(\s*"(\w+)"(?:[^#\n]*?domain="([\w.]+)")?', re.M)
 
 _ADD = "add it with @pyruntime.custom_op"
 
@@ -29,44 +24,24 @@ _NEXT = {
 _LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 
 
-@lru_cache(maxsize=1)
-def _index() -> dict[tuple[str, str], tuple[str, ...]]:
-    """(domain, op_type) to the modules whose source declares it: read, not imported."""
-    index: dict[tuple[str, str], tuple[str, ...]] = {}
-    for name, source in _sources(resources.files("pyruntime.ops"), ""):
-        for key in ((domain, op_type) for op_type, domain in _DECLARATION.findall(source)):
-            if name not in index.get(key, ()):
-                index[key] = (*index.get(key, ()), name)
-    return index
-
-
-def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
-    """(module within pyruntime.ops, source) of every file of `folder` and the folders in it, by name."""
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.is_dir():
-            yield from _sources(file, f"{prefix}{file.name}.")
-        elif file.name.endswith(".py"):
-            yield f"{prefix}{file.name[:-3]}", file.read_text("utf-8")
-
-
 def modules() -> list[str]:
-    """The full name of every module that may declare operators, sorted."""
-    return sorted(f"pyruntime.ops.{name}" for name, _ in _sources(resources.files("pyruntime.ops"), ""))
+    """The full name of every module that declares operators, sorted."""
+    return sorted({f"pyruntime.ops.{name}" for names in MODULES.values() for name in names})
 
 
 def domains() -> list[str]:
     """Every domain of which an operator exists here, sorted; '' is ONNX's own."""
-    return sorted({d for d, _ in (*_index(), *registered)})
+    return sorted({d for d, _ in (*MODULES, *registered)})
 
 
 def names(domain: str = "") -> list[str]:
     """Every operator of `domain` that exists here, sorted."""
-    return sorted({n for d, n in (*_index(), *registered) if d == domain})
+    return sorted({n for d, n in (*MODULES, *registered) if d == domain})
 
 
 def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
     """The class that implements `op_type` at `opset`, or None."""
-    for module in _index().get((domain, op_type), ()):
+    for module in MODULES.get((domain, op_type), ()):
         import_module(f"pyruntime.ops.{module}")
     versions = registered.get((domain, op_type), [])
     opset = min(opset, _LATEST.get(domain, opset))

@@ -126,6 +126,7 @@ def lint(*, fix: bool) -> int:
     if fix:
         run([bin_folder / "ruff", "check", "--fix", "--quiet"])
         run([bin_folder / "ruff", "format", "--quiet"])
+        run([python(), "-m", "tools.operator_index"])
         run([python(), "-m", "tools.api_docs"])
     checks: list[tuple[str, list[str | Path]]] = [
         ("mypy --strict", [bin_folder / "mypy"]),
@@ -133,6 +134,7 @@ def lint(*, fix: bool) -> int:
         ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
         ("import-linter", [bin_folder / "lint-imports"]),
         ("tsc", tsc()),
+        ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
     ]
 
