@@ -66,7 +66,7 @@ def _alternatives(annotation: Any) -> tuple[str, ...]:
 
 
 def signature(cls: type[Op]) -> Signature:
-    """The signature of an operator: its dataclass fields, and the parameters of its `infer` (`expand`, or `arity`)."""
+    """The signature of an operator: its dataclass fields, and its `operands` or the parameters of its `infer`."""
     if cls not in _signatures:
         _signatures[cls] = _signature(cls)
     return _signatures[cls]
@@ -74,6 +74,18 @@ def signature(cls: type[Op]) -> Signature:
 
 def _signature(cls: type[Op]) -> Signature:
     own = [f for f in fields(cls) if f.name != "present"]
+    annotations = {f.name: _alternatives(f.type) for f in own}
+    required = frozenset(f.name for f in own if f.default is MISSING and f.default_factory is MISSING)
+    return Signature(annotations, required, *_arity(cls))
+
+
+def _arity(cls: type[Op]) -> tuple[int, int | None]:
+    """The fewest and the most inputs; None: there is no bound."""
+    if issubclass(cls, BodyOp):
+        return cls.arity
+    if cls.operands is not None:
+        most = len(cls.operands._fields)
+        return most - len(cls.operands._field_defaults), most
     if issubclass(cls, Decomposed):
         parameters = list(inspect.signature(cls.expand).parameters.values())[2:]
     else:
@@ -81,11 +93,7 @@ def _signature(cls: type[Op]) -> Signature:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     least = sum(p.default is p.empty for p in positional)
     bounded = not any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    return Signature(
-        {f.name: _alternatives(f.type) for f in own},
-        frozenset(f.name for f in own if f.default is MISSING and f.default_factory is MISSING),
-        *(cls.arity if issubclass(cls, BodyOp) else (least, len(positional) if bounded else None)),
-    )
+    return least, len(positional) if bounded else None
 
 
 def operator_fields(

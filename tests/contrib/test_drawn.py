@@ -22,6 +22,16 @@ UNVARIED: dict[str, str] = {
     "QMoE.quant_type": "floats of 4 and 8 bits, of CUDA kernels, are refused",
     "MatMulNBits.weight_prepacked": "layouts of CUDA kernels are refused",
     "SimplifiedLayerNormalization.stash_type": "onnxruntime has 1 alone",
+    **{
+        f"CausalConvWithState.{name}": "refused: of onnxruntime's CUDA provider"
+        for name in (
+            "input_channel_offset",
+            "input_channels",
+            "state_channels_last",
+            "state_length",
+            "state_update_capacity",
+        )
+    },
     "CausalConvWithState.ndim": "refused other than 1: the specification does not say how more are padded",
 }
 """Attributes that are drawn with no two values, with the reason."""

@@ -29,7 +29,8 @@ class Activation:
     Attributes:
         kind: 'relu', 'gelu' (by tanh), 'silu', 'identity' or 'swiglu': g · sigmoid(alpha · g) · (l + beta).
         fusion: where swiglu's g and l are: 1 in turns, 2 one half behind the other, 0 in two products.
-        limit: the largest g, and the bounds of l; None for no such.
+        limit: the largest g, and the bounds of l; None for no such. after: it is g · sigmoid(alpha · g) that has no
+            more than the limit, and not g.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Activation:
     beta: float
     fusion: int
     limit: float | None
+    after: bool = False
 
 
 def routing(logits: Array, k: int, normalize: bool, weights: Array | None) -> tuple[Array, Array]:
@@ -65,9 +67,11 @@ def activate(form: Activation, first: Array, third: Array | None) -> Array:
                 gate, linear = first[..., 0::2], first[..., 1::2]
             else:
                 gate, linear = np.split(first, 2, -1)
-            if form.limit is not None:
-                gate, linear = np.minimum(gate, form.limit), np.clip(linear, -form.limit, form.limit)
-            made: Array = gate / (1 + np.exp(-np.float32(form.alpha) * gate)) * (linear + np.float32(form.beta))
+            limit = np.float32(np.inf if form.limit is None else form.limit)
+            gate = gate if form.after else np.minimum(gate, limit)
+            gate = gate / (1 + np.exp(-np.float32(form.alpha) * gate))
+            gate = np.minimum(gate, limit) if form.after else gate
+            made: Array = gate * (np.clip(linear, -limit, limit) + np.float32(form.beta))
             return made
         if form.kind == "relu":
             made = np.maximum(first, 0)
@@ -166,14 +170,16 @@ def activation(
             gate, linear = (load("first", first_bias, at) for at in ("2u * c", "2u * c + 1u"))
         else:
             gate, linear = (load("first", first_bias, at) for at in ("c", "c + params.inner"))
-        lines.append(f"let g = min({gate}, params.limit);")
+        lines.append(f"let g = {gate};" if form.after else f"let g = min({gate}, params.limit);")
         lines.append(f"let l = clamp({linear}, -params.limit, params.limit);")
-        lines.append("return g / (1.0 + exponential(-params.alpha * g)) * (l + params.beta);")
+        gated = "g / (1.0 + exponential(-params.alpha * g))"
+        gated = f"min({gated}, params.limit)" if form.after else gated
+        lines.append(f"return {gated} * (l + params.beta);")
     else:
         lines.append(f"let x = {load('first', first_bias, 'c')};")
         times = f" * ({load('third', third_bias, 'c')})" if third is not None else ""
         lines.append(f"return ({ACTIVATIONS[form.kind]}){times};")
-    name = f"expert_{form.kind}{form.fusion if form.kind == 'swiglu' else ''}"
+    name = f"expert_{form.kind}{form.fusion if form.kind == 'swiglu' else ''}{'_after' if form.after else ''}"
     values = {
         "inner": y.type.shape[1],
         "width": width,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, He
 from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.ops.base import Unsupported
+from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
 from pyruntime.ops.contrib._scores import output_scores
 
 if TYPE_CHECKING:
@@ -25,124 +27,161 @@ __all__ = ["lower_group_query"]
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node to lower, its inputs as operands."""
+    """A node to lower.
+
+    Attributes:
+        inputs: its inputs as operands. outs: types of its outputs.
+        rows: where a batch entry's new rows begin. turn: the rotary embedding, or none.
+        fresh: query, key and value: the tensors that they are in, and where.
+    """
 
     op: GroupQueryAttention
     target: Target
     sizes: GroupQuerySizes
-    given: list[Operand | None]
+    inputs: GroupQueryInputs[Operand]
     outs: tuple[TensorType, ...]
+    rows: Lengths
+    turn: Turn | None
+    fresh: tuple[tuple[Operand, HeadView], ...]
+
+    @property
+    def writes_into_caches(self) -> bool:
+        """True where the new rows are written into the caches' own memory."""
+        return bool(self.op.overwrites)
+
+    @property
+    def needs_scores(self) -> bool:
+        """True where the attention is computed, and not the caches alone."""
+        return self.op.wants(0) or self.op.wants(3)
+
+    def present(self, index: int) -> Operand:
+        """The cache that is output `index`, in scratch memory where the node does not name it."""
+        kind = self.outs[index]
+        return out(index, kind) if self.op.wants(index) else scratch(kind.dtype, *kind.shape)
 
 
 def lower_group_query(
     op: GroupQueryAttention,
     target: Target,
     s: GroupQuerySizes,
-    inputs: list[TensorType | None],
+    inputs: GroupQueryInputs[TensorType],
     outs: tuple[TensorType, ...],
 ) -> tuple[Dispatch, ...]:
-    """The dispatches of a GroupQueryAttention node."""
-    given = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
-    node = _Node(op, target, s, given, outs)
-    query, lengths, total = given[0], given[5], given[6]
-    assert query is not None and lengths is not None and total is not None
-    made: list[Dispatch] = []
-    rows = Lengths(lengths=lengths, lacking=1, prompt=total, queries=s.queries)
-    views, bound = _fresh(node)
+    """The dispatches of a GroupQueryAttention node. Raises Unsupported."""
+    if inputs.query_seqlens is not None:
+        raise Unsupported("the host sets right-padded chunks (query_seqlens) into the caches")
+    operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
+    given: GroupQueryInputs[Operand] = GroupQueryInputs(*operands)
     turn = None
     if op.do_rotary:
-        assert given[7] is not None and given[8] is not None
-        turn = Turn(given[7], given[8], given[9], bool(op.rotary_interleaved))
-    norms = [None if w is None else (w, op.qk_norm_epsilon) for w in given[14:16]]
-
-    if (fused := _fresh_in_attention(node, views, bound, turn)) is not None:
-        return fused
-    ready_all = _prepared(node, views, bound, rows, turn)
-    if ready_all is not None:
-        made, q, caches = ready_all
-        if not op.wants(0) and not op.wants(3):
-            return tuple(made)
-        qkv = (q, caches[0], caches[1])
-        return (*made, *_attention(node, qkv, HeadView.of(q)))
-    caches = []
-    for i, kind in enumerate((op.k_quant_type, op.v_quant_type)):
-        past, present, scale = given[3 + i], outs[1 + i], given[12 + i]
-        y = out(1 + i, present) if op.wants(1 + i) else scratch(present.dtype, *present.shape)
-        bits = None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
-        if s.new:
-            norm = norms[1] if i == 0 else None
-            into = bool(op.overwrites)
-            kept = None if into else past
-            ready = Append(
-                True, kept, lengths=rows, turn=turn if i == 0 else None, norm=norm, quantised=bits, into=into
-            )
-            x, view = bound[1 + i], views[1 + i]
-            made += append(target, y, x, view, s.new, s.size, ready)
-        elif past is not None and op.wants(1 + i):
-            made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(present.shape)))
-        elif past is not None:
-            y = past
-        if bits is not None:
-            whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
-            made.append(_whole(target, whole, y, bits))
-            y = whole
-        caches.append(y)
-    if not op.wants(0) and not op.wants(3):
-        return tuple(made)
-    q, q_view = query, views[0]
-    if turn is not None or norms[0] is not None:
-        q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
-        q_view = HeadView.of(q)
-        ready = Append(lengths=rows, turn=turn, norm=norms[0])
-        made += append(target, q, query, views[0], s.queries, s.size, ready)
-    return (*made, *_attention(node, (q, caches[0], caches[1]), q_view))
+        assert given.cos_cache is not None and given.sin_cache is not None
+        turn = Turn(given.cos_cache, given.sin_cache, given.position_ids, bool(op.rotary_interleaved))
+    rows = Lengths(lengths=given.seqlens_k, lacking=1, prompt=given.total_sequence_length, queries=s.queries)
+    node = _Node(op, target, s, given, outs, rows, turn, _fresh(op, s, given))
+    return _in_attention(node) or _prepared(node) or _appended(node)
 
 
-def _prepared(
-    node: _Node, views: list[HeadView], bound: list[Operand], rows: Lengths, turn: Turn | None
-) -> tuple[list[Dispatch], Operand, list[Operand]] | None:
-    """Dispatches, queries and caches where few dispatches make all ready; None where rows need more than that."""
+def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
+    """One query with caches that hold all other rows: the attention makes ready what is new. None for all else."""
     op, s = node.op, node.sizes
-    norms = node.given[14:16]
-    if (
-        op.is_quantised
-        or not s.new
-        or (turn is None and norms[0] is None)
-        or not node.target.allows("attention_prepare")
-    ):
-        return None
-    ys = [out(i, node.outs[i]) if op.wants(i) else scratch(node.outs[i].dtype, *node.outs[i].shape) for i in (1, 2)]
-    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
-    fresh = [
-        Fresh(bound[0], views[0], q, None, norms[0]),
-        Fresh(bound[1], views[1], ys[0], node.given[3], norms[1]),
-        Fresh(bound[2], views[2], ys[1], node.given[4]),
-    ]
-    into = bool(op.overwrites)
-    one = prepare(node.target, fresh, s.new, rows, turn, op.qk_norm_epsilon, into)
-    if one is not None:
-        return [one], q, ys
-    two = prepare(node.target, fresh[:2], s.new, rows, turn, op.qk_norm_epsilon, into)
-    if two is None:
-        return None
-    placed = Append(True, None if into else node.given[4], lengths=rows, into=into)
-    return [two, *append(node.target, ys[1], bound[2], views[2], s.new, s.size, placed)], q, ys
-
-
-def _fresh_in_attention(
-    node: _Node, views: list[HeadView], bound: list[Operand], turn: Turn | None
-) -> tuple[Dispatch, ...] | None:
-    """One query with caches that hold all other rows: the attention makes ready what is new; None for all else."""
-    op, s = node.op, node.sizes
-    one = s.queries == 1 and s.new == 1 and op.overwrites and not op.is_quantised
+    one = s.queries == 1 and s.new == 1 and node.writes_into_caches and not op.is_quantised and op.has_one_epsilon
     if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
         return None
-    form, tensors = _attention_of(node, (bound[0], out(1, node.outs[1]), out(2, node.outs[2])), views[0])
-    fresh = FreshRow(bound[1], views[1], bound[2], views[2], turn, node.given[14], node.given[15], op.qk_norm_epsilon)
+    (query, q_view), (key, k_view), (value, v_view) = node.fresh
+    form, tensors = _attention_of(node, (query, node.present(1), node.present(2)), q_view)
+    weights = node.inputs.q_norm_weight, node.inputs.k_norm_weight
+    fresh = FreshRow(key, k_view, value, v_view, node.turn, *weights, op.epsilons[0])
     return attend_fresh(node.target, form, tensors, fresh)
 
 
+def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
+    """Few dispatches make all rows ready, then the attention; None where rows need more than that."""
+    op, s, given = node.op, node.sizes, node.inputs
+    nothing = node.turn is None and given.q_norm_weight is None
+    if op.is_quantised or not s.new or nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
+        return None
+    (query, q_view), (key, k_view), (value, v_view) = node.fresh
+    keys, values = node.present(1), node.present(2)
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    fresh = [
+        Fresh(query, q_view, q, None, given.q_norm_weight),
+        Fresh(key, k_view, keys, given.past_key, given.k_norm_weight),
+        Fresh(value, v_view, values, given.past_value),
+    ]
+    into = node.writes_into_caches
+    made: tuple[Dispatch, ...]
+    if (one := prepare(node.target, fresh, s.new, node.rows, node.turn, op.epsilons[0], into)) is not None:
+        made = (one,)
+    elif (two := prepare(node.target, fresh[:2], s.new, node.rows, node.turn, op.epsilons[0], into)) is not None:
+        placed = Append(True, None if into else given.past_value, lengths=node.rows, into=into)
+        made = (two, *append(node.target, values, value, v_view, s.new, s.size, placed))
+    else:
+        return None
+    return (*made, *_attention(node, (q, keys, values), HeadView.of(q)))
+
+
+def _appended(node: _Node) -> tuple[Dispatch, ...]:
+    """Each cache and the queries are made ready by dispatches of their own, then the attention."""
+    op, given = node.op, node.inputs
+    k_norm = None if given.k_norm_weight is None else (given.k_norm_weight, op.epsilons[1])
+    scales = [
+        None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
+        for scale, kind in ((given.k_scale, op.k_quant_type), (given.v_scale, op.v_quant_type))
+    ]
+    more, keys = _cache(node, 1, given.past_key, scales[0], node.turn, k_norm)
+    made = [*more]
+    more, values = _cache(node, 2, given.past_value, scales[1])
+    made += more
+    if not node.needs_scores:
+        return tuple(made)
+    more, q, view = _queries(node)
+    return (*made, *more, *_attention(node, (q, keys, values), view))
+
+
+def _cache(
+    node: _Node,
+    index: int,
+    past: Operand | None,
+    scale: Quantised | None,
+    turn: Turn | None = None,
+    norm: tuple[Operand, float] | None = None,
+) -> tuple[list[Dispatch], Operand]:
+    """The cache that is output `index` with the new rows, and as attention reads it."""
+    op, s, target = node.op, node.sizes, node.target
+    made: list[Dispatch] = []
+    y = node.present(index)
+    if s.new:
+        into = node.writes_into_caches
+        kept = None if into else past
+        ready = Append(True, kept, lengths=node.rows, turn=turn, norm=norm, quantised=scale, into=into)
+        made += append(target, y, *node.fresh[index], s.new, s.size, ready)
+    elif past is not None and op.wants(index):
+        made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(node.outs[index].shape)))
+    elif past is not None:
+        y = past
+    if scale is not None:
+        whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
+        made.append(_whole(target, whole, y, scale))
+        y = whole
+    return made, y
+
+
+def _queries(node: _Node) -> tuple[list[Dispatch], Operand, HeadView]:
+    """The queries, normed and turned, and where they are."""
+    op, s, weight = node.op, node.sizes, node.inputs.q_norm_weight
+    query, view = node.fresh[0]
+    if node.turn is None and weight is None:
+        return [], query, view
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    norm = None if weight is None else (weight, op.epsilons[0])
+    ready = Append(lengths=node.rows, turn=node.turn, norm=norm)
+    return [*append(node.target, q, query, view, s.queries, s.size, ready)], q, HeadView.of(q)
+
+
 def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView) -> list[Dispatch]:
+    """The attention over the caches, and its scores where they are an output."""
+    if not node.needs_scores:
+        return []
     form, tensors = _attention_of(node, qkv, q_view)
     made: list[Dispatch] = []
     if node.op.wants(0):
@@ -155,11 +194,11 @@ def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadV
 def _attention_of(
     node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView
 ) -> tuple[AttentionForm, AttentionTensors]:
-    op, s = node.op, node.sizes
+    op, s, given = node.op, node.sizes, node.inputs
     q, k, v = qkv
     width = op.num_heads * s.size
     y_view = HeadView(0, (s.queries * width, s.size, width, 1))
-    sink = node.given[11]
+    sink = given.head_sink
     if sink is None and op.smooth_softmax == 1:
         sink = constant(Constant.from_array(np.zeros(op.num_heads, np.float32)))
     form = AttentionForm(
@@ -174,25 +213,22 @@ def _attention_of(
         op.cap,
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
-    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), node.given[10], node.given[5], node.given[6], sink)
+    lengths = given.seqlens_k, given.total_sequence_length
+    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), given.attention_bias, *lengths, sink)
 
 
-def _fresh(node: _Node) -> tuple[list[HeadView], list[Operand]]:
-    """Query, key and value as [B, heads, rows, D], and the tensors they are in."""
-    op, s = node.op, node.sizes
-    query, key, value = node.given[:3]
-    assert query is not None
+def _fresh(
+    op: GroupQueryAttention, s: GroupQuerySizes, given: GroupQueryInputs[Operand]
+) -> tuple[tuple[Operand, HeadView], ...]:
+    """Query, key and value: the tensors that they are in, and where, as [B, heads, rows, D]."""
     groups = op.kv_num_heads
-    if key is None or value is None:
+    if given.key is None or given.value is None:
         width = (op.num_heads + 2 * groups) * s.size
         strides = (s.queries * width, s.size, width, 1)
         bases = (0, op.num_heads * s.size, (op.num_heads + groups) * s.size)
-        return [HeadView(b, strides) for b in bases], [query] * 3
-    views = [
-        HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))
-        for heads, rows in ((op.num_heads, s.queries), (groups, s.new), (groups, s.new))
-    ]
-    return views, [query, key, value]
+        return tuple((given.query, HeadView(base, strides)) for base in bases)
+    tensors = ((given.query, op.num_heads, s.queries), (given.key, groups, s.new), (given.value, groups, s.new))
+    return tuple((x, HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))) for x, heads, rows in tensors)
 
 
 def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:

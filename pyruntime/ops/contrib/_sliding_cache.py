@@ -13,7 +13,7 @@ the text.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,26 +21,37 @@ from pyruntime.ir import DType, TensorType
 from pyruntime.ops.decomposed import Expansion
 
 if TYPE_CHECKING:
+    from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
     from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
 
 __all__ = ["slide"]
 
 
-def slide(attention: GroupQueryAttention, body: Expansion, given: list[Any]) -> tuple[TensorType | None, ...]:
-    """The nodes for one text, or one token of each, without attention_bias and output_qk; `given`: all inputs."""
+def slide(
+    attention: GroupQueryAttention, body: Expansion, given: GroupQueryInputs[TensorType]
+) -> tuple[TensorType | None, ...]:
+    """The nodes for one text, or one token of each, without attention_bias, query_seqlens and output_qk."""
     s = attention.sizes(*given)
-    ends = body("Add", body("Reshape", given[5], body.ints(s.batch, 1)), _number(body, 1))
+    ends = body("Add", body("Reshape", given.seqlens_k, body.ints(s.batch, 1)), _number(body, 1))
     before = body("Sub", ends, _number(body, s.new))
     resident = _resident(attention, s, body, before)
-    room = [_with_room(body, x, s.new) for x in given[3:5]]
-    positions = given[9]
+    assert given.past_key is not None and given.past_value is not None
+    room = [_with_room(body, x, s.new) for x in (given.past_key, given.past_value)]
+    positions = given.position_ids
     if attention.do_rotary and positions is None:
         positions = body.cast(body("Add", before, _count(body, s.queries)), DType.INT64)
     last = body("Add", resident, _number(body, s.new - 1))
     lengths = body("Reshape", last, body.ints(s.batch))
     rows = _number(body, s.past + s.new)
     whole = replace(attention, sliding_window_cache=0, present=(True, True, True))
-    y, keys, values = body.apply(whole, *given[:3], *room, lengths, rows, *given[7:9], positions, None, *given[11:])
+    inputs = given._replace(
+        past_key=room[0],
+        past_value=room[1],
+        seqlens_k=lengths,
+        total_sequence_length=rows,
+        position_ids=positions,
+    )
+    y, keys, values = body.apply(whole, *inputs)
     passed = body("Sub", body("Add", last, _number(body, 1)), _resident(attention, s, body, ends))
     at = body("Add", passed, _count(body, s.past))
     at = body("Min", at, _number(body, s.past + s.new - 1))  # rows behind those that are resident are not defined

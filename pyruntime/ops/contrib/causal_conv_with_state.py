@@ -13,6 +13,13 @@ from pyruntime.ops.base import Op, op
 
 _TYPES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _ACTIVATIONS = ("none", "silu", "swish")
+_OF_CUDA = {
+    "input_channel_offset": 0,
+    "input_channels": 0,
+    "state_channels_last": -1,
+    "state_length": 0,
+    "state_update_capacity": 0,
+}
 _FIELDS: Fields = tuple(
     (n, "u32") for n in ("channels", "length", "taps", "dilation", "before", "window", "batch", "past_first", "kept")
 )
@@ -24,13 +31,19 @@ class CausalConvWithState(Op):
 
     x: [B, C, L], or with `channels_last` [B, L, ...] of C channels in all; w: [C, 1, k]; bias: [C]; d: `dilation`. The
     states, the end of s, are [B, C, (k - 1)·d], or [B, (k - 1)·d, ...]. With `state_window` W they are [W, ...]: those
-    after the last W positions, zeros for positions there were not; past_state is read at its last. Only ndim 1.
+    after the last W positions, zeros for positions there were not; past_state is read at its last. Only ndim 1, and
+    none of the attributes that are for onnxruntime's CUDA provider alone.
     """
 
     activation: str = "none"
     channels_last: int = 0
     dilation: int = 1
+    input_channel_offset: int = 0
+    input_channels: int = 0
     ndim: int = 1
+    state_channels_last: int = -1
+    state_length: int = 0
+    state_update_capacity: int = 0
     state_window: int = 0
 
     def infer(
@@ -39,6 +52,9 @@ class CausalConvWithState(Op):
         dtype = self.same_dtype(x, w, bias, past)
         if self.ndim != 1:
             self.fail("ndim 1: of more dimensions the specification does not say how they are padded", self.ndim)
+        for name, usual in _OF_CUDA.items():
+            if getattr(self, name) != usual:
+                self.fail(f"{name} {usual}: others are for onnxruntime's CUDA provider", getattr(self, name))
         if dtype not in _TYPES or x.rank < 3 or (x.rank > 3 and not self.channels_last):
             self.fail("an input [B, C, L], or [B, L, ...] with channels_last, of 16- or 32-bit floats", x)
         channels = math.prod(x.shape[2:]) if self.channels_last else x.shape[1]

@@ -18,11 +18,27 @@ _ACTIVATIONS = {"silu": "Swish", "swish": "Swish", "sigmoid": "Sigmoid"}
 
 @op("GatedAdd", opsets=range(1, 2), domain="com.microsoft")
 class GatedAdd(Decomposed):
-    """x, y: [.., C], gate: [.., 1], floats of one type."""
+    """x, y: [.., C], gate: [.., 1], floats of one type.
 
-    def expand(self, body: Expansion, x: TensorType, y: TensorType, gate: TensorType) -> tuple[TensorType | None, ...]:
-        if x.shape != y.shape or gate.shape != (*x.shape[:-1], 1):
-            self.fail("x and y of one shape [.., C], and a gate [.., 1]", f"{x}, {y}, {gate}")
+    With gate_weight [K, 1] the gate is sigmoid(gate @ gate_weight), gate: [.., K]; both are computed in float32, and
+    the product, the sigmoid and all that follows are rounded.
+    """
+
+    def expand(
+        self, body: Expansion, x: TensorType, y: TensorType, gate: TensorType, gate_weight: TensorType | None = None
+    ) -> tuple[TensorType | None, ...]:
+        columns = 1
+        if gate_weight is not None:
+            if gate_weight.rank != 2 or gate_weight.shape[1] != 1:
+                self.fail("a gate_weight [K, 1]", gate_weight)
+            columns = gate_weight.shape[0]
+        if x.shape != y.shape or gate.shape != (*x.shape[:-1], columns):
+            self.fail(f"x and y of one shape [.., C], and a gate [.., {columns}]", f"{x}, {y}, {gate}")
+        dtype = self.same_dtype(x, y, gate, gate_weight)
+        if gate_weight is not None:
+            products = body("MatMul", body.cast(gate, DType.FLOAT), body.cast(gate_weight, DType.FLOAT))
+            rounded = body.cast(body.cast(products, dtype), DType.FLOAT)
+            gate = body.cast(body("Sigmoid", rounded), dtype)
         return (body("Add", x, body("Mul", y, gate)),)
 
 

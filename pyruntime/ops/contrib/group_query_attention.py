@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Rewritten, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
+from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
 from pyruntime.ops.contrib._sliding_cache import slide
 from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
@@ -19,7 +20,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
 __all__ = ["GroupQueryAttention", "GroupQuerySizes"]
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
-_INPUTS = 16
+PAST_KEY, PAST_VALUE = (GroupQueryInputs._fields.index(name) for name in ("past_key", "past_value"))
 _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 
 
@@ -54,9 +55,13 @@ class GroupQueryAttention(SometimesDecomposed):
       which those from total on are not defined. Only the value of total_sequence_length says which, so it is needed
       while planning wherever P and N are positive and there is no attention_bias, whose shape says it too.
     - N = 0: the cache is another layer's, and stays.
-    - Query and key are normed (q_norm_weight, k_norm_weight [D]) before they are turned, at position_ids int64 [B, S]
-      or their positions; the cache holds turned keys. (In a first prompt onnxruntime's CPU provider reads the first
-      of position_ids alone and counts on from there.)
+    - Query and key are normed (q_norm_weight, k_norm_weight [D]; `q_norm_epsilon` and `k_norm_epsilon` or, where these
+      are not given, `qk_norm_epsilon`) before they are turned, at position_ids int64 [B, S] or their positions; the
+      cache holds turned keys. (In a first prompt onnxruntime's CPU provider reads the first of position_ids alone and
+      counts on from there.)
+    - query_seqlens int32 [B]: of the rows of a batch entry so many are tokens, the others padding on the right, which
+      no cache gets and whose outputs are not defined; the first is at position seqlens_k + 1 - query_seqlens, and
+      total_sequence_length is only a bound. It runs on the host.
     - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
     - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
       are float [1] or, PER_CHANNEL, [G·D].
@@ -66,13 +71,17 @@ class GroupQueryAttention(SometimesDecomposed):
     Everything is computed in float32 and rounded once.
     """
 
+    operands = GroupQueryInputs
+
     causal: int = 1
     do_rotary: int | None = None
+    k_norm_epsilon: float | None = None
     k_quant_type: str = "NONE"
     kv_cache_bit_width: int | None = None
     kv_num_heads: int
     local_window_size: int = -1
     num_heads: int
+    q_norm_epsilon: float | None = None
     qk_norm_epsilon: float = 9.999999974752427e-07
     qk_output: int = 0
     rotary_interleaved: int | None = None
@@ -92,9 +101,23 @@ class GroupQueryAttention(SometimesDecomposed):
         """Bits of a quantised component."""
         return self.kv_cache_bit_width or 8
 
+    @property
+    def epsilons(self) -> tuple[float, float]:
+        """What is added to the mean squares of queries and of keys."""
+        both = (self.q_norm_epsilon, self.k_norm_epsilon)
+        q, k = (self.qk_norm_epsilon if e is None else e for e in both)
+        return q, k
+
+    @property
+    def has_one_epsilon(self) -> bool:
+        """True where queries and keys are normed with the same epsilon."""
+        q, k = self.epsilons
+        return q == k
+
     def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
         """The sizes. Raises InvalidGraph, ValueNeeded."""
-        query, key, value, past_key, past_value = all_inputs(inputs)[:5]
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
+        query, key, value, past_key, past_value = given[:5]
         if query is None or query.rank != 3:
             self.fail("a query of rank 3", query)
         heads, groups = self.num_heads, self.kv_num_heads
@@ -120,100 +143,61 @@ class GroupQueryAttention(SometimesDecomposed):
         for x in (past_key, past_value):
             if x is not None and x.shape != (batch, groups, past, stored):
                 self.fail(f"past_key and past_value of shape {[batch, groups, 'P', stored]}", x)
-        return GroupQuerySizes(batch, queries, new, past, self._present(past, new, inputs), size)
+        return GroupQuerySizes(batch, queries, new, past, self._present(past, new, given), size)
 
-    def _present(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
-        """Rows of the caches behind the node."""
+    def _present(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
+        """Rows of the caches after the node."""
         if not past or not new or self.sliding_window_cache:
             return past or new
-        total = self.total(past, new, inputs)
+        total = self.total(past, new, given)
         if total == past + new:
             return past + new
         if total > past:
             self.fail(f"total_sequence_length {past + new}, or at most {past} for a cache that does not grow", total)
         return past
 
-    def total(self, past: int, new: int, inputs: tuple[TensorType | None, ...]) -> int:
+    def total(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
         """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
-        given = all_inputs(inputs)
-        if given[10] is not None and given[10].rank == 4:
-            return cast(int, given[10].shape[3])
+        bias, total = given.attention_bias, given.total_sequence_length
+        if bias is not None and bias.rank == 4:
+            return bias.shape[3]
         if not past:
             return new
-        if given[6] is None or given[6].size != 1:
-            self.fail("total_sequence_length to be one number", given[6])
-        return cast(int, given[6].ints()[0])
+        if total.size != 1:
+            self.fail("total_sequence_length to be one number", total)
+        return total.ints()[0]
 
-    def infer(
-        self,
-        query: TensorType,
-        key: TensorType | None,
-        value: TensorType | None,
-        past_key: TensorType | None,
-        past_value: TensorType | None,
-        seqlens_k: TensorType,
-        total_sequence_length: TensorType,
-        cos_cache: TensorType | None = None,
-        sin_cache: TensorType | None = None,
-        position_ids: TensorType | None = None,
-        attention_bias: TensorType | None = None,
-        head_sink: TensorType | None = None,
-        k_scale: TensorType | None = None,
-        v_scale: TensorType | None = None,
-        q_norm_weight: TensorType | None = None,
-        k_norm_weight: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        inputs = (
-            query,
-            key,
-            value,
-            past_key,
-            past_value,
-            seqlens_k,
-            total_sequence_length,
-            cos_cache,
-            sin_cache,
-            position_ids,
-            attention_bias,
-            head_sink,
-            k_scale,
-            v_scale,
-            q_norm_weight,
-            k_norm_weight,
-        )
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
         s = self.sizes(*inputs)
-        self._check(s, list(inputs))
-        cache = query.dtype
-        if past_key is not None:
-            cache = past_key.dtype
+        self._check(s, given)
+        cache = given.query.dtype
+        if given.past_key is not None:
+            cache = given.past_key.dtype
         elif self.is_quantised:
             cache = DType.UINT8 if self.bits == 4 else DType.INT8
         stored = s.size // 2 if self.is_quantised and self.bits == 4 else s.size
         present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, stored))
-        made = (TensorType(query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
+        made = (TensorType(given.query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
         if not self.wants(3):
             return made
-        total = self.total(s.past, s.new, inputs)
-        return (*made, TensorType(query.dtype, (s.batch, self.num_heads, s.queries, total)))
+        total = self.total(s.past, s.new, given)
+        return (*made, TensorType(given.query.dtype, (s.batch, self.num_heads, s.queries, total)))
 
-    def _check(self, s: GroupQuerySizes, given: list[TensorType | None]) -> None:
-        query, key, value, past_key, past_value, lengths, total, cosines, sines, positions, bias, sink = given[:12]
-        assert query is not None
+    def _check(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+        """Raise InvalidGraph where types and shapes of the inputs do not fit one another."""
+        query, lengths, total = given.query, given.seqlens_k, given.total_sequence_length
         if query.dtype not in _FLOATS:
             self.fail("a query of float, float16 or bfloat16", query)
-        self.same_dtype(query, key, value, cosines, sines, bias, sink, given[14], given[15])
-        if lengths is None or lengths.dtype is not DType.INT32 or lengths.size != s.batch:
+        norms = (given.q_norm_weight, given.k_norm_weight)
+        floats = (given.key, given.value, given.cos_cache, given.sin_cache, given.attention_bias, given.head_sink)
+        self.same_dtype(query, *floats, *norms)
+        if lengths.dtype is not DType.INT32 or lengths.size != s.batch:
             self.fail(f"seqlens_k of int32 [{s.batch}]", lengths)
-        if total is None or total.dtype is not DType.INT32 or total.size != 1:
+        if total.dtype is not DType.INT32 or total.size != 1:
             self.fail("total_sequence_length of one int32", total)
-        if self.do_rotary and (cosines is None or sines is None):
-            self.fail("cos_cache and sin_cache with do_rotary", "none")
-        if cosines is not None and sines is not None:
-            fits = cosines.rank == 2 and cosines.shape == sines.shape and 2 * cosines.shape[1] <= s.size
-            if not fits or not cosines.shape[0]:
-                self.fail(f"cos_cache and sin_cache of one shape [positions, at most {s.size // 2}]", cosines)
-        if positions is not None and positions.shape != (s.batch, s.queries):
-            self.fail(f"position_ids of shape {[s.batch, s.queries]}", positions)
+        self._check_rotary(s, given)
+        bias, sink, valid = given.attention_bias, given.head_sink, given.query_seqlens
         if bias is not None:
             lead = (s.batch, self.num_heads, s.queries)
             if bias.rank != 4 or any(d not in (1, n) for d, n in zip(bias.shape[:2], lead, strict=False)):
@@ -222,39 +206,47 @@ class GroupQueryAttention(SometimesDecomposed):
                 self.fail(f"attention_bias for {s.queries} queries", bias)
         if sink is not None and sink.shape != (self.num_heads,):
             self.fail(f"head_sink of shape [{self.num_heads}]", sink)
-        if (given[14] is None) != (given[15] is None):
+        if (norms[0] is None) != (norms[1] is None):
             self.fail("q_norm_weight and k_norm_weight together", "one of them")
-        for weight in (given[14], given[15]):
+        for weight in norms:
             if weight is not None and weight.shape != (s.size,):
                 self.fail(f"q_norm_weight and k_norm_weight of shape [{s.size}]", weight)
         if not self.causal and self.local_window_size > 0:
             self.fail("local_window_size -1 where causal is 0", self.local_window_size)
-        if self.sliding_window_cache and not (past_key and 0 < self.local_window_size <= s.past):
-            self.fail("a cache of at least local_window_size > 0 rows with sliding_window_cache", past_key)
-        self._check_quantised(s, query, past_key, past_value, given[12], given[13])
+        if self.sliding_window_cache and not (given.past_key and 0 < self.local_window_size <= s.past):
+            self.fail("a cache of at least local_window_size > 0 rows with sliding_window_cache", given.past_key)
+        if valid is not None:
+            if valid.dtype is not DType.INT32 or valid.shape != (s.batch,):
+                self.fail(f"query_seqlens of int32 [{s.batch}]", valid)
+            if not self.causal or given.past_key is None or s.new != s.queries:
+                self.fail("causal 1, past caches and as many keys as queries with query_seqlens", given.past_key)
+        self._check_quantised(s, given)
 
-    def _check_quantised(
-        self,
-        s: GroupQuerySizes,
-        query: TensorType,
-        past_key: TensorType | None,
-        past_value: TensorType | None,
-        k_scale: TensorType | None,
-        v_scale: TensorType | None,
-    ) -> None:
+    def _check_rotary(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+        cosines, sines, positions = given.cos_cache, given.sin_cache, given.position_ids
+        if self.do_rotary and (cosines is None or sines is None):
+            self.fail("cos_cache and sin_cache with do_rotary", "none")
+        if cosines is not None and sines is not None:
+            fits = cosines.rank == 2 and cosines.shape == sines.shape and 2 * cosines.shape[1] <= s.size
+            if not fits or not cosines.shape[0]:
+                self.fail(f"cos_cache and sin_cache of one shape [positions, at most {s.size // 2}]", cosines)
+        if positions is not None and positions.shape != (s.batch, s.queries):
+            self.fail(f"position_ids of shape {[s.batch, s.queries]}", positions)
+
+    def _check_quantised(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
         kinds = (self.k_quant_type, self.v_quant_type)
         if any(k not in _KINDS for k in kinds) or ("NONE" in kinds and kinds != ("NONE", "NONE")):
             self.fail(f"k_quant_type and v_quant_type in {', '.join(_KINDS)}, both NONE or neither", kinds)
-        wanted = query.dtype
+        wanted = given.query.dtype
         if self.is_quantised:
             if self.bits not in (4, 8) or s.size % 8:
                 self.fail("kv_cache_bit_width 4 or 8 and heads of a multiple of 8", f"{self.bits} and {s.size}")
             wanted = DType.UINT8 if self.bits == 4 else DType.INT8
-            for scale, kind in ((k_scale, kinds[0]), (v_scale, kinds[1])):
+            for scale, kind in ((given.k_scale, kinds[0]), (given.v_scale, kinds[1])):
                 count = 1 if kind == "PER_TENSOR" else self.kv_num_heads * s.size
                 if scale is None or scale.size != count or scale.dtype is not DType.FLOAT:
                     self.fail(f"k_scale and v_scale of {count} floats for {kind}", scale)
-        for x in (past_key, past_value):
+        for x in (given.past_key, given.past_value):
             if x is not None and x.dtype is not wanted:
                 self.fail(f"caches of {wanted.type_string}", x)
 
@@ -273,7 +265,10 @@ class GroupQueryAttention(SometimesDecomposed):
         return self.local_window_size - 1 if self.local_window_size > 0 else -1
 
     def instead(self, *inputs: Any) -> Decomposed | None:
-        if not self.sliding_window_cache or self.wants(3) or all_inputs(inputs)[10] is not None:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
+        if not self.sliding_window_cache or self.wants(3):
+            return None
+        if given.attention_bias is not None or given.query_seqlens is not None:
             return None
         s = self.sizes(*inputs)
         if has_dims(TensorType(DType.INT32, (s.batch, s.new, s.past, s.size))):
@@ -284,31 +279,35 @@ class GroupQueryAttention(SometimesDecomposed):
         return _Sliding(attention=self, present=self.present)
 
     def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
-        given = all_inputs(inputs)
         types: list[Any] = [
             None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
         ]
-        return evaluate_group_query(self, self.sizes(*types), given)
+        return evaluate_group_query(self, self.sizes(*types), GroupQueryInputs(*inputs))  # type: ignore[arg-type]
 
     def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
         s = self.sizes(*inputs)
-        return {1: (3, 2), 2: (4, 2)} if self._writes_words(s) and s.present > s.past else {}
+        if not self._writes_words(s, *inputs) or s.present == s.past:
+            return {}
+        return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
 
-    def _writes_words(self, s: GroupQuerySizes) -> bool:
-        """True where new rows go to a cache and are whole words, so that no other row is written."""
+    def _writes_words(self, s: GroupQuerySizes, *inputs: TensorType | None) -> bool:
+        """True where all new rows go to a cache and are whole words, so that no other row is written."""
+        if GroupQueryInputs(*inputs).query_seqlens is not None:
+            return False
         words = 8 if self.is_quantised and self.bits == 4 else 4
         return bool(s.past and s.new and not self.sliding_window_cache and s.size % words == 0)
 
     def rewrites(self, *inputs: TensorType | None) -> dict[int, Rewritten]:
         """A cache that does not grow: rows behind total_sequence_length are not defined."""
         s = self.sizes(*inputs)
-        if not self._writes_words(s) or s.present > s.past:
+        if not self._writes_words(s, *inputs) or s.present > s.past:
             return {}
-        total = self.total(s.past, s.new, inputs)
-        first, end, known = (5, 1 - s.queries), (5, 1), (total - s.new, total)
+        total = self.total(s.past, s.new, GroupQueryInputs(*inputs))  # type: ignore[arg-type]
+        lengths = GroupQueryInputs._fields.index("seqlens_k")
+        first, end, known = (lengths, 1 - s.queries), (lengths, 1), (total - s.new, total)
         if total == s.queries:
             first, end = (-1, 0), (-1, total)
-        return {i: Rewritten(2 + i, 2, first, end, known) for i in (1, 2)}
+        return {i: Rewritten(past, 2, first, end, known) for i, past in ((1, PAST_KEY), (2, PAST_VALUE))}
 
     def in_place(self, *inputs: TensorType | None) -> _InPlace:
         return _InPlace(**attributes_of(self))
@@ -319,7 +318,8 @@ class GroupQueryAttention(SometimesDecomposed):
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
             raise Unsupported("the host moves a cache of the last rows, for prompts of several texts or with a bias")
-        return lower_group_query(self, target, self.sizes(*inputs), all_inputs(inputs), self.infer(*all_inputs(inputs)))
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
+        return lower_group_query(self, target, self.sizes(*given), given, self.infer(*given))
 
 
 @op("GroupQueryAttentionInPlace", opsets=range(1, 2), domain="pyruntime")
@@ -328,7 +328,7 @@ class _InPlace(GroupQueryAttention):
 
     @property
     def overwrites(self) -> dict[int, int]:
-        return {1: 3, 2: 4}
+        return {1: PAST_KEY, 2: PAST_VALUE}
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
@@ -342,14 +342,14 @@ class _InRoom(GroupQueryAttention):
 
     @property
     def overwrites(self) -> dict[int, int]:
-        return {1: 3, 2: 4}
+        return {1: PAST_KEY, 2: PAST_VALUE}
 
     def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
-        return super().sizes(*counted(all_inputs(inputs), (3, 4), self.past_rows))
+        return super().sizes(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        made = super().infer(*counted(all_inputs(inputs), (3, 4), self.past_rows))
-        return (made[0], inputs[3], inputs[4], *made[3:])
+        made = super().infer(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
+        return (made[0], inputs[PAST_KEY], inputs[PAST_VALUE], *made[3:])
 
 
 @op("GroupQueryAttentionSliding", opsets=range(1, 2), domain="pyruntime")
@@ -359,9 +359,4 @@ class _Sliding(Decomposed):
     attention: Any
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        return slide(self.attention, body, all_inputs(inputs))
-
-
-def all_inputs(inputs: Any) -> list[Any]:
-    """All inputs; those not given are None."""
-    return [*inputs, *[None] * (_INPUTS - len(inputs))]
+        return slide(self.attention, body, GroupQueryInputs(*inputs))

@@ -45,6 +45,7 @@ class _Experts(Op):
     activation_beta = 0.0
     swiglu_fusion = 0
     swiglu_limit: float | None = None
+    swiglu_limit_after_activation = 0
     use_sparse_mixer = 0
     normalize_routing_weights = 0
 
@@ -52,7 +53,8 @@ class _Experts(Op):
     def form(self) -> Activation:
         """The activation."""
         fusion, limit = self.swiglu_fusion, self.swiglu_limit
-        return Activation(self.activation_type, self.activation_alpha, self.activation_beta, fusion, limit)
+        after = bool(self.swiglu_limit_after_activation)
+        return Activation(self.activation_type, self.activation_alpha, self.activation_beta, fusion, limit, after)
 
     def check(self, x: TensorType, logits: TensorType, rows: int, fc3: bool) -> None:
         """Attributes, and the shapes of x and the router's logits. Raises InvalidGraph."""
@@ -147,6 +149,7 @@ class MoE(_Experts):
     normalize_routing_weights: int = 0
     swiglu_fusion: int = 0
     swiglu_limit: float | None = None
+    swiglu_limit_after_activation: int = 0
     use_sparse_mixer: int = 0
 
     def infer(
@@ -223,6 +226,7 @@ class QMoE(_Experts):
     quant_type: str = "int"
     swiglu_fusion: int = 0
     swiglu_limit: float | None = None
+    swiglu_limit_after_activation: int = 0
     use_sparse_mixer: int = 0
     weights_prepacked: int = -1
 

@@ -14,12 +14,19 @@ from tests.contrib.drawing import BFLOAT16, F16, F32, chance, floats, of, pick, 
 def draw_gated_add(rng: np.random.Generator) -> Case:
     dtype = pick(rng, F32, F16, BFLOAT16)
     x = floats(rng, shape_of(rng, 1, 4), dtype)
-    inputs = [x, floats(rng, x.shape, dtype), floats(rng, (*x.shape[:-1], 1), dtype)]
+    columns = int(pick(rng, 0, 1, 7))
+    inputs = [x, floats(rng, x.shape, dtype), floats(rng, (*x.shape[:-1], columns or 1), dtype)]
+    if columns:
+        inputs.append(floats(rng, (columns, 1), dtype))
 
-    def reference(x: Any, y: Any, gate: Any) -> tuple[Array, ...]:
-        return ((of(x) + of(y) * of(gate)).astype(x.dtype),)  # type: ignore[operator]
+    def reference(x: Any, y: Any, gate: Any, weight: Any = None) -> tuple[Array, ...]:
+        open_by = of(gate) if weight is None else 1 / (1 + np.exp(-of(gate) @ of(weight)))
+        return ((of(x) + of(y) * open_by).astype(x.dtype),)  # type: ignore[operator]
 
-    return Case("GatedAdd", list(inputs), reference=reference if dtype == BFLOAT16 else None)
+    # The CPU provider has neither bfloat16 nor a gate_weight.
+    own = dtype == BFLOAT16 or columns
+    tolerance = {F32: (1e-5, 1e-5), F16: (4e-3, 4e-3), BFLOAT16: (3e-2, 3e-2)}[dtype] if columns else None
+    return Case("GatedAdd", list(inputs), reference=reference if own else None, tolerance=tolerance)
 
 
 def draw_gated_rms_norm(rng: np.random.Generator) -> Case:

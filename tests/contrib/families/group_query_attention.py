@@ -94,6 +94,9 @@ def draw(rng: np.random.Generator) -> Case:
     attributes |= _softmax_attributes(rng)
     if norm:
         attributes["qk_norm_epsilon"] = 0.01
+        for name in ("q_norm_epsilon", "k_norm_epsilon"):
+            if rng.random() < 0.4:
+                attributes[name] = float(rng.choice([0.5, 0.02]))
     # With a past but without presents the CPU provider computes nothing of meaning.
     outputs = 4 if attributes.get("qk_output") else 3 if rows else int(rng.choice([1, 3]))
     weights = [_numbers(rng, size, kind=kind), _numbers(rng, size, kind=kind)] if norm else []
@@ -224,6 +227,44 @@ def draw_sliding(rng: np.random.Generator) -> Case:
     )
 
 
+def draw_padded(rng: np.random.Generator) -> Case:
+    """Chunks that are padded on the right (query_seqlens), with a static cache or one of the last rows."""
+    groups, share, size = int(rng.integers(1, 3)), int(rng.integers(1, 4)), 16
+    heads, batch, queries = groups * share, int(rng.integers(1, 4)), int(rng.integers(1, 9))
+    valid = rng.integers(1 if queries > 1 else 0, queries + 1, batch)
+    before = rng.integers(1, 30, batch)
+    ends = before + valid
+    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": groups}
+    rows = int(before.max()) + queries + int(rng.integers(0, 4))
+    sliding = rng.random() < 0.3
+    if sliding:
+        window = int(rng.integers(1, 9))
+        rows = window + int(rng.integers(0, 5))
+        attributes |= {"local_window_size": window, "sliding_window_cache": 1}
+    elif rng.random() < 0.3:
+        attributes["local_window_size"] = int(rng.integers(1, 9))
+    x = _packed_or_not(rng, (batch, queries, queries), (heads, groups, size), "float32")
+    caches = [_numbers(rng, batch, groups, rows, size) for _ in range(2)]
+    turn: list[Array | None] = [None, None, None]
+    if rng.random() < 0.5:
+        turn[:2] = _angles(rng, 60, size // 2, "float32")
+        attributes["do_rotary"] = 1
+    total = int(ends.max()) if sliding else int(rng.integers(max(ends.max(), queries), rows + 1))
+    spare = rows - attributes.get("local_window_size", rows) + 1
+    kept = [e if not sliding or e <= rows else e - spare * -(-(e - rows) // spare) for e in map(int, ends)]
+
+    def defined(number: int, y: Array) -> Array:
+        if number == 0:
+            return np.concatenate([y[b, :n].reshape(-1) for b, n in enumerate(valid)])
+        return np.concatenate([y[b, :, :n].reshape(-1) for b, n in enumerate(kept)])
+
+    lengths = (ends - 1).astype(np.int32)
+    inputs = [*x, *caches, lengths, np.array([total], np.int32), *turn, *[None] * 6, valid.astype(np.int32)]
+    return Case(
+        "GroupQueryAttention", inputs, 3, attributes, defined=defined, host=True, needed=(6,), tolerance=(2e-4, 5e-5)
+    )
+
+
 def _with(attributes: dict[str, Any]) -> Callable[..., tuple[Array, ...]]:
     return lambda *inputs: reference(attributes, *inputs)
 
@@ -269,7 +310,9 @@ def reference(attributes: dict[str, Any], *inputs: Any) -> tuple[Array, ...]:
 def _ready(attributes: dict[str, Any], given: list[Any], row: Array, weight: int, b: int, s: int, first: int) -> Array:
     """A row of a head, normed and turned."""
     if given[weight] is not None:
-        row = row / np.sqrt((row**2).mean() + attributes["qk_norm_epsilon"]) * given[weight].astype(np.float64)
+        own = "q_norm_epsilon" if weight == 14 else "k_norm_epsilon"
+        epsilon = attributes.get(own, attributes["qk_norm_epsilon"])
+        row = row / np.sqrt((row**2).mean() + epsilon) * given[weight].astype(np.float64)
     if not attributes.get("do_rotary"):
         return row
     place = int(given[9][b, s]) if given[9] is not None else first + s
@@ -317,7 +360,8 @@ def _one(
 
 def _any(rng: np.random.Generator) -> Case:
     choice = rng.random()
-    return draw_quantised(rng) if choice < 0.15 else draw_sliding(rng) if choice < 0.25 else draw(rng)
+    kinds = ((0.15, draw_quantised), (0.25, draw_sliding), (0.35, draw_padded), (1.0, draw))
+    return next(draw for below, draw in kinds if choice < below)(rng)
 
 
 DRAWS = {"GroupQueryAttention": _any}
