@@ -23,39 +23,40 @@ def run(graph: TypedGraph, target: Target) -> bool:
     """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
     makers = dict(graph.producers())
     made: list[Node] = []
-    changed = False
+    moved: set[str] = set()
     for node in graph.nodes:
-        moved = _moved(graph, node, makers)
-        changed |= moved is not None
-        for new in moved or [node]:
+        nodes = _moved(graph, node, makers, moved)
+        for new in nodes or [node]:
             made.append(new)
             makers.update({n: new for n in new.outputs if n})
     graph.nodes = made
-    return changed
+    return bool(moved)
 
 
-def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> list[Node] | None:
+def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node], moved: set[str]) -> list[Node] | None:
+    """The nodes in the place of an elementwise one that moves; `moved` gets the value that it makes."""
     if not isinstance(node.op, Elementwise) or any(node.outputs[1:]) or node.outputs[0] in graph.static:
         return None
     y = graph.tensor(node.outputs[0])
-    before = next((b for n in node.inputs if n and (b := _before(graph, n, y, makers))), None)
+    before = next((b for n in node.inputs if n and (b := _before(graph, n, y, makers, moved))), None)
     if before is None:
         return None
     shape = graph.tensor(before).shape
     added: list[Node] = []
     inputs: list[str] = []
     for name in node.inputs:
-        moved = _operand(graph, name, y, shape, makers, added) if name else ""
-        if moved is None:
+        operand = _operand(graph, name, y, shape, makers, added) if name else ""
+        if operand is None:
             return None
-        inputs.append(moved)
+        inputs.append(operand)
     inner = graph.fresh(f"{node.outputs[0]}.before_reshape")
     graph.types[inner] = TensorType(y.dtype, shape, None, inner)
+    moved.add(inner)
     return [*added, Node(node.op, tuple(inputs), (inner,), node.name), _reshape(graph, inner, node.outputs[0], y.shape)]
 
 
-def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, Node]) -> str | None:
-    """The value in front of a reshape that makes `name`, where a product or a moved operator made it."""
+def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, Node], moved: set[str]) -> str | None:
+    """The value in front of a reshape that makes `name`, where a product or an operator that moved made it."""
     node = makers.get(name)
     if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
         return None
@@ -64,8 +65,7 @@ def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, No
     shape = graph.tensor(source).shape
     if maker is None or not shape or not y.shape or graph.tensor(name).shape != y.shape or shape[-1] != y.shape[-1]:
         return None
-    moved = isinstance(maker.op, Elementwise) and source.split("#")[0].endswith(".before_reshape")
-    return source if moved or (maker.op.domain, maker.op.op_type) in _PRODUCTS else None
+    return source if source in moved or (maker.op.domain, maker.op.op_type) in _PRODUCTS else None
 
 
 def _operand(

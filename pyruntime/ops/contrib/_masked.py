@@ -1,4 +1,4 @@
-"""What MultiHeadAttention, Attention and their kin share: additive masks of five forms, caches, one attention.
+"""What MultiHeadAttention, Attention and similar operators share: additive masks of five forms, caches, one attention.
 
 A key padding mask of 0 adds `filter` to the scores, it does not hide: a query whose every key is masked sees all. Its
 forms: [B]: how many keys count; [2B]: where they end, then where they begin; [3B + 2]: their number first, then offsets
@@ -24,8 +24,10 @@ from pyruntime.ops.contrib._attention import Scores, attend, sees
 from pyruntime.ops.contrib._scores import output_scores
 
 __all__ = [
+    "Added",
     "Caches",
     "MaskedHeads",
+    "Results",
     "Rows",
     "attend_masked",
     "check_bias",
@@ -176,68 +178,97 @@ class Caches:
     """The caches are memory with room, where the past rows are already."""
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What is added to the scores: a key padding mask, attention_bias, or neither."""
+
+    mask: Operand | None = None
+    bias: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where the attention, as `HeadView` says, and its scores go; None where they are not wanted."""
+
+    y: tuple[Operand, HeadView] | None
+    scores: Operand | None = None
+
+
 def lower_masked(
     target: Target,
     s: MaskedHeads,
     qkv: tuple[Rows, Rows, Rows],
     caches: Caches,
-    mask: Operand | None,
-    bias: Operand | None,
-    y: tuple[Operand, HeadView] | None,
-    scores: Operand | None = None,
+    added: Added,
+    results: Results,
     turn: Turn | None = None,
 ) -> list[Dispatch]:
-    """The dispatches of `attend_masked`; y and scores: where they go, None where they are not wanted."""
+    """The dispatches of `attend_masked`."""
     made: list[Dispatch] = []
-    places = Lengths(s.past)
-    if caches.length is not None:
-        lengths = scratch(DType.INT32, s.batch)
-        code = "return load_past_length(0u) + i32(params.new_rows);"
-        source = [Source("past_length", caches.length)]
-        fields, values = (("new_rows", "u32"),), {"new_rows": s.new}
-        made.append(gather_map(target, "attention_lengths", lengths, source, code, fields, values))
-        places = Lengths(lengths=lengths)
-    ready: list[tuple[Operand, HeadView]] = []
-    sizes = (s.size, s.size, s.v_size)
-    for i, rows in enumerate(qkv):
-        size = sizes[i]
-        turning = turn if i < 2 else None
-        past = caches.past[i - 1] if i else None
-        present = caches.present[i - 1] if i and not caches.together else None
-        wanted = i > 0 and caches.present[0 if caches.together else i - 1] is not None
-        if rows.bias is None and turning is None and past is None and not wanted:
-            ready.append((rows.operand, rows.view))
-            continue
-        count, length = (s.queries, s.queries) if i == 0 else (s.new, s.present)
-        into = present
-        if into is None:
-            stored = rows.operand.type.dtype if i else DType.FLOAT
-            if wanted and caches.present[0] is not None:
-                stored = caches.present[0].type.dtype  # `_together` copies what is stored
-            into = scratch(stored, s.batch, s.heads, length, size)
-        skipped = s.batch * s.heads if caches.together and i == 2 else 0
-        in_room = caches.in_room and i > 0
-        how = Append(i > 0, None if in_room else past, skipped, places, turning, rows.bias, into=in_room)
-        made += append(target, into, rows.operand, rows.view, count, size, how)
-        ready.append((into, HeadView.of(into)))
+    places = _places(target, s, caches.length, made)
+    parts = [
+        _ready(target, s, (i, rows), caches, (places, turn if i < 2 else None), made) for i, rows in enumerate(qkv)
+    ]
+    (q, q_view), (k, k_view), (v, v_view) = parts
     if caches.together and caches.present[0] is not None:
-        made.append(_together(target, caches.present[0], ready[1][0], ready[2][0]))
-    if y is None and scores is None:
+        made.append(_together(target, caches.present[0], k, v))
+    if results.y is None and results.scores is None:
         return made
-    added = bias
-    if mask is not None:
-        added = _bias_of(target, s, mask, bias, caches.length, made)
-    (q, q_view), (k, k_view), (v, v_view) = ready
+    bias = added.bias
+    if added.mask is not None:
+        more, bias = _bias_of(target, s, added.mask, bias, caches.length)
+        made.append(more)
     reach = Reach(-1, 0, s.past) if s.causal else Reach()
-    sizes_all = (s.batch, s.heads, s.queries, s.present, s.size, s.v_size)
-    y_operand, y_view = y if y is not None else (q, q_view)
-    form = AttentionForm(sizes_all, q_view, k_view, v_view, y_view, s.factor(), True, reach=reach)
-    tensors = AttentionTensors(q, k, v, y_operand, added, places.lengths)
-    if y is not None:
+    sizes = (s.batch, s.heads, s.queries, s.present, s.size, s.v_size)
+    y, y_view = results.y if results.y is not None else (q, q_view)
+    form = AttentionForm(sizes, q_view, k_view, v_view, y_view, s.factor(), True, reach=reach)
+    tensors = AttentionTensors(q, k, v, y, bias, places.lengths)
+    if results.y is not None:
         made += attend_on_gpu(target, form, tensors)
-    if scores is not None:
-        made += output_scores(target, form, tensors, scores, False, lowest(scores.type.dtype))
+    if results.scores is not None:
+        made += output_scores(target, form, tensors, results.scores, False, lowest(results.scores.type.dtype))
     return made
+
+
+def _places(target: Target, s: MaskedHeads, past: Operand | None, made: list[Dispatch]) -> Lengths:
+    """Where new rows begin; `past`: how many keys of a shared buffer there are."""
+    if past is None:
+        return Lengths(s.past)
+    lengths = scratch(DType.INT32, s.batch)
+    code = "return load_past_length(0u) + i32(params.new_rows);"
+    fields, values = (("new_rows", "u32"),), {"new_rows": s.new}
+    source = [Source("past_length", past)]
+    made.append(gather_map(target, "attention_lengths", lengths, source, code, fields, values))
+    return Lengths(lengths=lengths)
+
+
+def _ready(
+    target: Target,
+    s: MaskedHeads,
+    part: tuple[int, Rows],
+    caches: Caches,
+    how: tuple[Lengths, Turn | None],
+    made: list[Dispatch],
+) -> tuple[Operand, HeadView]:
+    """Query, key or value (`part`: 0, 1 or 2) as attention reads it, in its cache where there is one."""
+    (i, rows), (places, turn) = part, how
+    past = caches.past[i - 1] if i else None
+    y = caches.present[i - 1] if i and not caches.together else None
+    wanted = i > 0 and caches.present[0 if caches.together else i - 1] is not None
+    if rows.bias is None and turn is None and past is None and not wanted:
+        return rows.operand, rows.view
+    size = s.v_size if i == 2 else s.size
+    count, length = (s.new, s.present) if i else (s.queries, s.queries)
+    if y is None:
+        stored = rows.operand.type.dtype if i else DType.FLOAT
+        if wanted and caches.present[0] is not None:
+            stored = caches.present[0].type.dtype  # `_together` copies what is stored
+        y = scratch(stored, s.batch, s.heads, length, size)
+    skipped = s.batch * s.heads if caches.together and i == 2 else 0
+    in_room = caches.in_room and i > 0
+    append_to = Append(i > 0, None if in_room else past, skipped, places, turn, rows.bias, into=in_room)
+    made += append(target, y, rows.operand, rows.view, count, size, append_to)
+    return y, HeadView.of(y)
 
 
 def _together(target: Target, y: Operand, k: Operand, v: Operand) -> Dispatch:
@@ -250,49 +281,22 @@ def _together(target: Target, y: Operand, k: Operand, v: Operand) -> Dispatch:
 
 
 def _bias_of(
-    target: Target,
-    s: MaskedHeads,
-    mask: Operand,
-    bias: Operand | None,
-    past_length: Operand | None,
-    made: list[Dispatch],
-) -> Operand:
+    target: Target, s: MaskedHeads, mask: Operand, bias: Operand | None, past_length: Operand | None
+) -> tuple[Dispatch, Operand]:
     """What mask and attention_bias add together, float32 and broadcast as far as they are."""
     shape, rank = mask.type.shape, mask.type.rank
-    rows = s.queries if rank > 2 else 1
-    whole: tuple[int, ...] = (s.batch, 1, rows, s.present)
+    whole: tuple[int, ...] = (s.batch, 1, s.queries if rank > 2 else 1, s.present)
     if bias is not None:
         whole = broadcast_shapes(whole, (*bias.type.shape[:3], s.present))
     y = scratch(DType.FLOAT, *whole)
-    width = shape[-1]
-    lines = [
-        "let j = i % params.total;",
-        "let m = (i / params.total) % params.rows;",
-        "let h = (i / (params.total * params.rows)) % params.heads;",
-        "let b = i / (params.total * params.rows * params.heads);",
-        "var past = params.past_rows;",
-    ]
-    if past_length is not None:
-        lines.append("past = u32(load_past_length(0u));")
-    kept = {
-        1: "i32(j) < load_mask(b)" + (" && i32(j) >= load_mask(params.batch + b)" if shape == (2 * s.batch,) else ""),
-        2: "j < params.width && load_mask(b * params.width + min(j, params.width - 1u)) != 0",
-        3: "j < params.width && load_mask((b * params.mask_rows + m) * params.width + min(j, params.width - 1u)) != 0",
-        4: "load_mask((b * params.mask_rows + min(past + m, params.mask_rows - 1u)) * params.width"
-        " + min(j, params.width - 1u)) != 0",
-    }[rank]
-    lines.append(f"let added = select(params.masked, 0.0, {kept});")
+    has_begins = shape == (2 * s.batch,)
     sources = [Source("mask", mask)]
-    strides: tuple[int, ...] = ()
     if past_length is not None:
         sources.append(Source("past_length", past_length))
-    if bias is None:
-        lines.append("return added;")
-    else:
+    strides: tuple[int, ...] = ()
+    if bias is not None:
         sources.append(Source("bias", bias))
         strides = broadcast_strides(bias.type.shape, (*whole[:3], bias.type.shape[3]))
-        lines.append("let column = min(j, params.bias_width - 1u);")
-        lines.append("return added + load_bias(dot(vec4<u32>(b, h, m, column), params.strides));")
     values: dict[str, Any] = {
         "strides": strides,
         "total": s.present,
@@ -300,14 +304,41 @@ def _bias_of(
         "heads": whole[1],
         "batch": s.batch,
         "past_rows": s.past,
-        "width": width,
+        "width": shape[-1],
         "mask_rows": shape[-2] if rank > 2 else 1,
         "bias_width": bias.type.shape[3] if bias is not None else 1,
         "masked": s.filter,
     }
     kinds = {"strides": "vec4<u32>", "masked": "f32"}
     fields = tuple((n, kinds.get(n, "u32")) for n in values)
-    name = f"attention_mask_{rank}" + "_ends" * (shape == (2 * s.batch,)) + "_bias" * (bias is not None)
+    name = f"attention_mask_{rank}" + "_ends" * has_begins + "_bias" * (bias is not None)
     name += "_shared" * (past_length is not None)
-    made.append(gather_map(target, name, y, sources, "\n  ".join(lines), fields, values))
-    return y
+    code = _bias_code(rank, has_begins, bias is not None, past_length is not None)
+    return gather_map(target, name, y, sources, code, fields, values), y
+
+
+def _bias_code(rank: int, has_begins: bool, has_bias: bool, is_shared: bool) -> str:
+    """WGSL that returns element i of what mask and bias add; `rank`: of the mask."""
+    lines = [
+        "let j = i % params.total;",
+        "let m = (i / params.total) % params.rows;",
+        "let h = (i / (params.total * params.rows)) % params.heads;",
+        "let b = i / (params.total * params.rows * params.heads);",
+        "var past = params.past_rows;",
+    ]
+    if is_shared:
+        lines.append("past = u32(load_past_length(0u));")
+    kept = {
+        1: "i32(j) < load_mask(b)" + (" && i32(j) >= load_mask(params.batch + b)" if has_begins else ""),
+        2: "j < params.width && load_mask(b * params.width + min(j, params.width - 1u)) != 0",
+        3: "j < params.width && load_mask((b * params.mask_rows + m) * params.width + min(j, params.width - 1u)) != 0",
+        4: "load_mask((b * params.mask_rows + min(past + m, params.mask_rows - 1u)) * params.width"
+        " + min(j, params.width - 1u)) != 0",
+    }[rank]
+    lines.append(f"let added = select(params.masked, 0.0, {kept});")
+    if has_bias:
+        lines.append("let column = min(j, params.bias_width - 1u);")
+        lines.append("return added + load_bias(dot(vec4<u32>(b, h, m, column), params.strides));")
+    else:
+        lines.append("return added;")
+    return "\n  ".join(lines)

@@ -17,8 +17,10 @@ from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.base import Op
 from pyruntime.ops.contrib._attention import heads_of, packed, rotate
 from pyruntime.ops.contrib._masked import (
+    Added,
     Caches,
     MaskedHeads,
+    Results,
     Rows,
     attend_masked,
     check_bias,
@@ -120,4 +122,4 @@ def lower_projected(
     y_width = s.heads * s.v_size
     y = (out(0, outs[0]), HeadView(0, (s.queries * y_width, s.v_size, y_width, 1))) if op.wants(0) else None
     parts = (rows(0, s.size), rows(qk, s.size), rows(2 * qk, s.v_size))
-    return lower_masked(target, s, parts, caches, bound(mask), bound(bias), y, turn=turn)
+    return lower_masked(target, s, parts, caches, Added(bound(mask), bound(bias)), Results(y), turn)

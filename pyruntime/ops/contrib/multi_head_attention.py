@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Op, Unsupported, attributes_of, op
 from pyruntime.ops.contrib._attention import heads_of, packed
 from pyruntime.ops.contrib._masked import (
+    Added,
     Caches,
     MaskedHeads,
+    Results,
     Rows,
     attend_masked,
     check_bias,
@@ -25,6 +27,26 @@ from pyruntime.ops.contrib._masked import (
 )
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+
+T = TypeVar("T")
+
+
+class MultiHeadInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    query: T
+    key: T | None = None
+    value: T | None = None
+    bias: T | None = None
+    key_padding_mask: T | None = None
+    attention_bias: T | None = None
+    past_key: T | None = None
+    past_value: T | None = None
+    past_sequence_length: T | None = None
+    cache_indirection: T | None = None
+
+
+PAST_KEY, PAST_VALUE = (MultiHeadInputs._fields.index(name) for name in ("past_key", "past_value"))
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="com.microsoft")
@@ -42,18 +64,22 @@ class MultiHeadAttention(Op):
     softmax. Everything is computed in float32 and rounded once.
     """
 
+    operands = MultiHeadInputs
+
     mask_filter_value: float | None = None
     num_heads: int
     scale: float | None = None
     unidirectional: int = 0
 
-    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+    def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
-        query, key, value, bias, _, _, past_key, past_value, length, beams = _all(inputs)
+        given: MultiHeadInputs[TensorType] = MultiHeadInputs(*inputs)
+        query, key, value, bias, past_key, past_value = (*given[:4], given.past_key, given.past_value)
+        length, beams = given.past_sequence_length, given.cache_indirection
         heads = self.num_heads
         if beams is not None and length is not None and beams.shape[1] > 1:
             self.fail("no cache_indirection: beams are not supported", beams)
-        if query is None or query.rank not in (3, 5) or heads <= 0:
+        if query.rank not in (3, 5) or heads <= 0:
             self.fail("a query of rank 3 or 5 and num_heads > 0", query)
         batch, queries = query.shape[:2]
         size = query.shape[4] if query.rank == 5 else query.shape[2] // heads
@@ -80,46 +106,23 @@ class MultiHeadAttention(Op):
         if bias is not None and bias.shape != (width,):
             self.fail(f"a bias of shape [{width}]", bias)
         past = past_key.shape[2] if past_key is not None and past_key.rank == 4 else 0
-        for given, d in ((past_key, size), (past_value, v_size)):
-            if (past_key is None) != (past_value is None) or (given and given.shape != (batch, heads, past, d)):
+        for x, d in ((past_key, size), (past_value, v_size)):
+            if (past_key is None) != (past_value is None) or (x and x.shape != (batch, heads, past, d)):
                 self.fail(f"past_key and past_value of shape {[batch, heads, past, d]}", f"{past_key}, {past_value}")
         shared = length is not None and past_key is not None
-        if shared and (length.dtype is not DType.INT32 or length.size != 1):
+        if shared and length is not None and (length.dtype is not DType.INT32 or length.size != 1):
             self.fail("past_sequence_length of one int32", length)
         made = (batch, heads, queries, new, past, size, v_size, self.scale, filter_of(self.mask_filter_value))
         return MaskedHeads(*made, causal=bool(self.unidirectional), shared=shared)
 
-    def infer(
-        self,
-        query: TensorType,
-        key: TensorType | None = None,
-        value: TensorType | None = None,
-        bias: TensorType | None = None,
-        key_padding_mask: TensorType | None = None,
-        attention_bias: TensorType | None = None,
-        past_key: TensorType | None = None,
-        past_value: TensorType | None = None,
-        past_sequence_length: TensorType | None = None,
-        cache_indirection: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        inputs = (
-            query,
-            key,
-            value,
-            bias,
-            key_padding_mask,
-            attention_bias,
-            past_key,
-            past_value,
-            past_sequence_length,
-            cache_indirection,
-        )
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        given: MultiHeadInputs[TensorType] = MultiHeadInputs(*inputs)
         s = self.sizes(*inputs)
-        dtype: DType = self.same_dtype(query, key, value, bias, attention_bias, past_key, past_value)
+        dtype = self.same_dtype(*given[:4], given.attention_bias, given.past_key, given.past_value)
         if dtype not in _FLOATS:
-            self.fail("a query of float, float16 or bfloat16", query)
-        check_mask(self, key_padding_mask, s)
-        check_bias(self, attention_bias, s)
+            self.fail("a query of float, float16 or bfloat16", given.query)
+        check_mask(self, given.key_padding_mask, s)
+        check_bias(self, given.attention_bias, s)
         made = (
             TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size)),
             TensorType(dtype, (s.batch, s.heads, s.present, s.size)),
@@ -128,12 +131,13 @@ class MultiHeadAttention(Op):
         if not self.wants(3):
             return made
         total = s.present
-        if s.shared and past_sequence_length is not None:
-            total = past_sequence_length.ints()[0] + s.new
+        if s.shared and given.past_sequence_length is not None:
+            total = given.past_sequence_length.ints()[0] + s.new
         return (*made, TensorType(dtype, (s.batch, s.heads, s.queries, total)))
 
-    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
-        query, key, value, bias, mask, attention_bias, past_key, past_value, length, _ = _all(inputs)
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        given: Any = MultiHeadInputs(*inputs)
+        query, key, value, bias = given[:4]
         types = (None if x is None else TensorType(DType.from_numpy(x.dtype), x.shape) for x in inputs)
         s = self.sizes(*types)
         if query.ndim == 5:
@@ -148,8 +152,9 @@ class MultiHeadAttention(Op):
             split = np.split(bias.astype(np.float32), [s.heads * s.size, 2 * s.heads * s.size])
             added = 1 if key is not None and key.ndim == 4 else 3
             parts[:added] = [x + b.reshape(s.heads, 1, -1) for x, b in zip(parts[:added], split, strict=False)]
-        past_length = int(length.reshape(-1)[0]) if s.shared else None
-        y, k, v, scores = attend_masked(s, parts, (past_key, past_value), mask, attention_bias, past_length)
+        past_length = int(given.past_sequence_length.reshape(-1)[0]) if s.shared else None
+        past = (given.past_key, given.past_value)
+        y, k, v, scores = attend_masked(s, parts, past, given.key_padding_mask, given.attention_bias, past_length)
         kind = query.dtype
         made = (packed(y).astype(kind), k.astype(kind), v.astype(kind))
         if not self.wants(3):
@@ -157,49 +162,58 @@ class MultiHeadAttention(Op):
         hidden = np.float32(lowest(DType.from_numpy(kind)))
         return (*made, np.where(np.isneginf(scores.before), hidden, scores.before).astype(kind))
 
-    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+    def appends(self, *inputs: Any) -> dict[int, tuple[int, int]]:
         s = self.sizes(*inputs)
         whole = s.size % 4 == 0 and s.v_size % 4 == 0
-        return {1: (6, 2), 2: (7, 2)} if _all(inputs)[6] is not None and whole and not s.shared else {}
+        if MultiHeadInputs(*inputs).past_key is None or not whole or s.shared:
+            return {}
+        return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
 
-    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+    def in_room(self, *inputs: Any) -> _InRoom:
         return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
 
-    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        query, key, value, bias, mask, attention_bias, past_key, past_value, length, _ = (
-            None if x is None else inp(i, x) for i, x in enumerate(_all(inputs))
-        )
-        assert query is not None
-        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
+        given: MultiHeadInputs[Operand] = MultiHeadInputs(*operands)
+        s, outs = self.sizes(*inputs), self.infer(*inputs)
         if not s.present or not s.size:
             raise Unsupported("no keys")
-        qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
-        at = (0, qk, 2 * qk)
-        added = [None if bias is None else (bias, first) for first in at]
-
-        def flat(rows: int, heads_width: int, size: int) -> HeadView:
-            return HeadView(0, (rows * heads_width, size, heads_width, 1))
-
-        q_rows = Rows(query, flat(s.queries, qk, s.size), added[0])
-        if key is None or key.type.rank == 5:
-            parts = 3 if key is None else 2
-            of, rows = (query, s.queries) if key is None else (key, s.new)
-            step = s.heads * parts * s.size
-            views = [HeadView(p * s.size, (rows * step, parts * s.size, step, 1)) for p in range(parts)]
-            made = [Rows(of, v, b) for v, b in zip(views, added[3 - parts :], strict=True)]
-            qkv = (made[0], made[1], made[2]) if parts == 3 else (q_rows, made[0], made[1])
-        elif key.type.rank == 4 and value is not None:
-            qkv = (q_rows, Rows(key, HeadView.of(key)), Rows(value, HeadView.of(value)))
-        else:
-            assert value is not None
-            k_rows = Rows(key, flat(s.new, qk, s.size), added[1])
-            qkv = (q_rows, k_rows, Rows(value, flat(s.new, width - 2 * qk, s.v_size), added[2]))
         present = tuple(out(i, outs[i]) if self.wants(i) else None for i in (1, 2))
-        behind = length if s.shared else None
-        caches = Caches((past_key, past_value), (present[0], present[1]), behind, in_room=bool(self.overwrites))
-        y = (out(0, outs[0]), flat(s.queries, s.heads * s.v_size, s.v_size)) if self.wants(0) else None
-        scores = out(3, outs[3]) if self.wants(3) else None
-        return tuple(lower_masked(target, s, qkv, caches, mask, attention_bias, y, scores))
+        caches = Caches(
+            (given.past_key, given.past_value),
+            (present[0], present[1]),
+            given.past_sequence_length if s.shared else None,
+            in_room=bool(self.overwrites),
+        )
+        y = (out(0, outs[0]), _flat(s.queries, s.heads * s.v_size, s.v_size)) if self.wants(0) else None
+        results = Results(y, out(3, outs[3]) if self.wants(3) else None)
+        added = Added(given.key_padding_mask, given.attention_bias)
+        return tuple(lower_masked(target, s, _rows(s, given), caches, added, results))
+
+
+def _flat(rows: int, width: int, size: int) -> HeadView:
+    """Heads of a tensor [B, rows, width]."""
+    return HeadView(0, (rows * width, size, width, 1))
+
+
+def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, Rows]:
+    """Where query, key and value are, in each of the forms that they come in, and the bias of each."""
+    query, key, value, bias = given[:4]
+    qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
+    biases = [None if bias is None else (bias, first) for first in (0, qk, 2 * qk)]
+    q_rows = Rows(query, _flat(s.queries, qk, s.size), biases[0])
+    if key is None or key.type.rank == 5:
+        parts = 3 if key is None else 2
+        of, rows = (query, s.queries) if key is None else (key, s.new)
+        step = s.heads * parts * s.size
+        views = [HeadView(p * s.size, (rows * step, parts * s.size, step, 1)) for p in range(parts)]
+        made = [Rows(of, v, b) for v, b in zip(views, biases[3 - parts :], strict=True)]
+        return (made[0], made[1], made[2]) if parts == 3 else (q_rows, made[0], made[1])
+    assert value is not None
+    if key.type.rank == 4:
+        return q_rows, Rows(key, HeadView.of(key)), Rows(value, HeadView.of(value))
+    k_rows = Rows(key, _flat(s.new, qk, s.size), biases[1])
+    return q_rows, k_rows, Rows(value, _flat(s.new, width - 2 * qk, s.v_size), biases[2])
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")
@@ -210,16 +224,11 @@ class _InRoom(MultiHeadAttention):
 
     @property
     def overwrites(self) -> dict[int, int]:
-        return {1: 6, 2: 7}
+        return {1: PAST_KEY, 2: PAST_VALUE}
 
-    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
-        return super().sizes(*counted(_all(inputs), (6, 7), self.past_rows))
+    def sizes(self, *inputs: Any) -> MaskedHeads:
+        return super().sizes(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        made = super().infer(*counted(_all(inputs), (6, 7), self.past_rows))
-        return (made[0], inputs[6], inputs[7], *made[3:])
-
-
-def _all(inputs: Any) -> list[Any]:
-    """All inputs; those not given are None."""
-    return [*inputs, *[None] * (10 - len(inputs))]
+        made = super().infer(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
+        return (made[0], inputs[PAST_KEY], inputs[PAST_VALUE], *made[3:])
