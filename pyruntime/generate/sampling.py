@@ -109,14 +109,7 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
         InvalidArgument: another dtype or type of ids, a negative number of candidates that is not EVERY, or of top.
     """
     options = options or SamplerOptions()
-    if options.dtype not in ("float32", "float16"):
-        raise InvalidArgument(f"sampler_model: expected dtype 'float32' or 'float16', got {options.dtype!r}")
-    if options.candidates < EVERY:
-        raise InvalidArgument(f"sampler_model: expected candidates >= 0, or EVERY (-1), got {options.candidates}")
-    if options.ids not in _IDS:
-        raise InvalidArgument(f"sampler_model: expected ids 'int64' or 'int32', got {options.ids!r}")
-    if options.top < 0:
-        raise InvalidArgument(f"sampler_model: expected top >= 0, got {options.top}")
+    _check(options)
     writer = ModelWriter("sampler")
     dtype = DType.FLOAT if options.dtype == "float32" else DType.FLOAT16
     writer.input("logits", dtype, ("batch", "sequence", "vocab"))
@@ -144,6 +137,17 @@ def sampler_model(options: SamplerOptions | None = None) -> bytes:
     if options.counts:
         _count(writer, chosen)
     return writer.model()
+
+
+def _check(options: SamplerOptions) -> None:
+    if options.dtype not in ("float32", "float16"):
+        raise InvalidArgument(f"sampler_model: expected dtype 'float32' or 'float16', got {options.dtype!r}")
+    if options.candidates < EVERY:
+        raise InvalidArgument(f"sampler_model: expected candidates >= 0, or EVERY (-1), got {options.candidates}")
+    if options.ids not in _IDS:
+        raise InvalidArgument(f"sampler_model: expected ids 'int64' or 'int32', got {options.ids!r}")
+    if options.top < 0:
+        raise InvalidArgument(f"sampler_model: expected top >= 0, got {options.top}")
 
 
 def _probabilities(writer: ModelWriter, own: str, chosen: str, options: SamplerOptions) -> None:

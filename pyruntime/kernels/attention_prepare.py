@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from pyruntime.kernels.attention_append import Lengths, Turn
@@ -28,6 +28,11 @@ class Fresh:
     past: Operand | None = None
     norm: Operand | None = None
 
+    @property
+    def kept(self) -> Operand | None:
+        """`past`, where it holds anything."""
+        return self.past if self.past is not None and self.past.type.size else None
+
 
 def prepare(
     target: Target,
@@ -47,41 +52,32 @@ def prepare(
     value = parts[2] if len(parts) > 2 else None
     if query.y.type.shape[3] % 4 or lengths.lengths is None:
         return None
-    has_past = [p is not None and p.past is not None and p.past.type.size and not into for p in (key, value)]
-    pasts = [p.past if p is not None and there else None for p, there in zip((key, value), has_past, strict=True)]
+    pasts = [None if part is None or into else part.kept for part in (key, value)]
     if value is not None and (pasts[0] is None) != (pasts[1] is None):
         return None
     given = _bound(query, key, value, pasts, lengths, turn)
     if len(given) > target.limits.storage_buffers:
         return None
     flags = {
-        "PACKED": "key" not in given,
         "PAST": pasts[0] is not None,
         "INTO": into,
         "VALUES": value is not None,
-        "TURN": turn is not None,
-        "PAIRS": turn is not None and turn.interleaved,
-        "POSITIONS": "positions" in given,
-        "NORM": query.norm is not None,
         "PROMPT": lengths.prompt is not None,
     }
     kernel = template(
         "attention_prepare",
         {name: operand.type.dtype for name, operand in given.items()},
-        **{name: 1 for name, on in flags.items() if on},
+        **{name: 1 for name, on in {**flags, **_turned(query, turn, given.keys())}.items() if on},
     )
     batch, heads, _, size = query.y.type.shape
     kv_heads, length = key.y.type.shape[1:3]
     quads = size // 4
     q_jobs, k_jobs = batch * heads * rows * quads, batch * kv_heads * (rows if into else length) * quads
     jobs = q_jobs + k_jobs * (len(parts) - 1)
-    angles = turn.cosines.type.shape if turn is not None else (0, 0)
+    angle_rows, half = turn.cosines.type.shape if turn is not None else (0, 0)
     params = params_of(
         kernel,
-        q_strides=query.view.strides,
-        k_strides=key.view.strides,
-        v_strides=(value or key).view.strides,
-        bases=[query.view.base, key.view.base, (value or key).view.base, 0],
+        **_places(query, key, value or key),
         q_jobs=q_jobs,
         k_jobs=k_jobs,
         jobs=jobs,
@@ -91,13 +87,31 @@ def prepare(
         heads=heads,
         kv_heads=kv_heads,
         size=size,
-        half=angles[1],
-        angle_rows=angles[0],
+        half=half,
+        angle_rows=angle_rows,
         queries=lengths.queries,
         lacking=lengths.lacking,
         epsilon=epsilon,
     )
     return Dispatch(kernel, tuple(given[b.name] for b in kernel.bindings), target.grid(jobs), params)
+
+
+def _turned(query: Fresh, turn: Turn | None, bound: Set[str]) -> dict[str, bool]:
+    """The conditions of the shader that say how rows are made ready, and where they come from."""
+    return {
+        "PACKED": "key" not in bound,
+        "TURN": turn is not None,
+        "PAIRS": turn is not None and turn.interleaved,
+        "POSITIONS": "positions" in bound,
+        "NORM": query.norm is not None,
+    }
+
+
+def _places(query: Fresh, key: Fresh, value: Fresh) -> dict[str, list[int]]:
+    """The Params fields that say where rows are."""
+    views = {"q": query.view, "k": key.view, "v": value.view}
+    strides = {f"{name}_strides": [*view.strides] for name, view in views.items()}
+    return {**strides, "bases": [*(view.base for view in views.values()), 0]}
 
 
 def _bound(

@@ -187,7 +187,6 @@ class _Form:
             columns=columns,
             rows=lines,
             jobs=jobs,
-            pad2=0,
         )
 
     def _dispatch(

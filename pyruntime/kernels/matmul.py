@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
@@ -17,7 +17,54 @@ from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import SMALL, TILE_K, Tiling
 
-__all__ = ["Product", "Tiling", "matmul", "packed_product", "product_of", "row_product", "select", "sum_splits"]
+__all__ = [
+    "Extras",
+    "Product",
+    "Tiling",
+    "matmul",
+    "packed_product",
+    "product_of",
+    "row_product",
+    "select",
+    "sum_splits",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What the tiled kernel reads besides a and b.
+
+    Attributes:
+        a_zero, b_zero: zero points subtracted from a and b, with stride 0 (one for all) or 1 (one a row of a, a column
+            of b).
+        bias: one element a row of y, counted over all batches, again and again.
+        packed: what b is, where its weights are packed.
+    """
+
+    a_zero: tuple[Operand, int] | None = None
+    b_zero: tuple[Operand, int] | None = None
+    bias: Operand | None = None
+    packed: Packed | None = None
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """The tensors by their names in the shader."""
+        found = {"a_zero": self.a_zero and self.a_zero[0], "b_zero": self.b_zero and self.b_zero[0], "bias": self.bias}
+        made = {name: operand for name, operand in found.items() if operand is not None}
+        return {**made, **(self.packed.operands if self.packed is not None else {})}
+
+    @property
+    def params(self) -> dict[str, int]:
+        """Values of the Params fields that belong to them."""
+        return {
+            "a_zero_stride": self.a_zero[1] if self.a_zero is not None else 0,
+            "b_zero_stride": self.b_zero[1] if self.b_zero is not None else 0,
+            "channels": self.bias.type.size if self.bias is not None else 1,
+            **(self.packed.fields if self.packed is not None else {}),
+        }
+
+
+NO_EXTRAS = Extras()
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
@@ -37,17 +84,15 @@ def matmul(
     b: Operand,
     product: Product,
     epilogue: Epilogue | None = None,
-    a_zero: tuple[Operand, int] | None = None,
-    b_zero: tuple[Operand, int] | None = None,
     tiling: Tiling | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> tuple[Dispatch, ...]:
     """y = a @ b, then `epilogue`.
 
     Args:
         y: [batches, m, n]; floats are summed in float32, integers modulo 2^32 (of 64 bits: 2^64).
-        a_zero, b_zero: zero points subtracted from a and b, with stride 0 (one for all) or 1 (one a row of a, a
-            column of b).
         tiling: the tiled configuration to use instead of the best.
+        extras: what is read besides; with them the product is tiled.
     """
     if len(product.batch) > MAX_BATCH_RANK:
         raise ValueError(f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(product.batch)}")
@@ -55,14 +100,14 @@ def matmul(
         return ()
     if y.type.dtype.is_wide:
         return (_wide(target, y, a, b, product),)
-    if tiling is None and (a_zero is not None or b_zero is not None):
+    if tiling is None and extras.operands:
         tiling = select(product, target)
     way = (
         Way("tiled", tiling) if tiling is not None else PRODUCTS.choose(ProductProblem.of(product, target), target).way
     )
     made: tuple[Dispatch, ...]
     if way.tiling is not None:
-        made = _tiled(target, y, a, b, product, way.tiling, a_zero, b_zero)
+        made = _tiled(target, y, a, b, product, way.tiling, extras)
     elif way.kernel == "few_columns":
         made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
     elif way.kernel == "few_rows":
@@ -76,14 +121,14 @@ def row_product(
     target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None, tiling: Tiling
 ) -> Dispatch:
     """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles without splits."""
-    (made,) = _tiled(target, y, a, b, product, tiling, None, None, bias)
+    (made,) = _tiled(target, y, a, b, product, tiling, Extras(bias=bias))
     return made
 
 
 def packed_product(target: Target, y: Operand, a: Operand, b: Packed, product: Product) -> tuple[Dispatch, ...]:
     """y = a @ b by tiles, b unpacked on its way into workgroup memory."""
     tiling = select(product, target)
-    return _tiled(target, y, a, b.operand, product, tiling, None, None, packed=b)
+    return _tiled(target, y, a, b.operand, product, tiling, Extras(packed=b))
 
 
 def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
@@ -141,9 +186,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     )
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches
-    params = params_of(
-        kernel, n=p.n, k=p.k, a_row=row, a_step=step, blocks=blocks, groups=groups, pad0=0, pad1=0, **_batch(p)
-    )
+    params = params_of(kernel, n=p.n, k=p.k, a_row=row, a_step=step, blocks=blocks, groups=groups, **_batch(p))
     kernel = replace(kernel, name=_name("matmul_few_rows", p))
     return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
 
@@ -175,42 +218,24 @@ def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
 
 
 def _tiled(
-    target: Target,
-    y: Operand,
-    a: Operand,
-    b: Operand,
-    p: Product,
-    tiling: Tiling,
-    a_zero: tuple[Operand, int] | None,
-    b_zero: tuple[Operand, int] | None,
-    bias: Operand | None = None,
-    packed: Packed | None = None,
+    target: Target, y: Operand, a: Operand, b: Operand, p: Product, tiling: Tiling, extras: Extras
 ) -> tuple[Dispatch, ...]:
-    """`shaders/matmul_tiled.wgsl`, and the sum of its splits; `bias`: see `row_product`, `packed`: what b is."""
-    split = tiling.splits > 1
+    """`shaders/matmul_tiled.wgsl`, and the sum of its splits."""
+    split, packed, more = tiling.splits > 1, extras.packed, extras.operands
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
     target_y = scratch(sums, tiling.splits, p.batches, p.m, p.n) if split else y
-    zeros = {name: zero for name, zero in (("a_zero", a_zero), ("b_zero", b_zero)) if zero is not None}
-    if bias is not None:
-        zeros["bias"] = (bias, 1)
-    if packed is not None:
-        zeros |= {name: (operand, 1) for name, operand in packed.operands.items()}
+    read = {"a": a, "b": b, **more}
     # Rows of a transposed matrix are read by fours.
     quick = quick_flag(target, p.flops, QUICK_ROWS=4 if p.trans_a else 1)
     kernel = template(
         "matmul_tiled",
-        {
-            "a": a.type.dtype,
-            "b": b.type.dtype,
-            "y": target_y.type.dtype,
-            **{name: zero[0].type.dtype for name, zero in zeros.items()},
-        },
+        {name: operand.type.dtype for name, operand in {**read, "y": target_y}.items()},
         TILE_M=tiling.high,
         TILE_N=tiling.wide,
         ROWS=tiling.rows,
         QUADS=tiling.quads,
         SLICES=tiling.slices,
-        **_flags(target, p, tiling, zeros.keys()),
+        **_flags(target, p, tiling, more.keys()),
         **({"QUANTIZED": 1, **packed.defines} if packed is not None else quick),
     )
     groups = tiling.groups(p)
@@ -224,21 +249,11 @@ def _tiled(
         n_tiles=-(-p.n // tiling.wide),
         batches=p.batches,
         groups=groups,
-        a_zero_stride=a_zero[1] if a_zero else 0,
-        b_zero_stride=b_zero[1] if b_zero else 0,
-        channels=bias.type.size if bias is not None else 1,
-        pad0=0,
         **_batch(p),
-        **(packed.fields if packed is not None else {}),
+        **extras.params,
     )
-    operands = (a, b, *(zero[0] for zero in zeros.values()), target_y)
-    product = Dispatch(
-        replace(kernel, name=_name(packed.name if packed else "matmul", p, tiling)),
-        operands,
-        target.fold(groups),
-        params,
-        flops=p.flops,
-    )
+    kernel = replace(kernel, name=_name(packed.name if packed is not None else "matmul", p, tiling))
+    product = Dispatch(kernel, (*read.values(), target_y), target.fold(groups), params, flops=p.flops)
     return (product, sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
 
 
@@ -272,5 +287,5 @@ def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: i
         "matmul_sum_splits", {"parts": parts.type.dtype, "y": y.type.dtype}, **({"VEC_Y": 1} if vector else {})
     )
     size = p.batches * p.m * p.n
-    params = params_of(kernel, size=size, n=p.n, splits=splits, pad0=0)
+    params = params_of(kernel, size=size, n=p.n, splits=splits)
     return Dispatch(kernel, (parts, y), target.grid(-(-size // 4) if vector else size), params)

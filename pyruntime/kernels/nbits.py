@@ -264,16 +264,16 @@ class _Rows:
     def of(given: Operand | Normed | Shares, experts: Experts | None, half: bool) -> _Rows:
         """Rows as they are, for experts or not, to be normalised, or to be joined (`half`: as float16)."""
         if isinstance(given, Normed):
-            params = {"epsilon": given.epsilon, "pad0": 0, "pad1": 0, "pad2": 0}
+            params = {"epsilon": given.epsilon}
             return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
         if isinstance(given, Shares):
             _, _, heads, queries, size = given.parts.type.shape
             flags = {"HALF": half, "EMPTY_ZERO": given.empty_zero}
             defines = {"SHARES": given.splits, "HEAD": size, **{name: 1 for name, on in flags.items() if on}}
-            params = {"heads": heads, "queries": queries, "pad0": 0, "pad1": 0}
+            params = {"heads": heads, "queries": queries}
             return _Rows("few_joined_rows", given.parts, {"stats": given.stats}, defines, params)
         if experts is not None:
-            params = {"matrices": experts.matrices, "share": experts.share, "pad0": 0, "pad1": 0}
+            params = {"matrices": experts.matrices, "share": experts.share}
             return _Rows("experts", given, {"experts": experts.chosen}, {"EXPERTS": 1}, params)
         return _Rows("few_rows", given)
 
@@ -290,7 +290,6 @@ def _few_rows(
 ) -> Dispatch:
     """`shaders/matmul_nbits_few_rows.wgsl`. Lanes and chunks depend on n and k alone, and with them the sums' order."""
     rows_of = _Rows.of(given, experts, half)
-    a = rows_of.a
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     most = min(ROWS, upper(p.m)) if experts is None else 1
@@ -304,16 +303,10 @@ def _few_rows(
         "ONCE": steps * deal.lanes >= chunks,
         "SHUFFLE": _exchanging(target, deal) > 1,
     }
-    read = {**b.operands, **rows_of.others}
-    weights = in_words(b.operand, unit)
+    read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
     kernel = template(
         "matmul_nbits_few_rows",
-        {
-            "a": a.type.dtype,
-            "b": weights.type.dtype,
-            "y": y.type.dtype,
-            **{name: o.type.dtype for name, o in read.items()},
-        },
+        {name: o.type.dtype for name, o in {**read, "y": y}.items()},
         **{k: 1 for k, v in flags.items() if v},
         **b.defines,
         **rows_of.defines,
@@ -340,8 +333,7 @@ def _few_rows(
         **rows_of.params,
     )
     kernel = replace(kernel, name=f"{b.name}_{rows_of.kind}_x{deal.lanes}")
-    operands = (a, weights, *read.values(), y)
-    return Dispatch(kernel, operands, target.fold(groups), params, flops=p.flops)
+    return Dispatch(kernel, (*read.values(), y), target.fold(groups), params, flops=p.flops)
 
 
 def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
@@ -381,7 +373,7 @@ def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paire
         STEP=step,
     )
     params = params_of(
-        kernel, m=p.m, n=p.n, k=p.k, blocks=-(-p.k // step), zero_pitch=b.zero_pitch, columns=columns, jobs=jobs, pad0=0
+        kernel, m=p.m, n=p.n, k=p.k, blocks=-(-p.k // step), zero_pitch=b.zero_pitch, columns=columns, jobs=jobs
     )
     kernel = replace(kernel, name=f"{b.name}_direct_{rows}")
     operands = (a, b.operand, *b.operands.values(), y)

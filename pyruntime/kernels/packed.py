@@ -42,7 +42,7 @@ class Packed:
     def fields(self) -> dict[str, int]:
         """Values of the Params fields that tiles add for packed weights."""
         words = self.blocks * self.block * self.bits // 32
-        return {"b_words": words, "b_blocks": self.blocks, "zero_pitch": self.zero_pitch, "pad1": 0}
+        return {"b_words": words, "b_blocks": self.blocks, "zero_pitch": self.zero_pitch}
 
     @property
     def is_codes(self) -> bool:

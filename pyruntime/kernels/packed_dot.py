@@ -198,9 +198,6 @@ def _product(target: Target, y: Operand, rows: Operand, scales: Operand, b: Pack
         groups=groups,
         blocks=b.blocks,
         zero_pitch=b.zero_pitch,
-        pad0=0,
-        pad1=0,
-        pad2=0,
     )
     kernel = replace(kernel, name=f"matmul_dot_{b.bits}bits_{tile.kernel}")
     return Dispatch(kernel, tuple(operands.values()), target.fold(groups), params, flops=p.flops)

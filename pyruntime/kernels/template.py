@@ -176,5 +176,11 @@ def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **def
 
 
 def params_of(kernel: Kernel, **values: float | int | list[int] | tuple[int, ...]) -> bytes:
-    """The bytes of the kernel's `struct Params`. Raises KeyError or ValueError where fields do not match."""
-    return pack(kernel.module.params, values)
+    """The bytes of the kernel's `struct Params`; fields named `pad` and a digit are 0.
+
+    Raises:
+        KeyError, ValueError: other fields do not match.
+    """
+    fields = kernel.module.params
+    padding = dict.fromkeys((name for name, _ in fields if re.fullmatch(r"pad\d", name)), 0)
+    return pack(fields, {**padding, **values})

@@ -10,7 +10,7 @@ from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
 from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.kernels.integer_matmul import BYTES, integer_matmul, zero_point
-from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
+from pyruntime.kernels.matmul import MAX_BATCH_RANK, Extras, matmul, product_of
 from pyruntime.ops._requantize import finished
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.matmul import as_matrices, matmul_shape
@@ -96,7 +96,7 @@ def integer_product(
         zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
         return (*shifter.before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
-    return (*shifter.before, *matmul(target, y, a, b, product, a_zero=left, b_zero=right))
+    return (*shifter.before, *matmul(target, y, a, b, product, extras=Extras(left, right)))
 
 
 @op("MatMulInteger", opsets=range(10, LATEST + 1))

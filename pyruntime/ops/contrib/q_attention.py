@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, scratch
-from pyruntime.kernels.matmul import Product, matmul
+from pyruntime.kernels.matmul import Extras, Product, matmul
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.contrib._masked import MaskedHeads
 from pyruntime.ops.contrib._projected import attend_projected, check_projected, lower_projected, projected_sizes
@@ -92,7 +92,7 @@ class QAttention(Op):
         whole = scratch(DType.INT32, s.batch, s.queries, width)
         a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
         product = Product(s.batch * s.queries, width, x.shape[2])
-        made = matmul(target, whole, inp(0, x), inp(1, w), product, None, a_zero, b_zero)
+        made = matmul(target, whole, inp(0, x), inp(1, w), product, extras=Extras(a_zero, b_zero))
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         column = "i % params.width"
         code = f"""let column = {column};
