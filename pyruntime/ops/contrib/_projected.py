@@ -6,12 +6,13 @@ Query, key and value lie side by side in the projected tensor [B, S, 2·H·D + H
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, Constant, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, out
+from pyruntime.kernels import Dispatch, Operand, Target, constant, out
 from pyruntime.kernels.attention_append import Turn
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.base import Op
@@ -92,34 +93,33 @@ def attend_projected(
     return (made, np.stack((keys, values)).astype(kind)) if s.size == s.v_size else (made,)
 
 
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The node's inputs that the attention reads besides the projected rows; None where they are absent."""
+
+    mask: Operand | None
+    past: Operand | None
+    bias: Operand | None = None
+    length: Operand | None = None
+
+
 def lower_projected(
-    op: Any,
-    target: Target,
-    s: MaskedHeads,
-    x: Operand,
-    outs: tuple[TensorType, ...],
-    mask: tuple[int, TensorType | None],
-    past: tuple[int, TensorType | None],
-    bias: tuple[int, TensorType | None] = (0, None),
-    length: tuple[int, TensorType | None] = (0, None),
+    op: Any, target: Target, s: MaskedHeads, x: Operand, outs: tuple[TensorType, ...], others: Others
 ) -> list[Dispatch]:
-    """The dispatches behind the projected x, float32; the others are the node's inputs by number."""
+    """The dispatches after the projected x, float32."""
     qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
 
     def rows(base: int, size: int) -> Rows:
         return Rows(x, HeadView(base, (s.queries * width, size, width, 1)))
-
-    def bound(given: tuple[int, TensorType | None]) -> Operand | None:
-        return None if given[1] is None else inp(given[0], given[1])
 
     turn = None
     if op.do_rotary:
         tables = (Constant.from_array(t) for t in angles(s.present, op.turning(s)))
         cosines, sines = map(constant, tables)
         turn = Turn(cosines, sines)
-    before, present = bound(past), out(1, outs[1]) if op.wants(1) else None
-    caches = Caches((before, before), (present, None), bound(length) if s.shared else None, together=True)
+    past, present = others.past, out(1, outs[1]) if op.wants(1) else None
+    caches = Caches((past, past), (present, None), others.length if s.shared else None, together=True)
     y_width = s.heads * s.v_size
     y = (out(0, outs[0]), HeadView(0, (s.queries * y_width, s.v_size, y_width, 1))) if op.wants(0) else None
     parts = (rows(0, s.size), rows(qk, s.size), rows(2 * qk, s.v_size))
-    return lower_masked(target, s, parts, caches, Added(bound(mask), bound(bias)), Results(y), turn)
+    return lower_masked(target, s, parts, caches, Added(others.mask, others.bias), Results(y), turn)

@@ -12,7 +12,7 @@ from pyruntime.kernels.epilogue import linear
 from pyruntime.kernels.matmul import Product, matmul
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.contrib._masked import MaskedHeads
-from pyruntime.ops.contrib._projected import attend_projected, check_projected, lower_projected, projected_sizes
+from pyruntime.ops.contrib._projected import Others, attend_projected, check_projected, lower_projected, projected_sizes
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
@@ -97,8 +97,9 @@ class Attention(Op):
         added = None if bias is None else linear(inp(2, bias), width, 1.0, 1.0, 0, 1)
         product = Product(s.batch * s.queries, width, x.shape[2])
         made = matmul(target, projected, inp(0, x), inp(1, weights), product, added)
-        after = ((3, mask), (4, past), (5, attention_bias), (6, length))
-        return (*made, *lower_projected(self, target, s, projected, outs, *after))
+        given = ((3, mask), (4, past), (5, attention_bias), (6, length))
+        others = Others(*(None if t is None else inp(i, t) for i, t in given))
+        return (*made, *lower_projected(self, target, s, projected, outs, others))
 
 
 def _all(inputs: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, scratch
 from pyruntime.kernels.matmul import Extras, Product, matmul
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.contrib._masked import MaskedHeads
-from pyruntime.ops.contrib._projected import attend_projected, check_projected, lower_projected, projected_sizes
+from pyruntime.ops.contrib._projected import Others, attend_projected, check_projected, lower_projected, projected_sizes
 
 _BYTES = (DType.INT8, DType.UINT8)
 _FLOATS = (DType.FLOAT, DType.FLOAT16)
@@ -102,7 +102,8 @@ class QAttention(Op):
         sources.append(Source("bias", inp(2, bias)))
         name = "attention_projected" + "_columns" * (w_scale.size > 1)
         scaled = gather_map(target, name, projected, sources, code, (("width", "u32"),), {"width": width})
-        return (*made, scaled, *lower_projected(self, target, s, projected, outs, (5, mask), (8, past)))
+        others = Others(*(None if t is None else inp(i, t) for i, t in ((5, mask), (8, past))))
+        return (*made, scaled, *lower_projected(self, target, s, projected, outs, others))
 
 
 def _all(inputs: Any) -> list[Any]:
