@@ -16,7 +16,17 @@ SOURCES = ("pyruntime/**/*.py", "tools/**/*.py", "web/**/*.js", "shaders/**/*.wg
 LINES_OF_FUNCTION, PARAMETERS, LINES_OF_FILE = 60, 8, 400
 OPERATOR_METHODS = ("infer", "evaluate", "expand", "lower")
 
-EXCEPTIONS: dict[str, str] = {}
+_RECORD = "its parameters are the fields of the format's table, in their order"
+_GENERATOR = "the parts of a kernel's source, most of them with defaults"
+EXCEPTIONS: dict[str, str] = {
+    "pyruntime/kernels/map.py:for_each": _GENERATOR,
+    "pyruntime/kernels/map.py:gather_map": _GENERATOR,
+    "pyruntime/kernels/map.py:group_map": _GENERATOR,
+    "pyruntime/kernels/movement.py:move": _GENERATOR,
+    "pyruntime/onnx/ort_format.py:_model": _RECORD,
+    "pyruntime/onnx/schema.py:_tensor_record": _RECORD,
+    "pyruntime/onnx/wire.py:_fields": "the inner loop of the reader: each call is a tenth of its time",
+}
 """Place to the reason why it may be larger. An entry that no longer applies fails."""
 
 
