@@ -10,13 +10,14 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.attention_append import Append, Lengths, append
 from pyruntime.kernels.attention_form import HeadView
-from pyruntime.ops.base import Op, Unsupported, attributes_of, op
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["AppendHeads"]
 
 
 @op("AppendHeads", opsets=range(1, 2), domain="pyruntime")
-class AppendHeads(Op):
+class AppendHeads(CacheOp):
     """past: [B, H, P, D]; x: a tensor of which `view` is [B, H, N, D], `rows` N. y: [B, H, P + N, D]."""
 
     rows: int

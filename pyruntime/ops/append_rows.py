@@ -15,6 +15,7 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["AppendRows", "FirstRows", "counted", "divides_into_words"]
 
@@ -34,7 +35,7 @@ def counted(inputs: Sequence[Any], caches: Sequence[int], rows: Any) -> list[Any
 
 
 @op("AppendRows", opsets=range(1, 2), domain="pyruntime")
-class AppendRows(Op):
+class AppendRows(CacheOp):
     """room: [..., C, ...], new: [..., n, ...]; the output is the memory of `room` with new rows [first, first + n)."""
 
     axis: int

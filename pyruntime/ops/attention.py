@@ -17,13 +17,14 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops._attention import Heads, lower_attention
 from pyruntime.ops.append_rows import counted
-from pyruntime.ops.base import LATEST, Op, Unsupported, attributes_of, op
+from pyruntime.ops.base import LATEST, Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["Attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Attention(Op):
+class _Attention(CacheOp):
     """Attributes of opset 23; later versions add to them."""
 
     is_causal: int = 0

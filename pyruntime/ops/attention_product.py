@@ -14,6 +14,7 @@ from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
 from pyruntime.kernels.dispatch import Shares
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
 from pyruntime.ops.with_tail import WithTail
 
@@ -21,7 +22,7 @@ __all__ = ["AttentionProduct"]
 
 
 @op("AttentionProduct", opsets=range(1, 2), domain="pyruntime")
-class AttentionProduct(Op):
+class AttentionProduct(CacheOp):
     """The inputs of `attention`, `count` of them, then those of `base` behind its first, which is the attention's y.
 
     Outputs: that of `base`, then the others of `attention`, by the numbers that they have there.
@@ -40,7 +41,7 @@ class AttentionProduct(Op):
 
     @property
     def overwrites(self) -> Mapping[int, int]:
-        return self.attention.overwrites
+        return self.attention.overwrites if isinstance(self.attention, CacheOp) else {}
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
         made: tuple[Any, ...] = self.attention.infer(*inputs[: self.count])

@@ -19,7 +19,7 @@ importer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
@@ -29,32 +29,13 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "LATEST_ML", "Op", "Rewritten", "Unsupported", "attributes_of", "op", "register", "registered"]
+__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "attributes_of", "op", "register", "registered"]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
 
 LATEST_ML = 5
 """Newest ai.onnx.ml opset known here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Rows of an input that an output has others of.
-
-    Attributes:
-        input: its number. axis: along which there are rows.
-        first: number of the input whose least element, plus a number, is the first row written; no input: -1.
-        end: number of the input whose largest element, plus a number, says how many rows count then; None: who reads
-            the output says it (`Op.rows_read`).
-        known: first and end where these inputs are not fed.
-    """
-
-    input: int
-    axis: int
-    first: tuple[int, Any]
-    end: tuple[int, Any] | None = None
-    known: tuple[Any, Any] | None = None
 
 
 class Unsupported(Exception):
@@ -112,48 +93,8 @@ class Op:
         return False
 
     def alias(self, *inputs: Any) -> int | None:
-        """The input whose bytes output 0 is (Reshape and kin), or None. Such a node costs nothing on the GPU."""
+        """The input whose bytes output 0 is (Reshape and similar), or None. Such a node costs nothing on the GPU."""
         return None
-
-    def appends(self, *inputs: Any) -> Mapping[int, tuple[int, int]]:
-        """Outputs that are an input with rows behind it: (input, axis) by output. See `in_room`."""
-        return {}
-
-    def in_room(self, *inputs: Any) -> Op:
-        """This operator where the inputs of `appends` have room for more rows and its outputs are their memory.
-
-        Args:
-            inputs: the types it has now.
-        """
-        raise NotImplementedError(f"{self.op_type}.in_room")
-
-    def over_room(self, index: int, kind: TensorType, axis: int, rows: Any) -> Op | None:
-        """This operator where input `index` has `rows` along `axis` in memory, the first of which are those of `kind`.
-
-        None where it reads them only from a tensor that has no others.
-        """
-        return None
-
-    def rewrites(self, *inputs: Any) -> Mapping[int, Rewritten]:
-        """Outputs that are an input of the same shape with some rows written over. See `in_place`."""
-        return {}
-
-    def in_place(self, *inputs: Any) -> Op:
-        """This operator where the outputs of `rewrites` are the memory of their inputs.
-
-        Args:
-            inputs: the types it has now.
-        """
-        raise NotImplementedError(f"{self.op_type}.in_place")
-
-    def rows_read(self, index: int, *inputs: Any) -> tuple[int, int] | None:
-        """The input whose elements, plus a number, say how many rows of input `index` are read; None: all may be."""
-        return None
-
-    @property
-    def overwrites(self) -> Mapping[int, int]:
-        """Outputs that are the very memory of an input, of which dispatches overwrite a part: input by output."""
-        return {}
 
     @property
     def title(self) -> str:

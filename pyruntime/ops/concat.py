@@ -15,7 +15,8 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, for_each, inp, move, out, scratch
 from pyruntime.ops.append_rows import AppendRows, divides_into_words
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.caches import CacheOp
 
 
 def select(unit: Unit, count: int) -> str:
@@ -83,7 +84,7 @@ def _join_chunk(
     )
 
 
-class _Concat(Op):
+class _Concat(CacheOp):
     """What both versions share."""
 
     axis: int | None

@@ -14,13 +14,14 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.attention import WIDEST_HEAD, attend
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.base import Unsupported, op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["FusedAttention"]
 
 
 @op("FusedAttention", opsets=range(1, 2), domain="pyruntime")
-class FusedAttention(Op):
+class FusedAttention(CacheOp):
     """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
 
     With `cap` above 0, scores become cap * tanh(score / cap) before the mask is added.

@@ -17,7 +17,8 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.prepared_heads import Rows, Tables, prepare_heads
-from pyruntime.ops.base import Op, Unsupported, attributes_of, op
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["Part", "PreparedHeads"]
 
@@ -41,7 +42,7 @@ class Part:
 
 
 @op("PreparedHeads", opsets=range(1, 2), domain="pyruntime")
-class PreparedHeads(Op):
+class PreparedHeads(CacheOp):
     """parts: one for each output. tables: the inputs that are cosines and sines, of what turns.
 
     turning: components that turn, the first of D. width: columns of the tables: `turning`, or half of it, one a pair.

@@ -13,12 +13,13 @@ from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
 from pyruntime.ops.append_rows import divides_into_words
-from pyruntime.ops.base import LATEST, Op, Rewritten, attributes_of, op
+from pyruntime.ops.base import LATEST, attributes_of, op
+from pyruntime.ops.caches import CacheOp, Rewritten
 from pyruntime.ops.indices import index_value
 
 
 @op("TensorScatter", opsets=range(24, LATEST + 1))
-class TensorScatter(Op):
+class TensorScatter(CacheOp):
     """past: [B, ..., S, ...]; update: the same with s <= S along the axis; write_indices w: int64 [B], or zeros."""
 
     axis: int = -2

@@ -1,11 +1,11 @@
 """Caches that grow in the memory they are in: present = past with new rows, where both stay on the GPU.
 
 A past that a run brings on the GPU has room for more rows than count; how many is a size of the plan. Operators that
-append (`Op.appends`) write their new rows into it, and whoever reads rows takes them out of the larger tensor, in place
-where it can (`Op.over_room`), else through FirstRows. An output that is a past as it came is left where it is.
+append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the larger tensor, in
+place where they can (`CacheOp.over_room`), else through FirstRows. An output that is an unchanged past stays there.
 
-A cache that does not grow (`Op.rewrites`) is written over in its memory where the host knows which rows are, and how
-many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
+A cache that does not grow (`CacheOp.rewrites`) is written over in its memory where the host knows which rows are, and
+how many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
 requires: the last pass; for caches that grow, open sizes. ensures: nothing. Changes the types of inputs that have room.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from pyruntime.ir import Node, Rows, State, TensorType, TypedGraph, hint, is_dim, lower, upper
 from pyruntime.kernels import Target
 from pyruntime.ops.append_rows import FirstRows
-from pyruntime.ops.base import Op
+from pyruntime.ops.caches import CacheOp
 
 __all__ = ["capacity", "run"]
 
@@ -82,7 +82,8 @@ class _Rewriting:
     def rewrite(self, node: Node) -> None:
         """A node all of whose rewritten outputs are kept, of inputs that nothing else reads."""
         op, graph = node.op, self.graph
-        assert isinstance(op, Op)
+        if not isinstance(op, CacheOp):
+            return
         types = [graph.types[n] if n else None for n in node.inputs]
         found = op.rewrites(*types) if all(isinstance(t, TensorType) for t in types if t) else {}
         states: list[State] = []
@@ -121,9 +122,9 @@ class _Rewriting:
         """How many rows of a value are read, where all its readers say the same."""
         said = set[Rows | None]()
         for node, index in self._readers(name):
-            op = node.op
-            assert isinstance(op, Op)
-            counted = op.rows_read(index, *(self.graph.types[n] if n else None for n in node.inputs))
+            op, counted = node.op, None
+            if isinstance(op, CacheOp):
+                counted = op.rows_read(index, *(self.graph.types[n] if n else None for n in node.inputs))
             said.add(self._rows(node, counted) if counted else None)
         return said.pop() if len(said) == 1 else None
 
@@ -153,7 +154,8 @@ class _Rewriting:
     def append(self, node: Node) -> None:
         """A node all of whose growing outputs are kept, of inputs that nothing else has claimed."""
         op = node.op
-        assert isinstance(op, Op)
+        if not isinstance(op, CacheOp):
+            return
         types = [self.graph.types[n] if n else None for n in node.inputs]
         grown = op.appends(*types) if all(isinstance(t, TensorType) for t in types if t) else {}
         claims: dict[int, str] = {}
@@ -217,7 +219,7 @@ class _Rewriting:
         nodes: list[Node] = []
         taken: set[str] = set()
         for node in graph.nodes:
-            keeps = set((node.op.overwrites if isinstance(node.op, Op) else {}).values())
+            keeps = set((node.op.overwrites if isinstance(node.op, CacheOp) else {}).values())
             for i, name in enumerate(node.inputs):
                 if i in keeps or name not in self.roomy:
                     continue
@@ -227,18 +229,18 @@ class _Rewriting:
 
     def _reading(self, node: Node, index: int, value: _Roomy, nodes: list[Node], taken: set[str]) -> Node:
         room = self.graph.tensor(value.name)
-        op = node.op
-        assert isinstance(op, Op)
-        changed = op.over_room(index, value.kind, value.axis, room.shape[value.axis])
+        op, changed = node.op, None
+        if isinstance(op, CacheOp):
+            changed = op.over_room(index, value.kind, value.axis, room.shape[value.axis])
         name = value.name
         if changed is None:
-            name, changed = f"{value.name}@rows", op
+            name = f"{value.name}@rows"
             if name not in taken:
                 taken.add(name)
                 self.graph.types[name] = replace(value.kind, source=None, name=name)
                 first = FirstRows(axis=value.axis, rows=value.kind.shape[value.axis])
                 nodes.append(Node(first, (value.name,), (name,), f"{name}/FirstRows"))
-        return replace(node, op=changed, inputs=(*node.inputs[:index], name, *node.inputs[index + 1 :]))
+        return replace(node, op=changed or op, inputs=(*node.inputs[:index], name, *node.inputs[index + 1 :]))
 
 
 def _resized(kind: TensorType, axis: int, rows: Any, name: str) -> TensorType:

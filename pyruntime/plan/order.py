@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pyruntime.ir import TensorType, TypedGraph, upper
 from pyruntime.kernels import Role
-from pyruntime.ops.base import Op
+from pyruntime.ops.caches import CacheOp
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.placement import Placed
 
@@ -56,7 +56,7 @@ def is_free(graph: TypedGraph, placed: Sequence[Placed]) -> bool:
 
 def _overwrites(placed: Placed) -> bool:
     op = placed.node.op
-    return isinstance(op, Op) and bool(op.overwrites)
+    return isinstance(op, CacheOp) and bool(op.overwrites)
 
 
 @dataclass(eq=False, slots=True)

@@ -10,7 +10,8 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType, has_dims, known
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
-from pyruntime.ops.base import Rewritten, Unsupported, attributes_of, op
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp, Rewritten
 from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
 from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
@@ -37,7 +38,7 @@ class GroupQuerySizes:
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
-class GroupQueryAttention(SometimesDecomposed):
+class GroupQueryAttention(SometimesDecomposed, CacheOp):
     """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
 
     query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.

@@ -10,7 +10,8 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.ops.append_rows import counted
-from pyruntime.ops.base import Op, Unsupported, attributes_of, op
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.contrib._attention import heads_of, packed
 from pyruntime.ops.contrib._masked import (
     Added,
@@ -50,7 +51,7 @@ PAST_KEY, PAST_VALUE = (MultiHeadInputs._fields.index(name) for name in ("past_k
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="com.microsoft")
-class MultiHeadAttention(Op):
+class MultiHeadAttention(CacheOp):
     """y = softmax(scale · (q + bias_q) (k + bias_k)ᵀ + mask + attention_bias) (v + bias_v).
 
     query: [B, S, H·D], key: [B, N, H·D], value: [B, N, H·E]; or key and value [B, H, N, ·], of cross attention; or key
