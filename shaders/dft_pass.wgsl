@@ -20,6 +20,7 @@ struct Params {
   output_step: u32,
   output_length: u32,
   scale: f32,
+  phase_error: f32,
 }
 
 //#if FIRST
@@ -80,6 +81,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
 //#if LAST
   sum *= params.scale;
+  if (o == 0u || 2u * o == params.n) { sum.y -= params.phase_error * sum.x; }
   let outer = row / params.inner;
   let i = outer * params.output_outer + (row - outer * params.inner) * params.output_inner + o * params.output_step;
 //#if REAL_OUT

@@ -67,6 +67,19 @@ def test_stft__frames_and_windows__as_the_host(gpu: Gpu, onesided: int, last: in
     compare(gpu, "STFT", [x, scalar(n // 2), None, scalar(n)], 2e-6, onesided=onesided)
 
 
+@pytest.mark.parametrize("n", [5, 6, 16, 20, 400, 1009])
+@pytest.mark.parametrize("last", [1, 2])
+def test_stft__frequencies_0_and_half__signs_of_the_host(gpu: Gpu, n: int, last: int) -> None:
+    x = np.stack([2 + np.sin(np.arange(3 * n)), -2 - np.cos(np.arange(3 * n))]).astype(np.float32)[..., None]
+    if last == 2:
+        x = np.concatenate([x, np.zeros_like(x)], -1)
+    inputs = [x, scalar(n), None, scalar(n)]
+    op = make_op(node_of("STFT", inputs, onesided=int(last == 1)), {"": 20})
+    expected, got = run_op(op, inputs)[0], run_op(op, inputs, gpu)[0]
+    for k in {0, n // 2} if n % 2 == 0 else {0}:
+        np.testing.assert_array_equal(np.sign(got[:, :, k]), np.sign(expected[:, :, k]))
+
+
 @pytest.mark.parametrize("op", ["HannWindow", "HammingWindow", "BlackmanWindow"])
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 400, 65537])
 @pytest.mark.parametrize("periodic", [0, 1])

@@ -6,7 +6,8 @@ A transform of N = R_1 · R_2 · ... · R_m is m passes over all rows; a pass of
     j = (o div L·R)·L + o mod L
 
 so every invocation makes one element and the order comes out right without a permutation. A prime length is one pass:
-the plain sum. Source: Govindaraju et al., High Performance Discrete Fourier Transforms on Graphics Processors, 2008.
+the plain sum. `phase_error` says which rounding error of onnxruntime the result has. Source: Govindaraju et al., High
+Performance Discrete Fourier Transforms on Graphics Processors, 2008.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyruntime.ir import Constant, DType
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "radices", "transform"]
+__all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "phase_error", "radices", "transform"]
 
 MOST_RADIX = 4096
 """Longest sum of one pass: a larger prime factor is left to the host."""
@@ -74,11 +75,27 @@ def radices(n: int) -> tuple[int, ...]:
     return best[n][1] or (1,)
 
 
+def phase_error(n: int, double: bool = False) -> float:
+    """The angle in radians by which onnxruntime turns back the values at frequencies 0 and n / 2.
+
+    The imaginary part of a real signal's spectrum is 0 there, and exporters write the phase as `imag > 0 ? atan + pi :
+    atan - pi` where the real part is negative, so its sign decides between pi and -pi. A length that is not a power of
+    two goes through Bluestein's transforms of m >= 2n - 1 values in onnxruntime, whose twiddle factors come from pi
+    rounded to the tensor's type: the error of pi is left once for each of their log2(m) - 1 levels. With it the phase
+    of a negative float32 number is pi, as `torch.angle` gives.
+    """
+    if n & (n - 1) == 0:
+        return 0.0
+    error = -1.2246467991473532e-16 if double else 8.742277657347586e-08
+    return ((2 * n - 2).bit_length() - 1) * error
+
+
 @lru_cache(maxsize=32)
 def _twiddles(n: int, inverse: bool) -> Constant:
-    """exp(∓2πi k / n) as (real, imaginary), k = 0 .. n - 1."""
+    """exp(∓2πi k / n) as (real, imaginary), k = 0 .. n - 1; exact at multiples of a quarter turn."""
     angle = (2 if inverse else -2) * np.pi * np.arange(n) / n
-    return Constant.from_array(np.stack([np.cos(angle), np.sin(angle)], -1).astype(np.float32))
+    factors = np.stack([np.cos(angle), np.sin(angle)], -1)
+    return Constant.from_array(np.where(np.abs(factors) < 1e-12, 0, factors).astype(np.float32))
 
 
 def transform(
@@ -128,6 +145,7 @@ def transform(
             done=done,
             inner=source.inner,
             scale=1 / n if inverse else 1.0,
+            phase_error=phase_error(n),
             **{f"signal_{k}": v for k, v in source.steps().items()},
             **{f"output_{k}": v for k, v in into.steps().items()},
         )

@@ -8,10 +8,10 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.fourier import MOST_LENGTH, MOST_RADIX, Rows, radices, transform
+from pyruntime.kernels.fourier import MOST_LENGTH, MOST_RADIX, Rows, phase_error, radices, transform
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
-__all__ = ["as_complex", "as_pairs", "fourier_reason"]
+__all__ = ["as_complex", "fourier_reason", "spectrum"]
 
 
 def fourier_reason(n: int, dtype: DType) -> str | None:
@@ -32,9 +32,22 @@ def as_complex(x: Array) -> Array:
     return x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
 
 
-def as_pairs(x: Array) -> Array:
-    """Complex numbers as [..., 2]."""
-    return np.stack([x.real, x.imag], -1)
+def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool, double: bool) -> Array:
+    """The transform of length n along `axis` of complex numbers, as [..., 2] with the phases of `phase_error`.
+
+    Args:
+        onesided: of real numbers, only the values 0 .. n div 2.
+        double: for a float64 tensor.
+    """
+    if onesided:
+        y = np.fft.rfft(signal.real, n, axis)
+    else:
+        y = np.fft.ifft(signal, n, axis) if inverse else np.fft.fft(signal, n, axis)
+    pairs = np.stack([y.real, y.imag], -1)
+    values = np.moveaxis(pairs, axis, 0)
+    for k in {0, n // 2} if n % 2 == 0 else {0}:
+        values[k, ..., 1] -= phase_error(n, double) * values[k, ..., 0]
+    return pairs
 
 
 class _DFT(Op):
@@ -91,11 +104,8 @@ class _DFT(Op):
         signal = as_complex(x)
         if self.inverse and self.onesided:
             return (np.fft.irfft(signal, n, along)[..., None],)
-        if self.inverse:
-            return (as_pairs(np.fft.ifft(signal, n, along)),)
-        if self.onesided:
-            return (as_pairs(np.fft.rfft(signal.real, n, along)),)
-        return (as_pairs(np.fft.fft(signal, n, along)),)
+        onesided, inverse, double = bool(self.onesided), bool(self.inverse), x.dtype == np.float64
+        return (spectrum(signal, n, along, onesided=onesided, inverse=inverse, double=double),)
 
     def lower(
         self,

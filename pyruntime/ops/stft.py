@@ -8,7 +8,7 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.fourier import Rows, transform
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.dft import as_complex, as_pairs, fourier_reason
+from pyruntime.ops.dft import as_complex, fourier_reason, spectrum
 
 
 @op("STFT", opsets=range(17, LATEST + 1))
@@ -60,7 +60,9 @@ class STFT(Op):
             return (np.zeros((len(x), 0, bins, 2), signal.dtype),)
         frames = np.lib.stride_tricks.sliding_window_view(x, n, axis=1)[:, :: int(frame_step.reshape(()))]
         weighted = frames if window is None else frames * window.astype(np.float64)
-        return (as_pairs(np.fft.fft(weighted)[..., :bins]),)
+        half = bool(self.onesided) and (signal.ndim == 2 or signal.shape[2] == 1)
+        y = spectrum(weighted, n, 2, onesided=half, inverse=False, double=signal.dtype == np.float64)
+        return (y[:, :, :bins],)
 
     def lower(
         self,

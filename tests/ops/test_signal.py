@@ -12,7 +12,7 @@ from pyruntime.ir import Array, DType
 from pyruntime.kernels.fourier import radices
 from pyruntime.ops.dft import fourier_reason
 from tests.harness import make_op, run_op
-from tests.oracle import check_against_ort, node_of
+from tests.oracle import check_against_ort, node_of, ort_run
 
 
 def noise(*shape: int, dtype: Any = np.float32) -> Array:
@@ -77,6 +77,37 @@ def test_stft__window_step_complex__as_onnxruntime(onesided: int, last: int, win
     w = noise(6) if window else None
     inputs = [x, scalar(3), w, scalar(6)]
     check_against_ort("STFT", inputs, opset=17, tolerance=(1e-3, 1e-4), onesided=onesided)
+
+
+@pytest.mark.parametrize("n", [5, 12, 16, 20, 400, 441, 1200])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("onesided", "last"), [(1, 1), (0, 1), (0, 2)])
+def test_stft__frequency_0_of_a_signal_without_sign_changes__sign_and_size_of_onnxruntime(
+    n: int, dtype: Any, onesided: int, last: int
+) -> None:
+    x = 2 + np.sin(np.arange(4 * n))
+    x = np.stack([x, -x]).astype(dtype)[..., None]
+    if last == 2:
+        x = np.concatenate([x, np.zeros_like(x)], -1)
+    inputs = [x, scalar(n), np.hanning(n + 1)[:n].astype(dtype), scalar(n)]
+    node = node_of("STFT", inputs, onesided=onesided)
+    (expected,) = ort_run("STFT", inputs, 17, onesided=onesided)
+    (got,) = run_op(make_op(node, {"": 17}), inputs)
+    want, imaginary = expected[:, :, 0, 1], got[:, :, 0, 1]
+    np.testing.assert_array_equal(np.sign(imaginary), np.sign(want))
+    np.testing.assert_allclose(imaginary, want, rtol=0.8)
+
+
+@pytest.mark.parametrize("n", [6, 20, 64, 400])
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_dft__real_numbers__frequency_0_as_onnxruntime_and_no_error_of_powers_of_two(n: int, inverse: int) -> None:
+    x = np.stack([2 + np.sin(np.arange(n)), -2 - np.cos(np.arange(n))]).astype(np.float32)[..., None]
+    node = node_of("DFT", [x], inverse=inverse)
+    (expected,) = ort_run("DFT", [x], 20, inverse=inverse)
+    (got,) = run_op(make_op(node, {"": 20}), [x])
+    np.testing.assert_array_equal(np.sign(got[:, 0, 1]), np.sign(expected[:, 0, 1]))
+    half, opposite = got[:, n // 2, 0], got[:, n // 2, 1]
+    np.testing.assert_array_equal(np.sign(opposite), 0 if n == 64 else -np.sign(half))
 
 
 def test_stft__signal_shorter_than_a_frame__no_frames() -> None:
