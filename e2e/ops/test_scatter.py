@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.ops.scatter import ScatterElements, ScatterND
 from tests.harness import run_op
-from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter
+from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter, expected
 
 
 @pytest.mark.parametrize("op_type", ["ScatterElements", "ScatterND"])
@@ -37,6 +37,33 @@ def test_scatter__many_updates__last_one_wins(gpu: Any) -> None:
         wanted[i] = u
     np.testing.assert_array_equal(run_op(ScatterElements(), [data, indices, updates], gpu)[0], wanted)
     np.testing.assert_array_equal(run_op(ScatterND(), [data, indices[:, None], updates], gpu)[0], wanted)
+
+
+@pytest.mark.parametrize("places", [2, 7, 60, 1500])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+def test_scatter_elements__unsorted_updates__folded_in_order_to_the_last_bit(
+    places: int, axis: int, reduction: str, gpu: Any
+) -> None:
+    rng = np.random.default_rng(2)
+    shape, picks = [3, 4, 2], [2, 4, 2]
+    shape[axis], picks[axis] = places, 700
+    data, updates = (rng.normal(1, 0.1, s).astype(np.float32) for s in (shape, picks))
+    indices = rng.integers(-places, places, picks)
+    wanted = expected("ScatterElements", data, indices, updates, axis, reduction)
+    for _ in range(2):
+        (y,) = run_op(ScatterElements(axis=axis, reduction=reduction), [data, indices, updates], gpu)
+        np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("places", [1, 50, 900])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_scatter_nd__unsorted_rows__added_in_order_to_the_last_bit(places: int, dtype: str, gpu: Any) -> None:
+    rng = np.random.default_rng(3)
+    data, updates = (rng.normal(0, 9, s).astype(DTYPES[dtype]) for s in ((places, 5), (1200, 5)))
+    indices = rng.integers(0, places, (1200, 1))
+    wanted = expected("ScatterND", data, indices, updates, 0, "add")
+    np.testing.assert_array_equal(run_op(ScatterND(reduction="add"), [data, indices, updates], gpu)[0], wanted)
 
 
 @pytest.mark.parametrize("index", [2**62, -(2**62), 2**31, 3, -4])

@@ -34,9 +34,6 @@ from pyruntime.ops.indices import check_indices, from_front, index_at, slot_code
 FEW = 8
 """Updates up to which every element looks at all of them: one dispatch and no scratch memory."""
 
-MOST_COMPARISONS = 1 << 32
-"""Worst case of a reduction on the GPU: every place whose updates are looked for, times the updates looked at."""
-
 _UFUNC = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 _COMBINE = {
     "f32": {"add": "a + b", "mul": "a * b", "max": "nan_max(a, b)", "min": "nan_min(a, b)"},
@@ -56,7 +53,8 @@ class _Places:
     """Where updates go, for kernels.
 
     Data is `slots` slices of `inner` elements; update u of `count` goes to slice `slot_of(u)`, the WGSL function whose
-    body is `code`. Updates that may name the same slice lie `step` apart.
+    body is `code`. Updates u, u + step, ..., `run` in number, may name the same slice; a block of run * step
+    consecutive ones shares no slice with another block.
     """
 
     name: str
@@ -67,6 +65,7 @@ class _Places:
     slots: int
     inner: int
     step: int
+    run: int
 
     def for_each(
         self, target: Target, name: str, indices: Operand, writes: dict[str, Operand], statements: str
@@ -112,7 +111,7 @@ class _Scatter(Op):
     def dispatches(
         self, target: Target, data: TensorType, indices: TensorType, updates: TensorType, places: _Places
     ) -> tuple[Dispatch, ...]:
-        """Mark for every slice which updates it gets, then make every element of the output on its own."""
+        """Find out for every slice which updates it gets, then make every element of the output on its own."""
         if not data.size:
             return ()
         reduction = self.reduction_name()
@@ -124,9 +123,6 @@ class _Scatter(Op):
             return (_look_at_all(target, reduction, y, tensors, inp(1, indices), places),)
         if reduction == "none":
             return _replace(target, y, tensors, inp(1, indices), places)
-        worst = min(places.slots, places.count) * places.inner * (places.count // places.step)
-        if worst > MOST_COMPARISONS:
-            raise Unsupported(f"up to {worst:,} comparisons to find the terms of every element in order")
         return _reduce(target, reduction, y, tensors, inp(1, indices), places)
 
 
@@ -176,39 +172,83 @@ def _replace(
 def _reduce(
     target: Target, reduction: str, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
 ) -> tuple[Dispatch, ...]:
-    """y's slice s = x's folded with its updates u, the ones with `homes[u] = s`, in ascending order.
+    """y's slice s = x's folded with its updates in ascending order, which are listed slice by slice in `order`.
 
-    They lie between `~marks[2s + 1]` and `marks[2s]`, which are 0 where there are none.
+    `cells[2s]` is their number and `cells[2s + 1]` the end of their list, once they are placed.
     """
-    marks = scratch(DType.UINT32, 2 * places.slots)
-    homes = scratch(DType.UINT32, places.count)
-    mark = """let slot = slot_of(i);
+    cells = scratch(DType.UINT32, 2 * places.slots + 1)
+    homes, order = (scratch(DType.UINT32, places.count) for _ in range(2))
+    count = """let slot = slot_of(i);
   store_homes(i, slot);
-  atomicMax(&marks[2u * slot], i + 1u);
-  atomicMax(&marks[2u * slot + 1u], ~i);"""
+  atomicAdd(&cells[2u * slot], 1u);"""
+    reserve = """let count = atomicLoad(&cells[2u * i]);
+  if (count > 0u) { atomicStore(&cells[2u * i + 1u], atomicAdd(&cells[2u * params.count], count)); }"""
+    place = "store_order(atomicAdd(&cells[2u * load_homes(i) + 1u], 1u), i);"
+    listed = {"cells": cells, "order": order}
+    made = [
+        fill(target, "clear", cells, bytes(16)),
+        places.for_each(target, "count_updates", indices, {"homes": homes, "cells": cells}, count),
+        for_each(target, "reserve_lists", places.slots, {}, {"cells": cells}, reserve),
+        for_each(target, "place_updates", places.count, {"homes": homes}, listed, place),
+    ]
+    if y.type.dtype.is_float:  # the order decides how sums round and which zero and NaN a maximum is
+        made.append(_sort(target, cells, homes, order, places))
     element = """let slot = i / params.inner;
-  let end = load_marks(2u * slot);
   var total = load_x(i);
-  if (end == 0u || i >= params.size) { return total; }
-  for (var u = ~load_marks(2u * slot + 1u); u < end; u += params.step) {
-    if (load_homes(u) == slot) { total = combine(total, load_updates(u * params.inner + i - slot * params.inner)); }
+  if (i >= params.size) { return total; }
+  let end = load_cells(2u * slot + 1u);
+  for (var k = end - load_cells(2u * slot); k < end; k++) {
+    total = combine(total, load_updates(load_order(k) * params.inner + i - slot * params.inner));
   }
   return total;"""
-    marked = {"marks": marks, "homes": homes}
-    return (
-        fill(target, "clear", marks, bytes(16)),
-        places.for_each(target, "mark_span", indices, marked, mark),
-        gather_map(
-            target,
-            f"scatter_{reduction}",
-            y,
-            [Source(n, o) for n, o in {**tensors, **marked}.items()],
-            element,
-            (("inner", "u32"), ("step", "u32")),
-            {"inner": places.inner, "step": places.step},
-            _combine(reduction, y.type.dtype),
-        ),
-    )
+    sources = [Source(n, o) for n, o in {**tensors, **listed}.items()]
+    fields, values = (("inner", "u32"),), {"inner": places.inner}
+    helpers = _combine(reduction, y.type.dtype)
+    made.append(gather_map(target, f"scatter_{reduction}", y, sources, element, fields, values, helpers))
+    return tuple(made)
+
+
+def _sort(target: Target, cells: Operand, homes: Operand, order: Operand, places: _Places) -> Dispatch:
+    """Bring each slice's list of updates into ascending order: the order of atomic operations is not defined.
+
+    A Shell sort; where a slice has so many of the updates that could be its own that looking at each of these is less
+    work, the list is written anew.
+    """
+    statements = """let count = load_cells(2u * i);
+  if (count < 2u) { return; }
+  let begin = load_cells(2u * i + 1u) - count;
+  if (params.run / (4u + 2u * firstLeadingBit(count)) <= count) {
+    let some = load_order(begin);
+    let block = params.run * params.step;
+    let first = some / block * block + some % params.step;
+    var into = begin;
+    for (var k = 0u; k < params.run; k++) {
+      let u = first + k * params.step;
+      if (load_homes(u) == i) {
+        store_order(into, u);
+        into++;
+      }
+    }
+    return;
+  }
+  var gap = 1u;
+  while (gap < count / 3u) { gap = 3u * gap + 1u; }
+  for (; gap > 0u; gap /= 3u) {
+    for (var k = gap; k < count; k++) {
+      let u = load_order(begin + k);
+      var into = k;
+      while (into >= gap) {
+        let other = load_order(begin + into - gap);
+        if (other < u) { break; }
+        store_order(begin + into, other);
+        into -= gap;
+      }
+      store_order(begin + into, u);
+    }
+  }"""
+    reads, writes = {"cells": cells, "homes": homes}, {"order": order}
+    fields, values = (("run", "u32"), ("step", "u32")), {"run": places.run, "step": places.step}
+    return for_each(target, "sort_updates", places.slots, reads, writes, statements, fields, values)
 
 
 def _combine(reduction: str, dtype: DType) -> str:
@@ -263,6 +303,7 @@ class _ScatterElements(_Scatter):
             slots=data.size,
             inner=1,
             step=math.prod(indices.shape[axis + 1 :]),
+            run=indices.shape[axis],
         )
         return self.dispatches(target, data, indices, updates, places)
 
@@ -301,6 +342,7 @@ class _ScatterND(_Scatter):
             slots=math.prod(data.shape[:k]),
             inner=math.prod(data.shape[k:]),
             step=1,
+            run=math.prod(indices.shape[:-1]),
         )
         return self.dispatches(target, data, indices, updates, places)
 

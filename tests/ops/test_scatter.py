@@ -81,10 +81,14 @@ def test_scatter__reductions_the_gpu_leaves_to_the_host__unsupported_with_the_re
     with pytest.raises(Unsupported, match="float64"):
         ScatterElements(reduction="add").lower(Target(), double, indices, double)
     assert ScatterElements().lower(Target(), double, indices, double)
+
+
+def test_scatter__reduction_of_many_updates__work_in_proportion_to_them_on_the_gpu() -> None:
     many, indices = _floats(1 << 17), TensorType(DType.INT64, (1 << 17,))
-    with pytest.raises(Unsupported, match="comparisons"):
-        ScatterElements(reduction="add").lower(Target(), many, indices, many)
-    assert ScatterElements().lower(Target(), many, indices, many)
+    dispatches = ScatterElements(reduction="add").lower(Target(), many, indices, many)
+    assert [d.kernel.name for d in dispatches if "sort" in d.kernel.name] == ["sort_updates"]
+    whole = TensorType(DType.INT32, many.shape)
+    assert len(ScatterElements(reduction="add").lower(Target(), whole, indices, whole)) == len(dispatches) - 1
 
 
 def test_scatter__no_updates__a_view_of_data() -> None:
