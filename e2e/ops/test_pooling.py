@@ -90,3 +90,9 @@ def test_max_unpool__one_and_three_axes__as_host(gpu: Gpu) -> None:
         x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
         y, indices = run_op(pool_op("MaxPool", outputs=2, kernel_shape=[2] * rank, strides=[2] * rank), [x])
         _as_host(gpu, "MaxUnpool", [y, indices], kernel_shape=[2] * rank, strides=[2] * rank)
+
+
+def test_max_unpool__equal_indices__last_element_as_host(gpu: Gpu) -> None:
+    rng = np.random.default_rng(6)
+    x, indices = rng.standard_normal((2, 3, 40)).astype(np.float32), rng.integers(0, 60, (2, 3, 40))
+    _as_host(gpu, "MaxUnpool", [x, indices], kernel_shape=[2], strides=[2])

@@ -1,7 +1,8 @@
 """MaxUnpool: y = 0 but y[indices[i]] = x[i], the partial inverse of MaxPool.
 
 Indices count in the shape kernel, strides and pads give; with `output_shape` that block stands at the origin of the
-larger output. Source: ONNX operator MaxUnpool (9, 11, 22) and its reference implementation.
+larger output. Where indices are equal the last element remains.
+Source: ONNX operator MaxUnpool (9, 11, 22) and its reference implementation.
 """
 
 from __future__ import annotations
@@ -12,10 +13,22 @@ import numpy as np
 
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, elementwise, fill, inp, out, params_of, scratch, template
+from pyruntime.kernels import Dispatch, Source, Target, fill, for_each, gather_map, inp, out, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.sliding import refuse_float64
+
+_MARK = """let index = load_indices(i);
+  if (index.y != 0u || index.x >= params.total) { return; }
+  let line = index.x / params.block.z;
+  let at = vec4<u32>(
+    index.x / params.block.w,
+    (line / params.block.y) % params.block.x,
+    line % params.block.y,
+    index.x % params.block.z,
+  );
+  let place = at * params.strides;
+  atomicMax(&marks[place.x + place.y + place.z + place.w], i + 1u);"""
 
 
 @op("MaxUnpool", opsets=range(9, LATEST + 1))
@@ -63,7 +76,7 @@ class MaxUnpool(Op):
     def lower(
         self, target: Target, x: TensorType, indices: TensorType, shape: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        """Zeros, then a scatter; sub-word types by way of a float32 tensor. Indices out of range are dropped."""
+        """Mark the last element for every place, then gather; indices out of range are dropped."""
         refuse_float64(x)
         (y,) = self.infer(x, indices, shape)
         block = self.block(x.shape)
@@ -71,21 +84,23 @@ class MaxUnpool(Op):
             raise Unsupported("indices past 2^32")
         if len(block) > 5:
             raise Unsupported(f"{len(block) - 2} spatial axes; the kernel has 3")
-        packed = x.dtype.bits < 32
-        wide = scratch(DType.FLOAT, *y.shape) if packed else out(0, y)
-        kernel = template("max_unpool", {"x": x.dtype, "indices": DType.INT64, "y": DType.FLOAT})
         # The block and the whole, with the missing axes of extent 1 in the middle: counted in blocks of the last three.
         missing = (1,) * (5 - len(block))
         strides = contiguous((*y.shape[:2], *missing, *y.shape[2:]))
-        params = params_of(
-            kernel,
-            block=[*missing, *block[2:], math.prod(block[2:])],
-            strides=list(strides[1:]),
-            size=x.size,
-            total=math.prod(block),
+        marks = scratch(DType.UINT32, y.size)
+        values = {
+            "block": [*missing, *block[2:], math.prod(block[2:])],
+            "strides": list(strides[1:]),
+            "total": math.prod(block),
+        }
+        fields = (("block", "vec4<u32>"), ("strides", "vec4<u32>"), ("total", "u32"))
+        reads, writes = {"indices": inp(1, indices)}, {"marks": marks}
+        element = """let last = load_marks(i);
+  if (last == 0u) { return 0.0; }
+  return load_x(last - 1u);"""
+        sources = [Source("x", inp(0, x)), Source("marks", marks)]
+        return (
+            fill(target, "clear", marks, bytes(16)),
+            for_each(target, "max_unpool_mark", x.size, reads, writes, _MARK, fields, values),
+            gather_map(target, "max_unpool", out(0, y), sources, element),
         )
-        steps = (
-            fill(target, "max_unpool_zero", wide, bytes(16)),
-            Dispatch(kernel, (inp(0, x), inp(1, indices), wide), target.grid(x.size), params),
-        )
-        return (*steps, elementwise(target, "max_unpool_pack", {"x": wide}, out(0, y), "x")) if packed else steps
