@@ -10,13 +10,20 @@
 // c0, or zero. Else hs is [step + 1, direction, batch, unit], slot 0 being the initial state, as `cell` begins with it.
 // Sequences end at `lens`, which DIRECT has none of. A GRU that resets first takes two phases: gates z and r, then, with
 // r * h in `reset`, the candidate. CLIP bounds the gates' inputs.
-//#tensors xw, r, h0, c0, peephole, bias, lens -> hs, cell, update, reset
+//
+// BYTES: R is of bytes [direction, gate, QUADS * 16], and h(t-1) is rounded to uint8 over its range in all batch entries, by each
+// workgroup for itself, which then makes `turns` blocks of units. Sums are exact: with bytes less 128, and o the zero
+// point of h less 128, a gate's is sum(h r) - zero sum(h) - o sum(r - zero), times both scales. `columns` holds, for
+// each direction, the gates' scales, zero points and sum(r - zero).
+//#tensors xw, r, columns, h0, c0, peephole, bias, lens -> hs, cell, update, reset
 //#variants LSTM=1,GATES=4,LOOP=1,LENS=1,PEEPHOLE=1,CLIP=1 lens=int32 | LSTM=1,GATES=4,INPUT_FORGET=1,DIRECT=1,H0=1,C0=1
 //#variants GRU=1,GATES=3,BIAS=1 | GRU=1,RESET_FIRST=1,GATES=2,DIRECT=1 | GRU=1,RESET_FIRST=1,GATES=2,LOOP=1,DIRECT=1,H0=1
+//#variants LSTM=1,GATES=4,BYTES=1,QUADS=2,LOOP=1,DIRECT=1,H0=1,C0=1 r=uint32 | LSTM=1,GATES=4,BYTES=1,UNSIGNED=1,ZEROS=1,LENS=1 r=uint32 lens=int32
 //#variants RNN=1 | RNN=1,LOOP=1,DIRECT=1 | LSTM=1,GATES=4,LOOP=1,DIRECT=1,C0=1
 const UNITS: u32 = 32u;
 const SHARES: u32 = 8u;
 const GATES: u32 = 1u;
+const QUADS: u32 = 1u;
 
 struct Params {
   times: u32,
@@ -24,7 +31,8 @@ struct Params {
   hidden: u32,
   first: u32,
   steps: u32,
-  blocks: u32,
+  blocks: u32,          // of UNITS; BYTES without LOOP: of UNITS * turns
+  turns: u32,
   groups: u32,
   phase: u32,
   xw_direction: u32,
@@ -42,7 +50,15 @@ struct Params {
   clip: f32,
 }
 
+//#if BYTES
+var<workgroup> parts: array<i32, UNITS * SHARES * GATES>;
+var<workgroup> lows: array<f32, UNITS * SHARES>;
+var<workgroup> highs: array<f32, UNITS * SHARES>;
+var<workgroup> state: array<vec4<u32>, QUADS>;
+var<private> rounding: vec2<f32>; // scale and zero point of the state
+//#else
 var<workgroup> parts: array<f32, UNITS * SHARES * GATES>;
+//#endif
 
 fn act_f(x: f32, d: u32) -> f32 { return sigmoid(x); }
 fn act_g(x: f32, d: u32) -> f32 { return hyperbolic_tangent(x); }
@@ -121,8 +137,83 @@ fn own_at(d: u32, b: u32) -> u32 {
   return d * params.cell_direction + b * params.cell_batch;
 }
 
+//#if BYTES
+fn dot4(a: u32, b: u32) -> i32 {
+//#if PACKED_DOT
+  return dot4I8Packed(a, b);
+//#else
+  return i8_dot4(a, b);
+//#endif
+}
+
+// The state before step `s` to `state`, bytes less 128, and its scale and zero point.
+fn round_state(d: u32, b: u32, s: u32, lane: u32) {
+  var low = 0.0;
+  var high = 0.0;
+  for (var i = lane; i < params.batch * params.hidden; i += UNITS * SHARES) {
+    let entry = i / params.hidden;
+//#if LENS
+    if (s > length_of(entry)) { continue; }
+//#endif
+    let v = h_before(d, s, entry, state_before(d, s, entry), i - entry * params.hidden);
+    low = min(low, v);
+    high = max(high, v);
+  }
+  lows[lane] = low;
+  highs[lane] = high;
+  workgroupBarrier();
+  for (var width = UNITS * SHARES / 2u; width > 0u; width >>= 1u) {
+    if (lane < width) {
+      lows[lane] = min(lows[lane], lows[lane + width]);
+      highs[lane] = max(highs[lane], highs[lane + width]);
+    }
+    workgroupBarrier();
+  }
+  var step = divide_rounded(highs[0] - lows[0], 255.0);
+  if (highs[0] == lows[0]) { step = 1.0; }
+  rounding = vec2<f32>(step, quantize(divide_rounded(-lows[0], step), 0.0, 0.0, 255.0));
+  let at = state_before(d, s, b);
+  for (var quad = lane; quad < QUADS; quad += UNITS * SHARES) {
+    var bytes = vec4<u32>();
+    for (var i = 0u; i < min(16u, params.hidden - quad * 16u); i++) {
+      let q = near_quotient(h_before(d, s, b, at, quad * 16u + i), step);
+      bytes[i / 4u] |= (u32(quantize(q, rounding.y, 0.0, 255.0)) ^ 128u) << (8u * (i % 4u));
+    }
+    state[quad] = bytes;
+  }
+  workgroupBarrier();
+}
+//#endif
+
 // Sums of gates `gate` .. `gate + count - 1` of unit `j`, left in `parts` of share 0.
 fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, share: u32) {
+//#if BYTES
+  var sums: array<i32, GATES>;
+  var total = 0i;
+  let column = min(j, params.hidden - 1u);
+  let r_at = (d * GATES * params.hidden + column) * QUADS;
+  for (var k = share; k < QUADS; k += SHARES) {
+    let h = state[k];
+    //#unroll
+    for (var g = 0u; g < GATES; g++) {
+//#if UNSIGNED
+      let w = load4_r(r_at + g * params.hidden * QUADS + k) ^ vec4<u32>(0x80808080u);
+//#else
+      let w = load4_r(r_at + g * params.hidden * QUADS + k);
+//#endif
+      sums[g] += dot4(h[0], w[0]) + dot4(h[1], w[1]) + dot4(h[2], w[2]) + dot4(h[3], w[3]);
+    }
+//#if ZEROS
+    let ones = 0x01010101u;
+    total += dot4(h[0], ones) + dot4(h[1], ones) + dot4(h[2], ones) + dot4(h[3], ones);
+//#endif
+  }
+//#if ZEROS
+  for (var g = 0u; g < GATES; g++) {
+    sums[g] -= total * i32(load_columns(((d * 3u + 1u) * GATES + g) * params.hidden + column));
+  }
+//#endif
+//#else
   var sums: array<f32, GATES>;
   let h_at = state_before(d, s, b);
   let r_at = ((d * params.all_gates + gate) * params.hidden + min(j, params.hidden - 1u)) * params.hidden;
@@ -142,6 +233,7 @@ fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, sh
 //#endif
     }
   }
+//#endif
   //#unroll
   for (var g = 0u; g < GATES; g++) {
     parts[(share * UNITS + unit) * GATES + g] = sums[g];
@@ -158,8 +250,14 @@ fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, sh
 }
 
 // The sum of gate `g` as `multiply` left it, for share 0 of the unit, which alone writes it.
-fn summed(unit: u32, g: u32) -> f32 {
+fn summed(d: u32, j: u32, unit: u32, g: u32) -> f32 {
+//#if BYTES
+  let at = (d * 3u * GATES + g) * params.hidden + j;
+  let exact = parts[unit * GATES + g] - i32(rounding.y - 128.0) * i32(load_columns(at + 2u * GATES * params.hidden));
+  return f32(exact) * (rounding.x * load_columns(at));
+//#else
   return parts[unit * GATES + g];
+//#endif
 }
 
 // Unit `j` at step `s`: its gates are in workgroup memory.
@@ -172,10 +270,10 @@ fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
 //#endif
 //#if LSTM
   let c_old = c_before(d, s, b, own, j);
-  var zi = load_xw(x_at) + summed(unit, 0u);
-  var zo = load_xw(x_at + params.hidden) + summed(unit, 1u);
-  var zf = load_xw(x_at + 2u * params.hidden) + summed(unit, 2u);
-  let zc = load_xw(x_at + 3u * params.hidden) + summed(unit, 3u);
+  var zi = load_xw(x_at) + summed(d, j, unit, 0u);
+  var zo = load_xw(x_at + params.hidden) + summed(d, j, unit, 1u);
+  var zf = load_xw(x_at + 2u * params.hidden) + summed(d, j, unit, 2u);
+  let zc = load_xw(x_at + 3u * params.hidden) + summed(d, j, unit, 3u);
 //#if PEEPHOLE
   let p_at = d * 3u * params.hidden + j;
   zi += load_peephole(p_at) * c_old;
@@ -195,21 +293,21 @@ fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
   store_hs(h_new, act_f(limited(zo), d) * act_h(c, d));
 //#endif
 //#if RNN
-  store_hs(h_new, act_f(limited(load_xw(x_at) + summed(unit, 0u)), d));
+  store_hs(h_new, act_f(limited(load_xw(x_at) + summed(d, j, unit, 0u)), d));
 //#endif
 //#if GRU
 //#if RESET_FIRST
   if (phase == 0u) {
-    store_update(own, act_f(limited(load_xw(x_at) + summed(unit, 0u)), d));
-    store_reset(own, h_old * act_f(limited(load_xw(x_at + params.hidden) + summed(unit, 1u)), d));
+    store_update(own, act_f(limited(load_xw(x_at) + summed(d, j, unit, 0u)), d));
+    store_reset(own, h_old * act_f(limited(load_xw(x_at + params.hidden) + summed(d, j, unit, 1u)), d));
     return;
   }
   let z = load_update(own);
-  let candidate = load_xw(x_at + 2u * params.hidden) + summed(unit, 0u);
+  let candidate = load_xw(x_at + 2u * params.hidden) + summed(d, j, unit, 0u);
 //#else
-  let z = act_f(limited(load_xw(x_at) + summed(unit, 0u)), d);
-  let r = act_f(limited(load_xw(x_at + params.hidden) + summed(unit, 1u)), d);
-  var late = summed(unit, 2u);
+  let z = act_f(limited(load_xw(x_at) + summed(d, j, unit, 0u)), d);
+  let r = act_f(limited(load_xw(x_at + params.hidden) + summed(d, j, unit, 1u)), d);
+  var late = summed(d, j, unit, 2u);
 //#if BIAS
   late += load_bias((d * 6u + 5u) * params.hidden + j);
 //#endif
@@ -247,6 +345,9 @@ fn main(
     let phase = 0u;
     {
 //#endif
+//#if BYTES
+      round_state(d, b, s, lane);
+//#endif
       for (var block = 0u; block < params.blocks; block++) {
         let j = block * UNITS + unit;
         multiply(d, b, s, phase * 2u, select(GATES, 1u, phase == 1u), j, unit, share);
@@ -260,11 +361,23 @@ fn main(
   }
 //#else
   let s = params.first;
+//#if BYTES
+  round_state(d, b, s, lane);
+  for (var turn = 0u; turn < params.turns; turn++) {
+    let j = ((group - place * params.blocks) * params.turns + turn) * UNITS + unit;
+    multiply(d, b, s, 0u, GATES, j, unit, share);
+    if (share == 0u && j < params.hidden && s < length) {
+      step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, 0u);
+    }
+    workgroupBarrier();
+  }
+//#else
   let j = (group - place * params.blocks) * UNITS + unit;
   let count = select(GATES, 1u, params.phase == 1u);
   multiply(d, b, s, params.phase * 2u, count, j, unit, share);
   if (share == 0u && j < params.hidden && s < length) {
     step_unit(d, b, s, select(s, length - 1u - s, backward), j, unit, params.phase);
   }
+//#endif
 //#endif
 }

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue
+from pyruntime.kernels.integer_matmul import PACKED_DOT
 from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.matmul import Product, matmul
+from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["Layer", "recurrent"]
+__all__ = ["Bytes", "Layer", "recurrent"]
 
 UNITS, SHARES = 32, 8
 """Units a workgroup makes at once, and invocations that share the sum of one."""
@@ -26,11 +28,27 @@ UNITS, SHARES = 32, 8
 SOFTWARE_UNITS = 4
 """Units on a processor, without sharing: one subgroup, whose barriers cost nothing there."""
 
+SOFTWARE_GROUPS = 8
+"""Workgroups of a step by bytes on a processor, each of which rounds the state again."""
+
 LOOPED = 1 << 18
 """Multiplications of a step up to which one workgroup does it as fast as a dispatch starts."""
 
 LONGEST = 1 << 27
 """Multiplications an invocation group may do in one dispatch, so that no watchdog ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Recurrent weights of 8 bits, by which a state is multiplied that is rounded to 8 bits at each step.
+
+    Attributes:
+        columns: float32 [D, 3, G·H]: a gate's scale, zero point (of bytes less 128 where R is unsigned) and the sum of
+            its weights less the zero point. has_zeros: zero points may be other than 0.
+    """
+
+    columns: Operand
+    has_zeros: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +60,13 @@ class Layer:
         backward: for each direction, whether it runs backward.
         functions: for each direction, the WGSL of its activations, expressions of `x`.
         reset_first: a GRU whose reset gate multiplies h before R.
+        rounded: R is int8 or uint8 [D, G·H, H rounded up to 16] and x [T, B, D·G·H], what an LSTM's inputs times W and
+            the biases give; there is no W.
     """
 
     kind: str
     x: Operand
-    w: Operand
+    w: Operand | None
     r: Operand
     bias: Operand | None
     lens: Operand | None
@@ -60,6 +80,7 @@ class Layer:
     clip: float | None
     input_forget: bool
     reset_first: bool
+    rounded: Bytes | None = None
 
     @property
     def times(self) -> int:
@@ -74,7 +95,7 @@ class Layer:
     @property
     def hidden(self) -> int:
         """Units."""
-        return self.r.type.shape[2]
+        return self.r.type.shape[1] // self.gates
 
     @property
     def directions(self) -> int:
@@ -138,8 +159,10 @@ def recurrent(
 ) -> tuple[Dispatch, ...]:
     """The layer's dispatches; outputs that are None are not made."""
     states = _states(layer, y, y_c)
-    xw = scratch(DType.FLOAT, layer.directions, layer.times * layer.batch, layer.rows)
-    made = [*_inputs(target, layer, xw)]
+    xw, made = layer.x, []
+    if layer.w is not None:
+        xw = scratch(DType.FLOAT, layer.directions, layer.times * layer.batch, layer.rows)
+        made += _inputs(target, layer, xw, layer.w)
     if not states.is_direct:
         made.append(_initial(target, "recurrent_h0", states.hs, layer.h0, layer))
         if states.cell is not None:
@@ -154,12 +177,12 @@ def recurrent(
     return tuple(made)
 
 
-def _inputs(target: Target, layer: Layer, xw: Operand) -> tuple[Dispatch, ...]:
+def _inputs(target: Target, layer: Layer, xw: Operand, w: Operand) -> tuple[Dispatch, ...]:
     """x Wᵀ plus biases for all times."""
     D, rows = layer.directions, layer.rows
     m, k = layer.times * layer.batch, layer.x.type.shape[2]
     product = Product(m, rows, k, (D,), (0,), (rows * k,), trans_b=True)
-    return matmul(target, xw, layer.x, layer.w, product, _bias(layer, m))
+    return matmul(target, xw, layer.x, w, product, _bias(layer, m))
 
 
 def _bias(layer: Layer, m: int) -> Epilogue | None:
@@ -208,8 +231,14 @@ def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, 
     return tuple((name, "u32") for name in values), values
 
 
-def _kernel(layer: Layer, looped: bool, is_direct: bool, units: int, shares: int, types: Mapping[str, DType]) -> Kernel:
+def _sizes(target: Target) -> tuple[int, int]:
+    """Units of a workgroup, and invocations that share the sum of one."""
+    return (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
+
+
+def _kernel(target: Target, layer: Layer, looped: bool, is_direct: bool, types: Mapping[str, DType]) -> Kernel:
     """The template with this layer's functions."""
+    units, shares = _sizes(target)
     flags = {
         layer.kind: True,
         "RESET_FIRST": layer.reset_first,
@@ -225,6 +254,10 @@ def _kernel(layer: Layer, looped: bool, is_direct: bool, units: int, shares: int
     }
     gates = 2 if layer.reset_first else layer.gates
     sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
+    if layer.rounded is not None:
+        sizes["QUADS"] = layer.r.type.shape[2] // 16
+        flags |= {"BYTES": True, "UNSIGNED": layer.r.type.dtype is DType.UINT8, "ZEROS": layer.rounded.has_zeros}
+        flags["PACKED_DOT"] = PACKED_DOT in target.features
     kernel = template("recurrent_steps", types, **sizes, **{k: 1 for k, v in flags.items() if v})
     module = kernel.module
     for place, letter in enumerate("fgh"[: len(layer.functions[0])]):
@@ -239,10 +272,11 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
     """All steps, in as few dispatches as their size allows."""
     D, B, H = layer.directions, layer.batch, layer.hidden
     work = layer.rows * H
-    looped = work <= LOOPED
+    looped = work <= LOOPED and (layer.rounded is None or B == 1)  # entries of a batch share the range of h
     operands = {
         "xw": xw,
-        "r": layer.r,
+        "r": layer.r if layer.rounded is None else in_words(layer.r, 4),
+        "columns": layer.rounded and layer.rounded.columns,
         "h0": layer.h0 if states.is_direct else None,
         "c0": layer.c0 if states.is_direct else None,
         "peephole": layer.peephole,
@@ -253,23 +287,25 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
         "update": scratch(DType.FLOAT, D, B, H),
         "reset": scratch(DType.FLOAT, D, B, H),
     }
-    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
     types = {name: o.type.dtype for name, o in operands.items() if o is not None}
-    kernel = _kernel(layer, looped, states.is_direct, units, shares, types)
+    kernel = _kernel(target, layer, looped, states.is_direct, types)
     bound = tuple(o for b in kernel.bindings if (o := operands[b.name]) is not None)
-    blocks = -(-H // units)
+    blocks = -(-H // _sizes(target)[0])
     groups = D * B if looped else D * B * blocks
     stride = max(1, min(layer.times, LONGEST // max(1, work))) if looped else 1
-    time, batch = (layer.rows, layer.times * layer.rows) if layer.batch_first else (B * layer.rows, layer.rows)
+    turns = 1
+    if layer.rounded is not None and target.is_software and not looped:
+        turns = max(1, blocks // SOFTWARE_GROUPS)
+        blocks = -(-blocks // turns)
+        groups = D * B * blocks
     fixed = {
         "times": layer.times,
         "batch": B,
         "hidden": H,
         "blocks": blocks,
+        "turns": turns,
         "groups": groups,
-        "xw_direction": layer.times * B * layer.rows,
-        "xw_time": time,
-        "xw_batch": batch,
+        **_input_steps(layer),
         "all_gates": layer.gates,
         "reversed": layer.reversed,
         **dict(zip(("hs_time", "hs_direction", "hs_batch"), states.hs_steps, strict=True)),
@@ -285,6 +321,15 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
             flops = 2 * steps * D * B * work
             made.append(Dispatch(kernel, bound, target.fold(max(1, groups)), params, flops=flops))
     return made
+
+
+def _input_steps(layer: Layer) -> dict[str, int]:
+    """Elements of xw from a direction, a time and a batch entry to the next."""
+    D, B, rows = layer.directions, layer.batch, layer.rows
+    if layer.rounded is not None:
+        return {"xw_direction": rows, "xw_time": B * D * rows, "xw_batch": D * rows}
+    time, batch = (rows, layer.times * rows) if layer.batch_first else (B * rows, rows)
+    return {"xw_direction": layer.times * B * rows, "xw_time": time, "xw_batch": batch}
 
 
 def _length(layer: Layer) -> str:

@@ -107,9 +107,9 @@ class _Recurrent(Op):
             extra = initial[self.states] if self.states == 2 else None
             bias, peephole = (None if v is None else v[d] for v in (b, extra))
             weights = _Weights.of(self.gate_count, w[d], r[d], bias, peephole)
-            order = _order(time, lengths) if backward else None
-            y, last = self._run(_reordered(x, order), lengths, weights, functions, states)
-            ys.append(_reordered(y, order))
+            order = order_of(time, lengths) if backward else None
+            y, last = self._run(reordered(x, order), lengths, weights, functions, states)
+            ys.append(reordered(y, order))
             finals.append(last)
         y = np.stack(ys, axis=1)
         last = [np.stack([f[i] for f in finals]) for i in range(self.states)]
@@ -185,13 +185,13 @@ class _Weights:
         return _Weights(w, r, wb, rb, p)
 
 
-def _order(time: int, lengths: Array) -> Array:
+def order_of(time: int, lengths: Array) -> Array:
     """For each step and batch entry, the time a backward direction reads: its sequence reversed, the rest in place."""
     steps = np.arange(time)[:, None]
     return np.where(steps < lengths, lengths - 1 - steps, steps)
 
 
-def _reordered(x: Array, order: Array | None) -> Array:
+def reordered(x: Array, order: Array | None) -> Array:
     """x with its times taken in `order`."""
     return x if order is None else np.take_along_axis(x, order[:, :, None], axis=0)
 
@@ -205,10 +205,14 @@ class _Lstm(_Recurrent):
     input_forget: int = 0
 
     def step(self, xw: Array, weights: _Weights, functions: tuple[Gate, ...], states: list[Array]) -> list[Array]:
-        f, g, h = functions
         hidden, cell = states
-        zi, zo, zf, zc = np.split(xw + hidden @ weights.r.T + weights.rb, 4, axis=1)
-        pi, po, pf = np.split(weights.p, 3) if weights.p is not None else (np.float32(0),) * 3
+        return self.gated(xw + hidden @ weights.r.T + weights.rb, weights.p, functions, cell)
+
+    def gated(self, z: Array, peephole: Array | None, functions: tuple[Gate, ...], cell: Array) -> list[Array]:
+        """The next hidden state and cell from the sums of the four gates and the cell before."""
+        f, g, h = functions
+        zi, zo, zf, zc = np.split(z, 4, axis=1)
+        pi, po, pf = np.split(peephole, 3) if peephole is not None else (np.float32(0),) * 3
         i = f(self.limited(zi + pi * cell))
         keep = 1 - i if self.input_forget else f(self.limited(zf + pf * cell))
         cell = keep * cell + i * g(self.limited(zc))

@@ -296,14 +296,14 @@ def draw_conv(rng: np.random.Generator) -> Case:
 
 
 def draw_lstm(rng: np.random.Generator) -> Case:
-    """onnxruntime rounds x and h to 8 bits: what is computed here is its LSTM of the same weights in float32."""
+    """A zero point a direction, 0 for columns of int8: onnxruntime refuses others."""
     time, batch, width, units = (int(d) for d in rng.integers(1, 9, 4))
     direction = one(rng, "forward", "reverse", "bidirectional")
     d, dtype = 1 + (direction == "bidirectional"), one(rng, np.uint8, np.int8)
     dims = (d, 4 * units) if rng.random() < 0.5 else (d,)
     sides: list[Any] = []
     for rows in (width, units):
-        zero = np.zeros(dims, dtype) if rng.random() < 0.3 else whole(rng, dtype, *dims)
+        zero = np.full(dims, whole(rng, dtype) if dtype == np.uint8 else 0, dtype)
         sides.append((whole(rng, dtype, d, rows, 4 * units), rng.uniform(0.001, 0.01, dims).astype(np.float32), zero))
 
     def normal(*dims: int) -> Array | None:
@@ -320,18 +320,9 @@ def draw_lstm(rng: np.random.Generator) -> Case:
         attributes |= {"activation_alpha": [0.3, 0.1] * d, "activation_beta": [0.4] * d}
     x = rng.standard_normal((time, batch, width)).astype(np.float32)
 
-    def reference(*_: Array) -> tuple[Array, ...]:
-        def plain(w: Array, scale: Array, zero: Array) -> Array:
-            along = (d, 1, -1)
-            made: Array = (w.astype(np.float32) - zero.astype(np.float32).reshape(along)) * scale.reshape(along)
-            return np.ascontiguousarray(made.transpose(0, 2, 1))
-
-        given = [x, *(plain(*side) for side in sides), b, lens, h, c, p]
-        return tuple(ort_run("LSTM", given, 14, 3, **attributes))
-
     (w, w_scale, w_zero), (r, r_scale, r_zero) = sides
     inputs = [x, w, r, b, lens, h, c, p, w_scale, w_zero, r_scale, r_zero]
-    return Case("DynamicQuantizeLSTM", inputs, 3, attributes, reference=reference)
+    return Case("DynamicQuantizeLSTM", inputs, 3, attributes)
 
 
 def draw_embedding(rng: np.random.Generator) -> Case:
