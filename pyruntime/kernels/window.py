@@ -67,6 +67,19 @@ class Window:
         ones = (1,) * self.rank
         return self.kernel == self.strides == ones and self.output == self.input and not any(self.begin)
 
+    def part(self, axis: int, outputs: slice) -> tuple[slice, Window]:
+        """The inputs along `axis` that these of the outputs see, and the window over them."""
+        first = outputs.start * self.strides[axis] - self.begin[axis]
+        last = (outputs.stop - 1) * self.strides[axis] - self.begin[axis] + self.extent[axis]
+        seen = slice(min(max(first, 0), self.input[axis]), min(max(last, 0), self.input[axis]))
+        numbers = {"input": seen.stop - seen.start, "output": outputs.stop - outputs.start, "begin": seen.start - first}
+
+        def changed(name: str) -> tuple[int, ...]:
+            old = getattr(self, name)
+            return (*old[:axis], numbers[name], *old[axis + 1 :])
+
+        return seen, replace(self, **{name: changed(name) for name in numbers})
+
     @property
     def covers_all(self) -> bool:
         """True where there is one output, and it looks at every input once and at nothing else."""

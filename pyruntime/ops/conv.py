@@ -5,6 +5,8 @@ Source: ONNX operator Conv (1, 11, 22).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -24,10 +26,13 @@ from pyruntime.ops.sliding import (
     windows,
 )
 
-__all__ = ["Conv", "convolution", "convolved_shape"]
+__all__ = ["Conv", "convolution", "convolved", "convolved_shape"]
 
-COLUMNS = 1 << 23
-"""Elements of the im2col matrix `convolution` makes at most; larger ones are summed tap by tap."""
+TILE = 1 << 21
+"""Elements of the im2col matrix of a tile: 8 MB of float32, work enough for a product on several threads."""
+
+CACHED = 1 << 18
+"""Elements of a tile that is summed tap by tap, which a cache holds."""
 
 
 def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> Window:
@@ -42,33 +47,75 @@ def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> W
 
 
 def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
-    """x: [N, C, D1 .. Dn] convolved with w: [M, C / group, K1 .. Kn]; in the arrays' own type, without bias.
+    """x: [N, C, D1 .. Dn] convolved with w: [M, C / group, K1 .. Kn]; in the arrays' own type, without bias."""
+    y = np.zeros((x.shape[0], w.shape[0], *window.output), x.dtype)
+    for at, tile in convolved(x, w, window, group, lambda part: part):
+        y[at] = tile
+    return y
 
-    im2col and one matrix product; tap by tap for depthwise weights and where the matrix would not fit COLUMNS.
+
+def convolved(
+    x: Array, w: Array, window: Window, group: int, read: Callable[[Array], Array]
+) -> Iterator[tuple[tuple[slice, ...], Array]]:
+    """`convolution` in tiles: where each lies in y, and its sums.
+
+    im2col and a matrix product; tap by tap for depthwise weights.
+
+    Args:
+        read: makes a part of x an array of w's type.
     """
-    images, maps, per_group = x.shape[0], w.shape[0], w.shape[1]
-    shape = (images, maps, *window.output)
-    if not x.size or not w.size or not window.pixels:
-        return np.zeros(shape, x.dtype)
-    seen = padded(x, window)
-    weights = w.reshape(group, maps // group, per_group, *window.kernel)
-    if per_group == 1 or images * group * per_group * window.taps * window.pixels > COLUMNS:
-        return _tap_by_tap(seen, weights, window).reshape(shape)
-    columns = windows(seen, window).reshape(images, group, per_group * window.taps, window.pixels)
-    rows = weights.reshape(group, maps // group, per_group * window.taps)
-    y: Array = np.matmul(rows, columns)
-    return y.reshape(shape)
+    maps, per_group = w.shape[0] // group, w.shape[1]
+    if not window.pixels or not x.shape[0] or not w.shape[0]:
+        return
+    if not x.size:
+        yield (slice(None), slice(None)), np.zeros((x.shape[0], w.shape[0], *window.output), w.dtype)
+        return
+    weights = w.reshape(group, maps, per_group, *window.kernel)
+    axis = int(np.argmax(window.output))
+    each, most = (maps, CACHED) if per_group == 1 else (max(maps, per_group * window.taps), TILE)
+    for images, groups, rows in _tiles(x.shape[0], group, window, axis, each, most):
+        seen, part = window.part(axis, rows)
+        channels = slice(groups.start * per_group, groups.stop * per_group)
+        source = padded(read(x[(images, channels, *(slice(None),) * axis, seen)]), part)
+        product = _tap_by_tap if per_group == 1 else _by_columns
+        tile = product(source, weights[groups], part)
+        at = (images, slice(groups.start * maps, groups.stop * maps), *(slice(None),) * axis, rows)
+        yield at, tile.reshape(tile.shape[0], -1, *part.output)
+
+
+def _tiles(
+    images: int, group: int, window: Window, axis: int, each: int, most: int
+) -> Iterator[tuple[slice, slice, slice]]:
+    """Images, groups and outputs along `axis` that make tiles of `most` elements, `each` for an output of a group."""
+    length = window.output[axis]
+    plane = window.pixels * each
+    many = max(1, most // (plane * group))
+    rows = min(length, max(1, most * length // plane))
+    groups = group if plane * group <= most else max(1, most // plane)
+    for n in range(0, images, many):
+        for g in range(0, group, groups):
+            for r in range(0, length, rows):
+                yield slice(n, min(n + many, images)), slice(g, min(g + groups, group)), slice(r, min(r + rows, length))
+
+
+def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
+    """[N, group, M / group, pixels] by a matrix of what each tap sees."""
+    group, maps, per_group = weights.shape[:3]
+    depth = per_group * window.taps
+    columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
+    y: Array = np.matmul(weights.reshape(group, maps, depth), columns)
+    return y
 
 
 def _tap_by_tap(seen: Array, weights: Array, window: Window) -> Array:
-    """[N, group, M / group, pixels]: the sum over taps of a matrix product (a product where channels are alone)."""
-    group, maps, per_group = weights.shape[:3]
-    images = seen.shape[0]
-    y = np.zeros((images, group, maps, window.pixels), seen.dtype)
+    """[N, group, M / group, O1 .. On] where every group has one channel."""
+    group, maps = weights.shape[:2]
+    seen = seen.reshape(seen.shape[0], group, 1, *seen.shape[2:])
+    y = np.zeros((seen.shape[0], group, maps, *window.output), seen.dtype)
+    product = np.empty_like(y)
     for tap, slices in taps(window):
-        part = seen[trailing(*slices)].reshape(images, group, per_group, window.pixels)
-        weight = weights[trailing(*tap)]
-        y += part * weight if per_group == 1 else np.matmul(weight, part)
+        weight = weights[trailing(0, *tap)].reshape(group, maps, *(1,) * window.rank)
+        y += np.multiply(seen[trailing(*slices)], weight, out=product)
     return y
 
 

@@ -9,6 +9,7 @@ Source: ONNX operators ConvInteger (10), QLinearConv (10).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from pyruntime.kernels.convolution import Convolution, convolve
 from pyruntime.kernels.window import Window
 from pyruntime.ops._requantize import finished
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.conv import convolution, convolved_shape
+from pyruntime.ops.conv import convolved, convolved_shape
 from pyruntime.ops.sliding import SlidingOp, volume
 
 BYTES = (DType.INT8, DType.UINT8)
@@ -48,19 +49,28 @@ class _IntegerConv(SlidingOp):
         """w: [M, C / group, K1 .. Kn]."""
         return w
 
-    def exact(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Array:
-        """The convolution of the differences, modulo 2^32 as int32.
+    def exact(
+        self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None, others: int = 0
+    ) -> Iterator[tuple[tuple[slice, ...], Array]]:
+        """The convolution of the differences in tiles of exact floats: where each lies in y, and its sums.
 
-        float64 holds every partial sum exactly: 2^53 / 2^16 products fit.
+        float32 where it holds every partial sum, and sums plus `others`; else float64: 2^53 / 2^16 products fit.
         """
         w = self.plainly(w)
         window = self.window(x.shape[2:], w.shape[2:])
-        wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
-        if x_zero is not None:
-            wide_x -= x_zero.reshape(())
+        weights = w.astype(np.float64)
         if w_zero is not None:
-            wide_w -= w_zero.reshape(-1, *(1,) * (w.ndim - 1))
-        return convolution(wide_x, wide_w, window, self.group).astype(np.int64).astype(np.int32)
+            weights -= w_zero.reshape(-1, *(1,) * (w.ndim - 1))
+        zero = 0 if x_zero is None else int(x_zero.reshape(()))
+        limits = np.iinfo(x.dtype)
+        largest = max(limits.max - zero, zero - limits.min)
+        reach = largest * np.abs(weights).sum(axis=tuple(range(1, w.ndim))).max(initial=0) + others
+        wide = np.float32 if reach < 1 << 24 else np.float64
+
+        def read(part: Array) -> Array:
+            return np.subtract(part, zero, dtype=wide, casting="unsafe")
+
+        return convolved(x, weights.astype(wide), window, self.group, read)
 
     def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
         """The convolution of the differences into int32 y."""
@@ -88,7 +98,11 @@ class ConvInteger(_IntegerConv):
     def evaluate(
         self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
     ) -> tuple[Array, ...]:
-        return (self.exact(x, w, x_zero, w_zero),)
+        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        y = np.zeros((x.shape[0], w.shape[0], *window.output), np.int32)
+        for at, sums in self.exact(x, w, x_zero, w_zero):
+            y[at] = _wrapped(sums)
+        return (y,)
 
     def lower(
         self,
@@ -150,14 +164,23 @@ class QLinearConv(_IntegerConv):
         y_zero: Array,
         b: Array | None = None,
     ) -> tuple[Array, ...]:
-        sums = self.exact(x, w, x_zero, w_zero)
-        column = (-1, *(1,) * (x.ndim - 2))
-        if b is not None:
-            sums = sums + b.reshape(column)
-        scaled = sums.astype(np.float32) * _multiplier(x_scale, w_scale, y_scale).reshape(column)
-        limits = np.iinfo(y_zero.dtype)
-        y = np.rint(scaled) + y_zero.astype(np.float32).reshape(())
-        return (np.clip(y, limits.min, limits.max).astype(y_zero.dtype),)
+        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        column = (w.shape[0], *(1,) * (x.ndim - 2))
+        bias = np.zeros(column, np.int32) if b is None else b.reshape(column)
+        small = bias.astype(np.float32)
+        factor = np.broadcast_to(_multiplier(x_scale, w_scale, y_scale).reshape(-1, *column[1:]), column)
+        zero, limits = np.float32(y_zero.reshape(())), np.iinfo(y_zero.dtype)
+        y = np.full((x.shape[0], w.shape[0], *window.output), y_zero.reshape(()))
+        for at, sums in self.exact(x, w, x_zero, w_zero, int(np.abs(bias.astype(np.int64)).max(initial=0))):
+            if sums.dtype == np.float32:
+                sums += small[at[1]]
+            else:
+                sums = (_wrapped(sums) + bias[at[1]]).astype(np.float32)
+            sums *= factor[at[1]]
+            np.rint(sums, out=sums)
+            sums += zero
+            y[at] = np.clip(sums, np.float32(limits.min), np.float32(limits.max), out=sums)
+        return (y,)
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         given = (*inputs, None)[:9]
@@ -185,6 +208,11 @@ class QLinearConv(_IntegerConv):
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
         expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
         return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
+
+
+def _wrapped(sums: Array) -> Array:
+    """Exact floats modulo 2^32, as int32."""
+    return sums.astype(np.int64).astype(np.int32)
 
 
 def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:

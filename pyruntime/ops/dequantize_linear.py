@@ -48,11 +48,14 @@ class _DequantizeLinear(Op):
         assert values is not None and scales is not None
         layout = self.layout(x, scale)
         level = values.reshape(layout.shape)
+        wide = np.float32 if x.dtype.is_float or x.dtype.bits <= 16 else np.int32
+        level = level.astype(wide)
         if zeros is not None:
-            level = level.astype(np.float32 if x.dtype.is_float else np.int32) - layout.spread(zeros)
+            level -= layout.spread(zeros).astype(wide)
         with np.errstate(all="ignore"):
-            y = level.astype(np.float32) * layout.spread(scales).astype(np.float32)
-            return (y.reshape(x.shape).astype(self.to(scale).numpy),)
+            y = level.astype(np.float32, copy=False)
+            y *= layout.spread(scales).astype(np.float32)
+            return (y.reshape(x.shape).astype(self.to(scale).numpy, copy=False),)
 
     def lower(
         self, target: Target, x: TensorType, scale: TensorType, zero: TensorType | None = None

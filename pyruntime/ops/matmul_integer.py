@@ -36,8 +36,10 @@ def _zero_shape(node: Op, x: TensorType, zero: TensorType | None, left: bool) ->
 
 
 def exact_product(a: Array, b: Array) -> Array:
-    """a @ b of small integers as int32: exact, through float64's 53 bits."""
-    exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    """a @ b of small integers as int32: exact, through the 24 bits of float32 where they hold all sums, or 53."""
+    largest = int(np.abs(a).max(initial=0)) * int(np.abs(b).sum(axis=max(b.ndim - 2, 0)).max(initial=0))
+    wide = np.float32 if largest < 1 << 24 else np.float64
+    exact: Array = np.matmul(a.astype(wide), b.astype(wide))
     return exact.astype(np.int64).astype(np.int32)
 
 

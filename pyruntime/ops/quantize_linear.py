@@ -69,15 +69,17 @@ class _QuantizeLinear(Op):
         layout = self.layout(x, scale)
         values, scales, zeros = (*inputs, None)[:3]
         assert values is not None and scales is not None
-        wide = values.astype(np.float32).reshape(layout.shape)
+        wide = values.astype(np.float32, copy=False).reshape(layout.shape)
         offset = np.float32(0) if zeros is None else layout.spread(zeros).astype(np.float32)
         with np.errstate(all="ignore"):
             exact = wide / layout.spread(scales).astype(np.float32)
-            quotient: Array = round_to(exact, self.quotient_dtype(scale)).astype(np.float32)
+            quotient: Array = round_to(exact, self.quotient_dtype(scale)).astype(np.float32, copy=False)
             if to in RANGES:
-                low, high = RANGES[to]
-                level = np.clip(np.rint(quotient) + offset, low, high)
-                y = np.where(np.isnan(level), low, level).astype(to.numpy)
+                low, high = map(np.float32, RANGES[to])
+                level = np.rint(quotient, out=quotient)
+                level += offset
+                np.fmax(level, low, out=level)  # NaN becomes the lowest
+                y = np.minimum(level, high, out=level).astype(to.numpy)
             else:
                 level = quotient + offset if to in SMALL_FLOATS else quotient
                 y = round_to(level, to, bool(self.saturate))

@@ -66,14 +66,39 @@ def test_conv__other_float__as_float32(dtype: type) -> None:
             np.testing.assert_allclose(got.astype(np.float32), expected, 2e-3, 2e-3)
 
 
-def test_conv__columns_too_large__summed_tap_by_tap_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    for inputs, attributes in conv_cases(12, 2):
-        op = _op("Conv", len(inputs), **attributes)
+@pytest.mark.parametrize("size", [1, 60, 700])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_conv__small_tiles__as_whole(size: int, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [("Conv", *case) for case in conv_cases(12, rank)]
+    cases += [("ConvInteger", *case) for case in integer_cases(12, quantised=False)]
+    cases += [("QLinearConv", *case) for case in integer_cases(12, quantised=True)]
+    for name, inputs, attributes in cases:
+        op = _op(name, len(inputs), **attributes)
         (expected,) = run_op(op, list(inputs))
-        monkeypatch.setattr(conv_module, "COLUMNS", 0)
+        for limit in ("TILE", "CACHED"):
+            monkeypatch.setattr(conv_module, limit, size)
         (got,) = run_op(op, list(inputs))
         monkeypatch.undo()
-        np.testing.assert_allclose(got, expected, *SUMS)
+        np.testing.assert_allclose(got, expected, *(SUMS if name == "Conv" else (0, 0)))
+
+
+@pytest.mark.parametrize("channels", [8, 57, 58, 700])
+def test_conv_integer__largest_sums__exact_beyond_24_bits(channels: int) -> None:
+    x, w = np.full((1, channels, 4, 4), 255, np.uint8), np.full((2, channels, 3, 3), -128, np.int8)
+    x[0, 0, 0, 0] = 254
+    (y,) = run_op(_op("ConvInteger", 2), [x, w])
+    expected = np.full((1, 2, 2, 2), -channels * 9 * 255 * 128)
+    expected[:, :, 0, 0] += 128
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_q_linear_conv__large_bias__added_exactly_before_it_is_scaled() -> None:
+    x, w = np.full((1, 1, 3), 255, np.uint8), np.array([[[127]], [[-127]]], np.int8)
+    b = np.array([(1 << 30) + 1, -(1 << 24) - 1], np.int32)
+    scales = [np.array(s, np.float32) for s in (1, 1, 2.0**24)]
+    zero, y_zero = np.zeros((), np.uint8), np.array(100, np.uint8)
+    inputs = [x, scales[0], zero, w, scales[1], np.zeros((), np.int8), scales[2], y_zero, b]
+    check_against_ort("QLinearConv", inputs, opset=10)
 
 
 def test_conv__no_images__no_output() -> None:
