@@ -38,6 +38,11 @@ def test_recurrent__one_unit__has_both_biases(gpu: Gpu, case: str) -> None:
     _same(gpu, case, units=1)
 
 
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "rnn-all", "lstm-whole"])
+def test_recurrent__no_times__as_host(gpu: Gpu, case: str) -> None:
+    _same(gpu, case, time=0)
+
+
 @pytest.mark.parametrize(
     "case", ["lstm-all", "lstm-whole", "gru-all", "gru-whole", "gru-late", "gru-late-whole", "rnn-reverse"]
 )
@@ -52,7 +57,9 @@ def test_recurrent__loop_in_parts__as_host(gpu: Gpu, case: str, monkeypatch: pyt
     _same(gpu, case, units=50, time=7)
 
 
-@pytest.mark.parametrize("case", ["lstm-all", "lstm-whole", "gru-late", "gru-whole", "rnn-all", "rnn-whole"])
+@pytest.mark.parametrize(
+    "case", ["lstm-all", "lstm-whole", "lstm-lens", "gru-late", "gru-whole", "rnn-all", "rnn-whole"]
+)
 def test_recurrent__batch_first__as_host(gpu: Gpu, case: str) -> None:
     _same(gpu, case, layout=1)
 

@@ -368,16 +368,14 @@ def _outputs(target: Target, layer: Layer, y: Operand, hs: Operand) -> Dispatch:
 
 def _last_state(target: Target, layer: Layer, y: Operand, states: _States) -> Dispatch:
     """h after every sequence's last step."""
-    slot = _length(layer)
-    if states.is_direct:
-        slot = "select(params.times - 1u, 0u, ((params.reversed >> d) & 1u) == 1u)"
+    slot = "select(params.times - 1u, 0u, ((params.reversed >> d) & 1u) == 1u)" if states.is_direct else "length"
     return _last(target, layer, y, states.hs, "recurrent_last", slot, states.hs_steps)
 
 
 def _last(
     target: Target, layer: Layer, y: Operand, state: Operand, name: str, slot: str, steps: tuple[int, int, int]
 ) -> Dispatch:
-    """What `state` holds at time `slot`, in the order the model wants."""
+    """What `state` holds at time `slot`, in the order the model wants; zero for a sequence without steps."""
     if layer.batch_first:
         order = "let d = i / params.hidden % params.directions; let b = i / (params.hidden * params.directions);"
     else:
@@ -385,11 +383,10 @@ def _last(
     element = f"""
   let j = i % params.hidden;
   {order}
+  let length = {_length(layer)};
+  if (length == 0u) {{ return 0.0; }}
   return load_hs({slot} * params.time_step + d * params.direction_step + b * params.batch_step + j);"""
-    sources = [Source("hs", state)]
-    if "load_lens" in slot:
-        assert layer.lens is not None
-        sources.append(Source("lens", layer.lens))
+    sources = [Source("hs", state), *([Source("lens", layer.lens)] if layer.lens is not None else [])]
     values = {
         "hidden": layer.hidden,
         "batch": layer.batch,

@@ -14,6 +14,7 @@ OUTPUTS = {"LSTM": 3, "GRU": 2, "RNN": 2}
 CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "lstm-forward": ("LSTM", {}, ("b",)),
     "lstm-all": ("LSTM", {"direction": "bidirectional"}, ("b", "lens", "h0", "c0", "p")),
+    "lstm-lens": ("LSTM", {}, ("b", "lens", "h0", "c0")),
     "lstm-whole": ("LSTM", {"direction": "bidirectional"}, ("b", "h0", "c0", "p")),
     "lstm-reverse-clip": ("LSTM", {"direction": "reverse", "clip": 0.3}, ("b", "lens", "p")),
     "lstm-coupled": ("LSTM", {"input_forget": 1}, ("b", "c0")),
@@ -24,6 +25,7 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     ),
     "gru-forward": ("GRU", {}, ("b",)),
     "gru-all": ("GRU", {"direction": "bidirectional"}, ("b", "lens", "h0")),
+    "gru-lens": ("GRU", {"direction": "reverse"}, ("b", "lens", "h0")),
     "gru-whole": ("GRU", {"direction": "bidirectional"}, ("b", "h0")),
     "gru-late-whole": ("GRU", {"direction": "reverse", "linear_before_reset": 1}, ("b", "h0")),
     "gru-late": ("GRU", {"direction": "bidirectional", "linear_before_reset": 1}, ("b", "lens", "h0")),
@@ -35,6 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {"direction": "bidirectional", "activations": ["Tanh", "Affine"], "activation_alpha": [0.5]},
         ("b", "lens", "h0"),
     ),
+    "rnn-lens": ("RNN", {"direction": "reverse"}, ("b", "lens", "h0")),
     "rnn-whole": ("RNN", {"direction": "bidirectional"}, ("b", "h0")),
     "rnn-reverse": (
         "RNN",
@@ -42,7 +45,8 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("b",),
     ),
 }
-"""Name to operator, attributes and the optional inputs given. `whole`: of no sequence the length is given."""
+"""Name to operator, attributes and the optional inputs given. `whole`: of no sequence the length is given. Where they are,
+the first has no step."""
 
 
 def inputs_of(
@@ -60,7 +64,7 @@ def inputs_of(
     x, state = random(time, batch, width), (D, batch, units)
     if layout:
         x, state = x.swapaxes(0, 1), (batch, D, units)
-    lens = np.arange(batch, dtype=np.int32) % time + 1
+    lens = np.arange(batch, dtype=np.int32) % (time + 1)
     lens[-1] = time
     optional: dict[str, Array] = {
         "b": random(D, 2 * rows),

@@ -34,14 +34,22 @@ def test_recurrent__batch_first__the_same_transposed(case: str) -> None:
         np.testing.assert_allclose(first.transpose(order), second, 1e-6, 1e-6)
 
 
-def test_lstm__empty_sequence__state_untouched() -> None:
-    name, attributes, inputs = inputs_of("lstm-all")
-    inputs[4] = np.array([0, 5, 2], np.int32)
-    y, h, c = run_op(make_op(node_of(name, inputs, 3, **attributes), {"": 14}), inputs)
-    assert not y[:, :, 0].any()
-    for state, initial in ((h, inputs[5]), (c, inputs[6])):
-        assert initial is not None
-        np.testing.assert_array_equal(state[:, 0], initial[:, 0])
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "rnn-all", "lstm-lens", "gru-lens", "rnn-lens"])
+def test_recurrent__no_sequence_has_steps__as_onnxruntime(case: str) -> None:
+    name, attributes, inputs = inputs_of(case)
+    inputs[4] = np.zeros(3, np.int32)
+    check_against_ort(name, inputs, opset=14, outputs=OUTPUTS[name], **attributes)
+
+
+@pytest.mark.parametrize("case", ["lstm-all", "gru-all", "rnn-all"])
+def test_recurrent__no_times__last_states_of_zero(case: str) -> None:
+    name, attributes, inputs = inputs_of(case, time=0)
+    for lens in (None, np.zeros(3, np.int32)):
+        inputs[4] = lens
+        op = make_op(node_of(name, inputs, OUTPUTS[name], **attributes), {"": 14})
+        y, *last = run_op(op, inputs)
+        assert y.shape == (0, 2, 3, 6)
+        assert all(state.shape == (2, 3, 6) and not state.any() for state in last)
 
 
 @pytest.mark.parametrize(
