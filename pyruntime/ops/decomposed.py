@@ -120,7 +120,7 @@ class Decomposed(Op):
         for node in body.nodes:
             made = execute(node.op, *(values[n] if n else None for n in node.inputs))  # type: ignore[arg-type]
             values.update((n, y) for n, y in zip(node.outputs, made, strict=False) if n)
-        found = (values[body.name(y)] if y is not None else None for y in outputs)
+        found = (values[name] if (name := body.name(y)) else None for y in outputs)
         return tuple(None if y is None else y.value() for y in found)
 
     @classmethod

@@ -295,3 +295,13 @@ def test_generation__what_does_not_fit__is_refused_with_a_next_step(case: str) -
     model, feeds = make()
     with pytest.raises(errors.OrtError, match=f"(?s)'search'.*{message}"):
         run_model(model, feeds)
+
+
+@pytest.mark.parametrize("outputs", [("", "sequences_scores"), ("", "", "scores"), ("sequences", "", "scores")])
+def test_beam_search__absent_outputs__the_others_as_with_all(outputs: tuple[str, ...]) -> None:
+    feeds = beams()
+    every = ("sequences", "sequences_scores", "scores")
+    wanted = dict(zip(every, run_model(search(feeds, every), feeds), strict=True))
+    named = [name for name in outputs if name]
+    for name, mine in zip(named, run_model(search(feeds, outputs), feeds), strict=True):
+        np.testing.assert_array_equal(mine, wanted[name])

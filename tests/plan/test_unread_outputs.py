@@ -1,11 +1,11 @@
-"""Nodes of several outputs of which only some are read: each such node of ONNX's tests, with each output alone."""
+"""Nodes of several outputs of which only some are read: each such node of ONNX's tests, with each subset of them."""
 
 from __future__ import annotations
 
 import asyncio
 import warnings
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -28,24 +28,25 @@ def smallest() -> dict[str, str]:
     return found
 
 
-def with_one(model: onnx.ModelProto, kept: str, named: bool) -> bytes:
-    """`model` with one output; `named`: its node keeps the names of the others."""
+def with_some(model: onnx.ModelProto, kept: tuple[str, ...], named: bool) -> bytes:
+    """`model` with these outputs; `named`: its node keeps the names of the others."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    outputs = [o for o in made.graph.output if o.name == kept]
+    outputs = [o for o in made.graph.output if o.name in kept]
     del made.graph.output[:]
     made.graph.output.extend(outputs)
     if not named:
         node = made.graph.node[0]
-        node.output[:] = [o if o == kept else "" for o in node.output]
+        node.output[:] = [o if o in kept else "" for o in node.output]
     return bytes(made.SerializeToString())
 
 
-def variants(model: onnx.ModelProto) -> Iterator[tuple[str, bytes]]:
-    """Each of the model's outputs, and the model that has only it, in two spellings."""
-    for output, named in product(model.graph.output, (True, False)):
-        if output.name in model.graph.node[0].output:
-            yield output.name, with_one(model, output.name, named)
+def variants(model: onnx.ModelProto) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """Each subset of the model's outputs, and the model that has only them, in two spellings."""
+    names = [o.name for o in model.graph.output if o.name in model.graph.node[0].output]
+    for count, named in product(range(1, len(names) + (len(names) == 1)), (True, False)):
+        for kept in combinations(names, count):
+            yield kept, with_some(model, kept, named)
 
 
 def parts(value: Any) -> list[Any]:
@@ -54,14 +55,14 @@ def parts(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", smallest())
-def test_plan__of_one_output_of_several__is_made(kind: str) -> None:
+def test_plan__of_some_outputs__is_made(kind: str) -> None:
     model = onnx.ModelProto.FromString(node_models()[smallest()[kind]])
     for _, data in variants(model):
         load(data)
 
 
 @pytest.mark.parametrize("kind", smallest())
-def test_result__of_one_output_of_several__is_that_of_all(kind: str) -> None:
+def test_results__of_some_outputs__are_those_of_all(kind: str) -> None:
     case = node_tests()[smallest()[kind]]
     assert case.model is not None and case.data_sets is not None
     feeds = dict(zip((i.name for i in case.model.graph.input), case.data_sets[0][0], strict=False))
@@ -77,7 +78,7 @@ def test_result__of_one_output_of_several__is_that_of_all(kind: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = dict(zip(names, asyncio.run(run(case.model.SerializeToString())), strict=True))
-        for name, data in variants(case.model):
-            (got,) = asyncio.run(run(data))
-            for mine, theirs in zip(parts(got), parts(wanted[name]), strict=True):
-                np.testing.assert_array_equal(mine, theirs, err_msg=name)
+        for kept, data in variants(case.model):
+            for name, got in zip(kept, asyncio.run(run(data)), strict=True):
+                for mine, theirs in zip(parts(got), parts(wanted[name]), strict=True):
+                    np.testing.assert_array_equal(mine, theirs, err_msg=name)
