@@ -10,7 +10,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("StringSplit", opsets=range(20, LATEST + 1))
 class StringSplit(Op):
-    """y[..., k]: part k of x[...], "" beyond the last; z: int64, how many parts.
+    """y[..., k]: part k of x[...], "" beyond the last; z: int64, how many parts, 0 for an empty string.
 
     Without delimiter, at runs of white space, none of it left at the ends. At most `maxsplit` cuts, from the left.
     """
@@ -35,4 +35,6 @@ class StringSplit(Op):
 
     def _split(self, text: str) -> list[str]:
         most = -1 if self.maxsplit is None else self.maxsplit
-        return text.split(self.delimiter, most) if self.delimiter else text.strip().split(None, most)
+        if self.delimiter:
+            return text.split(self.delimiter, most) if text else []
+        return text.strip().split(None, most)
