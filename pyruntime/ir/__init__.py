@@ -17,6 +17,7 @@ from pyruntime.ir.dims import (
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
 from pyruntime.ir.host import HostTensor
+from pyruntime.ir.lists import Floats, Ints, NumberList, Strings
 from pyruntime.ir.reals import Real, is_real, real_of
 from pyruntime.ir.sizes import Expression, Sizes, evaluate
 from pyruntime.ir.typed import Rows, State, TypedGraph
@@ -42,11 +43,14 @@ __all__ = [
     "Dim",
     "Element",
     "Expression",
+    "Floats",
     "Graph",
     "HostKind",
     "HostTensor",
+    "Ints",
     "MapType",
     "Node",
+    "NumberList",
     "Operator",
     "OptionalType",
     "RawSource",
@@ -55,6 +59,7 @@ __all__ = [
     "SequenceType",
     "Sizes",
     "State",
+    "Strings",
     "TensorType",
     "TypedGraph",
     "ValueInfo",

@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from pyruntime.errors import InvalidGraph
+from pyruntime.ir import Floats, Ints, Strings
 from pyruntime.onnx.declared import Constants, declared_type
 from pyruntime.onnx.records import AttributeRecord, AttributeType, GraphRecord
 from pyruntime.ops.base import Op
@@ -29,13 +30,16 @@ _KINDS = {
     "tuple[float,...]": AttributeType.FLOATS,
     "tuple[str,...]": AttributeType.STRINGS,
     "tuple[bytes,...]": AttributeType.STRINGS,
+    "Ints": AttributeType.INTS,
+    "Floats": AttributeType.FLOATS,
+    "Strings[str]": AttributeType.STRINGS,
     "tuple[Constant,...]": AttributeType.TENSORS,
     "tuple[Graph,...]": AttributeType.GRAPHS,
     "tuple[DeclaredType,...]": AttributeType.TYPE_PROTOS,
 }
 
 _DENSE = {AttributeType.SPARSE_TENSOR: AttributeType.TENSOR, AttributeType.SPARSE_TENSORS: AttributeType.TENSORS}
-_AS_THEY_ARE = (AttributeType.INT, AttributeType.FLOAT, AttributeType.INTS, AttributeType.FLOATS)
+_ARRAYS = {"Ints": Ints, "Floats": Floats}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +133,17 @@ def _converted(
     body: Callable[[str, GraphRecord], Any],
     constants: Constants,
 ) -> Any:
-    kind, value = attribute.type, attribute.value
+    kind: AttributeType = attribute.type
+    value: Any = attribute.value
     wanted = _DENSE.get(kind, kind)
     annotation = next((a for a in annotations if _KINDS.get(a) == wanted), None)
     if annotation is None:
         expected = " or ".join(_KINDS[a].name for a in annotations if a in _KINDS)
         raise InvalidGraph(f"attribute {attribute.name!r}: expected {expected}, got {kind.name}")
-    if kind in _AS_THEY_ARE:
+    if kind in (AttributeType.INT, AttributeType.FLOAT):
         return value
+    if kind in (AttributeType.INTS, AttributeType.FLOATS):
+        return _ARRAYS.get(annotation, tuple)(value)
     what = f"attribute {attribute.name!r}"
 
     def one(item: Any) -> Any:
@@ -153,4 +160,8 @@ def _converted(
             return declared_type(item, what)
         return item
 
+    if annotation == "Strings[str]" or isinstance(value, Strings):
+        stored = Strings.of(value)
+        texts = Strings(tuple(map(one, stored.distinct)), stored.codes)
+        return texts if annotation == "Strings[str]" else tuple(texts)
     return tuple(map(one, value)) if isinstance(value, tuple) else one(value)

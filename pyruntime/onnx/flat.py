@@ -12,12 +12,14 @@ Source: flatbuffers.dev, "FlatBuffers Internals".
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from pyruntime.errors import InvalidProtobuf
+from pyruntime.onnx.repeated import LONG, Texts, collected
 from pyruntime.onnx.source import Buffer, ByteSource, MemorySource
 from pyruntime.onnx.wire import Limits
 
@@ -45,8 +47,9 @@ SPAN = "span"
 """A vector of bytes that stays in the file: its offset and length."""
 _NUMBERS = {form: struct.Struct(form) for form in (INT8, UINT8, "<H", INT32, "<I", INT64, FLOAT)}
 _PAGE = 1 << 15
+_BLOCK = 1 << 16
 _SHARE = 512
-"""Bytes of a vector of numbers, or of a string, that count as one more: those of hostile files may overlap."""
+"""Bytes of vectors of numbers and strings, beyond those of the file, that count as one more: vectors may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class FlatReader:
     def __init__(self, source: ByteSource, limits: Limits) -> None:
         self._source = source
         self._limits = limits
-        self._budget = limits.messages
+        self._budget = limits.messages + source.size // _SHARE
         self._pages: dict[int, Buffer] = {}
         self._seen: dict[tuple[int, str], Any] = {}
 
@@ -156,9 +159,11 @@ class FlatReader:
         assert isinstance(kind, str)
         return self._number(kind, at, table)
 
-    def _many(self, of: str | Table, at: int, table: Table, depth: int) -> tuple[Any, ...]:
+    def _many(self, of: str | Table, at: int, table: Table, depth: int) -> Sequence[Any]:
         if isinstance(of, Table) or of in (TEXT, BYTES):
             count = self._count(at, 4, table)
+            if of == BYTES and count >= LONG:
+                return self._texts(at + 4, count, table)
             self._spend(count)
             places = [self._target(at + 4 + 4 * i, table) for i in range(count)]
             if isinstance(of, Table):
@@ -169,9 +174,30 @@ class FlatReader:
             count = self._count(at, width, table)
             self._spend(width * count // _SHARE)
             data, start = self._bytes(at + 4, width * count, table)
-            self._seen[at, of] = struct.unpack_from(f"<{count}{of[1]}", data, start)
-        numbers: tuple[Any, ...] = self._seen[at, of]
+            stored = array(of[1], bytes(memoryview(data)[start : start + width * count]))
+            self._seen[at, of] = collected(stored)
+        numbers: Sequence[Any] = self._seen[at, of]
         return numbers
+
+    def _texts(self, at: int, count: int, table: Table) -> Sequence[bytes]:
+        """The strings that `count` distances from `at` on lead to."""
+        import numpy as np
+
+        self._spend(4 * count // _SHARE)
+        data, start = self._bytes(at, 4 * count, table)
+        places = np.frombuffer(data, "<u4", count, start) + np.arange(at, at + 4 * count, 4)
+        first, last = int(places.min()), int(places.max())
+        data, start = self._bytes(first, last + 4 - first, table)
+        octets = np.frombuffer(data, np.uint8)
+        begins = places - first + start
+        sizes = np.sum([octets[begins + k].astype(np.int64) << 8 * k for k in range(4)], axis=0)
+        end = int((places + 4 + sizes).max())
+        self._spend(int(sizes.sum()) // _SHARE)
+        data, start = self._bytes(first, end - first, table)
+        octets, begins, texts = np.frombuffer(data, np.uint8), places - first + start + 4, Texts()
+        for k in range(0, count, _BLOCK):
+            texts.extend(octets, begins[k : k + _BLOCK], sizes[k : k + _BLOCK])
+        return collected(texts)
 
     def _string(self, kind: str, at: int, table: Table) -> str | bytes:
         if (at, kind) not in self._seen:

@@ -17,10 +17,11 @@ from pyruntime.onnx.payloads import read_varint
 if TYPE_CHECKING:
     from pyruntime.ir import Array
 
-__all__ = ["decode_runs", "split_strings", "varints"]
+__all__ = ["blocks", "decode_runs", "split_strings", "varints", "varints_at"]
 
 _BLOCK = 1 << 18
 _LONGEST = 10
+_IN_32_BITS = 4  # bytes of seven bits
 _FIXED_WIDTH = {4: 4, 10: 8}  # float_data and double_data: bytes an element
 
 
@@ -36,18 +37,24 @@ def varints(data: bytes | memoryview) -> Array:
         raise InvalidProtobuf("not a valid ONNX model: tensor data ends within an integer")
     ends = np.flatnonzero(last)
     starts = np.concatenate([ends[:0], [0], ends[:-1] + 1])[: ends.size]
+    return varints_at(octets, starts, ends)
+
+
+def varints_at(octets: Array, starts: Array, ends: Array) -> Array:
+    """The integers whose first and last bytes are at `starts` and `ends` of `octets`. Raises as `varints` does."""
     lengths = ends - starts + 1
     longest = int(lengths.max(initial=0))
     if longest > _LONGEST:
-        raise InvalidProtobuf("not a valid ONNX model: tensor data has an integer of more than 10 bytes")
-    values: Array = (octets[starts] & 0x7F).astype(np.uint64)
+        raise InvalidProtobuf("not a valid ONNX model: it has an integer of more than 10 bytes")
+    wide = np.dtype(np.uint32 if longest <= _IN_32_BITS else np.uint64)
+    values: Array = (octets[starts] & 0x7F).astype(wide)
     for k in range(1, longest):
-        longer = lengths > k
-        values[longer] |= (octets[starts[longer] + k] & 0x7F).astype(np.uint64) << np.uint64(7 * k)
-    return values
+        longer = np.flatnonzero(lengths > k)
+        values[longer] |= (octets[starts[longer] + k] & 0x7F).astype(wide) << wide.type(7 * k)
+    return values.astype(np.uint64)
 
 
-def _blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
+def blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
     """`data` in pieces that end where an integer ends, which bounds the memory `varints` takes."""
     octets = np.frombuffer(data, np.uint8)
     start = 0
@@ -86,7 +93,7 @@ def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dty
             parts.append(np.frombuffer(data, np.uint8).reshape(-1, entry)[:, entry - width :].reshape(-1))
             continue
         tags_seen = 0
-        for block in _blocks(data):
+        for block in blocks(data):
             values = varints(block)
             if not packed:  # tag, value, tag, value ...: a one-byte tag is an integer too
                 values, tags_seen = values[1 - tags_seen % 2 :: 2], tags_seen + values.size

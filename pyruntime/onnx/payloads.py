@@ -5,7 +5,7 @@ Each raises Truncated where a payload runs past the end it is given.
 
 from __future__ import annotations
 
-import struct
+from array import array
 
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT
@@ -15,7 +15,6 @@ __all__ = [
     "Malformed",
     "Truncated",
     "holds",
-    "packed_floats",
     "packed_ints",
     "past_end",
     "read_varint",
@@ -24,6 +23,7 @@ __all__ = [
     "varint",
 ]
 
+_FEW = 256
 _MASK64 = (1 << 64) - 1
 
 
@@ -90,21 +90,25 @@ def past_end(size: int, left: int) -> str:
     return f"a field of {size} bytes where {left} are left"
 
 
-def packed_ints(buffer: Buffer, pos: int, end: int) -> list[int]:
-    values = []
+def packed_ints(buffer: Buffer, pos: int, end: int, values: array[int]) -> None:
+    """Add integers back to back to `values`."""
+    if end - pos > _FEW:
+        import numpy as np
+
+        from pyruntime.onnx.packed import blocks, varints
+
+        try:
+            for block in blocks(buffer[pos:end]):
+                values.frombytes(varints(block).view(np.int64).tobytes())
+        except InvalidProtobuf as error:
+            raise Malformed("packed integers that are cut off, or of more than 10 bytes") from error
+        return
     try:
         while pos < end:
             value, pos = varint(buffer, pos, end)
             values.append(signed(value))
     except Truncated:
         raise Malformed("a packed integer without its last byte") from None
-    return values
-
-
-def packed_floats(buffer: Buffer, pos: int, end: int) -> tuple[float, ...]:
-    if (end - pos) % 4:
-        raise Malformed(f"packed floats of {end - pos} bytes")
-    return struct.unpack(f"<{(end - pos) // 4}f", buffer[pos:end])
 
 
 def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bool:

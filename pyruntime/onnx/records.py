@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidGraph
+from pyruntime.ir import Floats, Ints, Strings
 from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 
 __all__ = [
@@ -146,7 +147,7 @@ class AttributeType(IntEnum):
 
 
 _OneValue: TypeAlias = "int | float | bytes | TensorRecord | SparseTensorRecord | GraphRecord | TypeRecord"
-AttributeValue: TypeAlias = "_OneValue | tuple[_OneValue, ...] | None"
+AttributeValue: TypeAlias = "_OneValue | tuple[_OneValue, ...] | Ints | Floats | Strings[bytes] | None"
 
 
 @dataclass(frozen=True, slots=True)

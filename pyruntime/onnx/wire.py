@@ -12,7 +12,8 @@ Source: protobuf.dev, "Encoding"; onnx.proto for the set of field types used her
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable
+from array import array
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -37,7 +38,8 @@ from pyruntime.onnx.fields import (
     STRING,
     Message,
 )
-from pyruntime.onnx.payloads import Malformed, Truncated, packed_floats, packed_ints, past_end, signed, skip, varint
+from pyruntime.onnx.payloads import Malformed, Truncated, packed_ints, past_end, signed, skip, varint
+from pyruntime.onnx.repeated import STRETCH, Texts, collected, taken
 from pyruntime.onnx.source import HEADER, Buffer, ByteSource
 
 __all__ = ["Limits", "Parser", "Reading", "Run", "at_once"]
@@ -203,6 +205,10 @@ class Parser:
                         self._fields(extra[0], child, buffer, pos, stop, False, depth + 1)
                     elif action == SPAN:
                         values[slot] = (self._base + pos, size)
+                    elif action == MANY_BYTES:
+                        _begun(values, slot, Texts).append(bytes(buffer[pos:stop]))
+                        if end - stop > STRETCH and buffer[stop] == tag:
+                            stop = taken(action, values[slot], buffer, stop, end)
                     else:
                         self._bulk(values, known, buffer, start, pos, stop)
                     pos = stop
@@ -216,7 +222,9 @@ class Parser:
                     if action == INT64:
                         values[slot] = value
                     else:
-                        _append(values, slot, value)
+                        _begun(values, slot, _ints).append(value)
+                        if end - pos > STRETCH and buffer[pos] == tag:
+                            pos = taken(action, values[slot], buffer, pos, end)
                 else:
                     pos = self._scalar(values, known, buffer, start, pos, end)
         except Truncated as error:
@@ -237,12 +245,12 @@ class Parser:
         action, slot, extra = known
         if action == BYTES:
             values[slot] = bytes(buffer[pos:stop])
-        elif action == MANY_BYTES:
-            _append(values, slot, bytes(buffer[pos:stop]))
         elif action == PACKED_INT64:
-            _extend(values, slot, packed_ints(buffer, pos, stop))
+            packed_ints(buffer, pos, stop, _begun(values, slot, _ints))
         elif action == PACKED_FLOAT:
-            _extend(values, slot, packed_floats(buffer, pos, stop))
+            if (stop - pos) % 4:
+                raise Malformed(f"packed floats of {stop - pos} bytes")
+            _begun(values, slot, _floats).frombytes(buffer[pos:stop])
         elif action == PACKED_RUN:
             self._add_run(values, slot, Run(extra, self._base + pos, stop - pos, True))
         else:
@@ -261,11 +269,14 @@ class Parser:
             if end - pos < 4:
                 raise Truncated
             number = _FLOAT32.unpack_from(buffer, pos)[0]
+            pos += 4
             if action == FLOAT:
                 values[slot] = number
-            else:
-                _append(values, slot, number)
-            return pos + 4
+                return pos
+            _begun(values, slot, _floats).append(number)
+            if end - pos > STRETCH and buffer[pos] == buffer[start]:
+                pos = taken(action, values[slot], buffer, pos, end)
+            return pos
         tag = buffer[start]
         if tag > 0x7F:
             raise Malformed("tensor data behind a tag of more than one byte")
@@ -332,7 +343,7 @@ class Parser:
         """The record of values that are complete."""
         for slot in message.repeated:
             many = values[slot]
-            values[slot] = tuple(many) if many else ()
+            values[slot] = () if many is None else collected(many)
         for slot, inner in message.messages:
             if values[slot] is not None:
                 values[slot] = self._finish(inner, values[slot])
@@ -363,7 +374,16 @@ def _append(values: list[Any], slot: int, value: Any) -> None:
         many.append(value)
 
 
-def _extend(values: list[Any], slot: int, more: Iterable[Any]) -> None:
+def _begun(values: list[Any], slot: int, begin: Callable[[], Any]) -> Any:
+    """What is collected in a slot."""
     if values[slot] is None:
-        values[slot] = []
-    values[slot].extend(more)
+        values[slot] = begin()
+    return values[slot]
+
+
+def _ints() -> array[int]:
+    return array("q")
+
+
+def _floats() -> array[float]:
+    return array("f")

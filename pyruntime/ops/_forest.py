@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,14 +13,14 @@ from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, params_of, template
 from pyruntime.ops.base import Unsupported
 
-__all__ = ["AGGREGATES", "MODES", "Forest", "indexed", "lowered", "votes_of"]
+__all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "lowered"]
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
 """Comparisons of a node, by TreeEnsemble's code; a leaf compares nothing."""
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
-_LEAF, _MEMBER = MODES.index("LEAF"), MODES.index("BRANCH_MEMBER")
+MEMBER, LEAF = MODES.index("BRANCH_MEMBER"), MODES.index("LEAF")
 _COMPARISONS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
 _CHUNK = 1 << 20
 
@@ -30,24 +31,25 @@ class Forest:
 
     Attributes:
         feature, mode, split: per node; an inner node compares x[feature] with split as MODES says.
-        yes, no: the nodes that follow, per node.
+        follow: two per node, the node that follows where the comparison does not hold, and where it does.
         nan_is_yes: per node, where a missing value (NaN) goes.
         roots: one node per tree.
-        members: the set of every node of mode BRANCH_MEMBER, by node.
+        first_member, members: the set of node i, where its mode is BRANCH_MEMBER, are the members first_member[i] ..
+            first_member[i + 1] - 1.
         first_vote: votes of node i are first_vote[i] .. first_vote[i + 1] - 1.
         vote_target, vote_weight: per vote.
 
-    Integers are np.intp, which has 32 bits under WebAssembly: NumPy counts and repeats with nothing else.
+    Integers have 32 bits, `mode` 8.
     """
 
     feature: Array
     mode: Array
     split: Array
-    yes: Array
-    no: Array
+    follow: Array
     nan_is_yes: Array
     roots: Array
-    members: dict[int, Array]
+    first_member: Array
+    members: Array
     first_vote: Array
     vote_target: Array
     vote_weight: Array
@@ -55,56 +57,115 @@ class Forest:
     def problem(self, features: int, targets: int) -> str | None:
         """What is wrong with the forest for x of `features` columns, or None. Trees must not have cycles."""
         nodes = len(self.mode)
-        inner = self.mode != _LEAF
-        for name, values, most in (
-            ("feature", self.feature[inner], features),
-            ("child", np.concatenate([self.yes[inner], self.no[inner]]), nodes),
-            ("root", self.roots, nodes),
-            ("target", self.vote_target, targets),
+        for name, (least, greatest), most in (
+            ("feature", self._feature_range, features),
+            ("child", self._child_range, nodes),
+            ("root", _range(self.roots), nodes),
+            ("target", self.voted_range, targets),
         ):
-            outside = values[(values < 0) | (values >= most)]
-            if outside.size:
-                return f"{name} {int(outside[0])} is not below {most}"
+            if least < 0 or greatest >= most:
+                return f"{name} {least if least < 0 else greatest} is not below {most}"
         return None if self.depth is not None else "its nodes form a cycle"
 
     @cached_property
+    def _inner(self) -> Array:
+        return np.flatnonzero(self.mode != LEAF)
+
+    @cached_property
+    def _feature_range(self) -> tuple[int, int]:
+        return _range(self.feature[self._inner])
+
+    @cached_property
+    def _child_range(self) -> tuple[int, int]:
+        return _range(self.follow[self._inner])
+
+    @cached_property
+    def voted_range(self) -> tuple[int, int]:
+        """The least and the greatest target that is voted for; (0, -1) where none is."""
+        return _range(self.vote_target)
+
+    @cached_property
+    def has_negative_votes(self) -> bool:
+        """Whether a vote is less than 0."""
+        return bool((self.vote_weight < 0).any())
+
+    @cached_property
     def depth(self) -> int | None:
-        """The longest way from a root to a leaf, in nodes; None where there is a cycle."""
-        inner = self.mode != _LEAF
-        parents = np.bincount(np.concatenate([self.yes[inner], self.no[inner]]), minlength=len(inner))
-        here, left, depth = np.flatnonzero(parents == 0), len(inner), 0
+        """The longest way from a root to a leaf, in nodes; None where there is a cycle, or a child that is no node."""
+        is_inner = self.mode != LEAF
+        if self._child_range[0] < 0 or self._child_range[1] >= len(is_inner):
+            return None
+        parents = np.bincount(self.follow[self._inner].reshape(-1), minlength=len(is_inner))
+        is_plain = parents.max(initial=0) <= 1  # no node follows two
+        here, left, depth = np.flatnonzero(parents == 0), len(is_inner), 0
         while here.size:
             left -= here.size
             depth += 1
-            inside = here[inner[here]]
-            children, edges = np.unique(np.concatenate([self.yes[inside], self.no[inside]]), return_counts=True)
+            children = self.follow[here[is_inner[here]]].reshape(-1)
+            if is_plain:
+                here = children
+                continue
+            children, edges = np.unique(children, return_counts=True)
             parents[children] -= edges
             here = children[parents[children] == 0]
         return None if left else depth
 
+    @cached_property
+    def _only_mode(self) -> int | None:
+        """The comparison of all inner nodes; None where they have several, or sets."""
+        modes = np.flatnonzero(np.bincount(self.mode, minlength=len(MODES))[:LEAF])
+        return int(modes[0]) if len(modes) == 1 and modes[0] != MEMBER else None
+
     def leaves(self, x: Array) -> Array:
-        """The leaf that every row of x reaches in every tree, [N, trees]."""
-        at = np.broadcast_to(self.roots, (len(x), len(self.roots))).copy()
-        row = np.broadcast_to(np.arange(len(x))[:, None], at.shape)
-        active = self.mode[at] != _LEAF
-        while active.any():
-            node = at[active]
-            value = x[row[active], self.feature[node]]
-            answer = np.where(np.isnan(value), self.nan_is_yes[node], self._answer(node, value))
-            at[active] = np.where(answer, self.yes[node], self.no[node])
-            active = self.mode[at] != _LEAF
-        return at
+        """The leaf that every row of x reaches in every tree, [trees, N]."""
+        rows, trees = len(x), len(self.roots)
+        reached = np.repeat(self.roots, rows)
+        values, follow = np.ascontiguousarray(x).reshape(-1), self.follow.reshape(-1)
+        has_nan = bool(np.isnan(values).any())
+        place = np.flatnonzero(self.mode[reached] != LEAF)
+        node = reached[place]
+        begin = np.tile(np.arange(rows) * x.shape[1], trees)[place]
+        while node.size:
+            value = values[begin + self.feature[node]]
+            answer = self._answer(node, value)
+            if has_nan:
+                answer = np.where(np.isnan(value), self.nan_is_yes[node], answer)
+            node = follow[2 * node.astype(np.intp) + answer]
+            moves = self.mode[node] != LEAF
+            if not moves.all():
+                reached[place[~moves]] = node[~moves]
+                place, node, begin = place[moves], node[moves], begin[moves]
+        return reached.reshape(trees, rows)
 
     def _answer(self, node: Array, value: Array) -> Array:
+        if self._only_mode is not None:
+            return np.asarray(_COMPARISONS[self._only_mode](value, self.split[node]))
         mode = self.mode[node]
         answer = np.zeros(node.shape, bool)
         for code, compare in enumerate(_COMPARISONS):
-            chosen = mode == code
-            if chosen.any():
+            chosen = np.flatnonzero(mode == code)
+            if chosen.size:
                 answer[chosen] = compare(value[chosen], self.split[node[chosen]])
-        for place in np.flatnonzero(mode == _MEMBER):
-            answer[place] = value[place] in self.members[int(node[place])]
+        chosen = np.flatnonzero(mode == MEMBER)
+        if chosen.size:
+            answer[chosen] = self._is_member(node[chosen], value[chosen])
         return answer
+
+    @cached_property
+    def _member_keys(self) -> tuple[Array, Array]:
+        """The different members of all sets, and node · their number + number of each member, ascending."""
+        distinct, number = np.unique(self.members, return_inverse=True)
+        owner = np.repeat(np.arange(len(self.mode)), np.diff(self.first_member))
+        return distinct, np.sort(owner.astype(np.int64) * len(distinct) + number)
+
+    def _is_member(self, node: Array, value: Array) -> Array:
+        distinct, keys = self._member_keys
+        if not keys.size:
+            return np.zeros(node.shape, bool)
+        number = np.minimum(np.searchsorted(distinct, value), len(distinct) - 1)
+        key = node.astype(np.int64) * len(distinct) + number
+        found = keys[np.minimum(np.searchsorted(keys, key), len(keys) - 1)] == key
+        return np.asarray(found & (distinct[number] == value))
 
     def aggregate(self, x: Array, targets: int, how: str) -> Array:
         """What the votes of the leaves come to, float64 [N, targets]; targets without votes are 0.
@@ -117,10 +178,15 @@ class Forest:
 
     def _aggregate(self, x: Array, targets: int, how: str) -> Array:
         leaf = self.leaves(x)
-        count = self.first_vote[leaf + 1] - self.first_vote[leaf]
-        row = np.repeat(np.arange(len(x)), count.sum(axis=1))
-        flat, start = count.reshape(-1), self.first_vote[leaf].reshape(-1)
-        vote = np.repeat(start - (np.cumsum(flat) - flat), flat) + np.arange(flat.sum())
+        flat = leaf.reshape(-1)
+        start = self.first_vote[flat].astype(np.intp)
+        count = self.first_vote[flat + 1] - start
+        row = np.broadcast_to(np.arange(len(x)), leaf.shape).reshape(-1)
+        if count.size and count.min() == count.max() == 1:
+            vote = start
+        else:
+            row = np.repeat(row, count)
+            vote = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
         place = row * targets + self.vote_target[vote]
         weight = self.vote_weight[vote].astype(np.float64)
         size = len(x) * targets
@@ -133,6 +199,10 @@ class Forest:
         return np.where(voted, result, 0).reshape(len(x), targets)
 
 
+def _range(values: Array) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if values.size else (0, -1)
+
+
 def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str) -> Dispatch:
     """The kernel that computes `aggregate` into y, a float tensor [N, targets], from input 0.
 
@@ -141,26 +211,21 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
     """
     if x.dtype.compute != "f32":
         raise Unsupported(f"{x.dtype.onnx_name} is compared on the host")
-    sets = [forest.members.get(node, np.zeros(0)) for node in range(len(forest.mode))]
-    compared = np.concatenate([forest.split[forest.mode < _MEMBER], *sets])
-    if (compared.astype(np.float32) != compared).any():
+    compared = np.concatenate([forest.split[forest.mode < MEMBER], forest.members])
+    if compared.dtype != np.float32 and (compared.astype(np.float32) != compared).any():
         raise Unsupported("thresholds in double precision are compared on the host")
-    ends = np.cumsum([0, *(len(s) for s in sets)])
-    nodes = np.stack(
-        [
-            forest.feature,
-            forest.mode + 8 * forest.nan_is_yes,
-            forest.yes,
-            forest.no,
-            forest.first_vote[:-1],
-            forest.first_vote[1:],
-            ends[:-1],
-            ends[1:],
-        ],
-        axis=1,
+    nodes = (
+        forest.feature,
+        forest.mode.astype(np.int32) + 8 * forest.nan_is_yes,
+        forest.follow[:, 1],
+        forest.follow[:, 0],
+        forest.first_vote[:-1],
+        forest.first_vote[1:],
+        forest.first_member[:-1],
+        forest.first_member[1:],
     )
-    table = np.concatenate([nodes.reshape(-1), forest.roots, forest.vote_target]).astype(np.int32)
-    numbers = np.concatenate([forest.split, forest.vote_weight, *sets]).astype(np.float32)
+    table = np.concatenate([np.stack(nodes, axis=1).reshape(-1), forest.roots, forest.vote_target]).astype(np.int32)
+    numbers = np.concatenate([forest.split, forest.vote_weight, forest.members]).astype(np.float32)
     kernel = template(
         "forest", {"x": x.dtype, "table": DType.INT32, "y": y.type.dtype}, AGGREGATE=AGGREGATES.index(how)
     )
@@ -178,14 +243,14 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
     return Dispatch(kernel, operands, target.grid(y.type.size), params)
 
 
-def votes_of(nodes: int, owner: Array, target: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """(first_vote, vote_target, vote_weight) from votes in any order; `owner` is the node each belongs to."""
-    order = np.argsort(owner, kind="stable")
-    first = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=nodes))]).astype(np.intp)
-    return first, target[order], weight[order]
+def by_owner(nodes: int, owner: Array) -> tuple[Array, Array]:
+    """Things that nodes own, in any order: (where those of each node begin, the order that has them so)."""
+    first = np.zeros(nodes + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=nodes), out=first[1:])
+    return first, np.argsort(owner, kind="stable") if (np.diff(owner) < 0).any() else np.arange(len(owner))
 
 
-def indexed(lists: dict[str, Array], what: str) -> int:
+def indexed(lists: Mapping[str, Array], what: str) -> int:
     """The one length of parallel lists. Raises InvalidGraph where they differ."""
     lengths = {name: len(values) for name, values in lists.items()}
     if len(set(lengths.values())) != 1:

@@ -3,7 +3,8 @@
 x: [T, B, I] (layout 1: [B, T, I]), w: [D, G·H, I], r: [D, G·H, H], b: [D, 2·G·H] with D directions, G gates, H units.
 y: [T, D, B, H] (layout 1: [B, T, D, H]), y_h and y_c: [D, B, H] (layout 1: [B, D, H]). A sequence that is shorter than
 T leaves zeros in y and its last state in y_h and y_c, zeros where it has no element, as in onnxruntime; the reverse
-direction starts at its last element. `clip` bounds what goes into the gates. 16-bit floats are computed in float32 and rounded once at the end.
+direction starts at its last element. `clip` bounds what goes into the gates. 16-bit floats are computed in float32 and
+rounded once at the end.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
-from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, Ints, TensorType
 from pyruntime.kernels import Dispatch, Target, out
-from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, lowered, votes_of
+from pyruntime.ops._forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, lowered
 from pyruntime.ops._ml import ALL, TRANSFORMS, transformed
 from pyruntime.ops.base import Op, Unsupported, op
 
@@ -21,73 +22,83 @@ class TreeEnsemble(Op):
     `nodes_trueleafs` (`nodes_falseleafs`) is 1, leaves.
     """
 
-    leaf_targetids: tuple[int, ...]
+    leaf_targetids: Ints
     leaf_weights: Constant
-    nodes_falseleafs: tuple[int, ...]
-    nodes_falsenodeids: tuple[int, ...]
-    nodes_featureids: tuple[int, ...]
+    nodes_falseleafs: Ints
+    nodes_falsenodeids: Ints
+    nodes_featureids: Ints
     nodes_modes: Constant
     nodes_splits: Constant
-    nodes_trueleafs: tuple[int, ...]
-    nodes_truenodeids: tuple[int, ...]
-    tree_roots: tuple[int, ...]
+    nodes_trueleafs: Ints
+    nodes_truenodeids: Ints
+    tree_roots: Ints
     aggregate_function: int = 1
     membership_values: Constant | None = None
     n_targets: int | None = None
     nodes_hitrates: Constant | None = None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
     post_transform: int = 0
 
     @property
     def _targets(self) -> int:
-        return self.n_targets if self.n_targets is not None else max(self.leaf_targetids, default=0) + 1
+        return self.n_targets if self.n_targets is not None else max(self._forest.voted_range[1], 0) + 1
+
+    def __post_init__(self) -> None:
+        _ = self._forest.depth  # made when a model is loaded, not in its first run
 
     @cached_property
     def _forest(self) -> Forest:
         """Inner nodes first, then the leaves."""
         lists = {
-            "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.intp),
+            "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.int8),
             "nodes_splits": self.nodes_splits.numpy().reshape(-1),
-            "nodes_featureids": np.array(self.nodes_featureids, np.intp),
-            "nodes_truenodeids": np.array(self.nodes_truenodeids, np.intp),
-            "nodes_falsenodeids": np.array(self.nodes_falsenodeids, np.intp),
-            "nodes_trueleafs": np.array(self.nodes_trueleafs, np.intp),
-            "nodes_falseleafs": np.array(self.nodes_falseleafs, np.intp),
+            "nodes_featureids": _ints(self.nodes_featureids),
+            "nodes_truenodeids": _ints(self.nodes_truenodeids),
+            "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
+            "nodes_trueleafs": _ints(self.nodes_trueleafs),
+            "nodes_falseleafs": _ints(self.nodes_falseleafs),
         }
+        if self.nodes_missing_value_tracks_true:
+            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
         inner = indexed(lists, "nodes")
         weights = self.leaf_weights.numpy().reshape(-1)
-        targets = np.array(self.leaf_targetids, np.intp)
+        targets = _ints(self.leaf_targetids)
         leaves = indexed({"leaf_weights": weights, "leaf_targetids": targets}, "leaves")
-        tracks = np.array(self.nodes_missing_value_tracks_true or (0,) * inner, bool)
-        indexed({"nodes_missing_value_tracks_true": tracks, "nodes_modes": lists["nodes_modes"]}, "nodes")
-        if inner and not 0 <= lists["nodes_modes"].min() <= lists["nodes_modes"].max() < len(MODES) - 1:
-            self.fail(f"nodes_modes below {len(MODES) - 1}", int(lists["nodes_modes"].max()))
-        first, target, weight = votes_of(inner + leaves, inner + np.arange(leaves), targets, weights)
-        yes, no = (lists[f"nodes_{b}nodeids"] + inner * (lists[f"nodes_{b}leafs"] != 0) for b in ("true", "false"))
+        tracks = lists.get("nodes_missing_value_tracks_true", np.zeros(inner, np.int8)) != 0
+        if inner and not 0 <= lists["nodes_modes"].min() <= lists["nodes_modes"].max() < LEAF:
+            self.fail(f"nodes_modes below {LEAF}", int(lists["nodes_modes"].max()))
+        follow = np.zeros((inner + leaves, 2), np.int32)
+        for column, branch in enumerate(("false", "true")):
+            follow[:inner, column] = lists[f"nodes_{branch}nodeids"] + inner * (lists[f"nodes_{branch}leafs"] != 0)
+        first_member, members = self._members(lists["nodes_modes"], leaves)
         return Forest(
-            feature=_and(lists["nodes_featureids"], leaves, 0),
-            mode=_and(lists["nodes_modes"], leaves, MODES.index("LEAF")),
+            feature=_and(lists["nodes_featureids"].astype(np.int32, copy=False), leaves, 0),
+            mode=_and(lists["nodes_modes"], leaves, LEAF),
             split=_and(lists["nodes_splits"], leaves, 0),
-            yes=_and(yes, leaves, 0),
-            no=_and(no, leaves, 0),
+            follow=follow,
             nan_is_yes=_and(tracks, leaves, False),
-            roots=np.array(self.tree_roots, np.intp),
-            members=self._members(lists["nodes_modes"]),
-            first_vote=first,
-            vote_target=target,
-            vote_weight=weight,
+            roots=_ints(self.tree_roots).astype(np.int32, copy=False),
+            first_member=first_member,
+            members=members,
+            first_vote=np.maximum(np.arange(inner + leaves + 1, dtype=np.int32) - inner, 0),
+            vote_target=targets.astype(np.int32, copy=False),
+            vote_weight=weights,
         )
 
-    def _members(self, modes: Array) -> dict[int, Array]:
+    def _members(self, modes: Array, leaves: int) -> tuple[Array, Array]:
         """The sets of the BRANCH_MEMBER nodes: `membership_values` in order of the nodes, a NaN after each."""
-        nodes = np.flatnonzero(modes == MODES.index("BRANCH_MEMBER"))
+        nodes = np.flatnonzero(modes == MEMBER)
+        first = np.zeros(len(modes) + leaves + 1, np.int32)
+        if self.membership_values is None and not len(nodes):
+            return first, np.zeros(0, np.float32)
         values = self.membership_values.numpy().reshape(-1) if self.membership_values is not None else np.zeros(0)
         ends = np.flatnonzero(np.isnan(values))
-        sets = [part[~np.isnan(part)] for part in np.split(values, ends + 1)]
-        sets = sets[:-1] if len(sets) > len(nodes) and not sets[-1].size else sets
-        if len(sets) != len(nodes) and (len(nodes) or values.size):
-            self.fail(f"membership_values of {len(nodes)} sets", len(sets))
-        return {int(node): part for node, part in zip(nodes, sets, strict=False)}
+        sizes = np.diff(np.concatenate([[-1], ends, [len(values)]])) - 1
+        sizes = sizes[:-1] if len(sizes) > len(nodes) and not sizes[-1] else sizes
+        if len(sizes) != len(nodes) and (len(nodes) or values.size):
+            self.fail(f"membership_values of {len(nodes)} sets", len(sizes))
+        first[nodes + 1] = sizes
+        return np.cumsum(first, dtype=np.int32), values[~np.isnan(values)]
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.rank != 2 or x.dtype not in (DType.FLOAT, DType.DOUBLE, DType.FLOAT16):
@@ -111,6 +122,10 @@ class TreeEnsemble(Op):
             raise Unsupported("post_transform runs on the host")
         (y,) = self.infer(x)
         return (lowered(self._forest, target, x, out(0, y), AGGREGATES[self.aggregate_function]),)
+
+
+def _ints(values: Sequence[int]) -> Array:
+    return np.asarray(values if values else np.zeros(0, np.int32))
 
 
 def _and(values: Array, more: int, fill: float) -> Array:

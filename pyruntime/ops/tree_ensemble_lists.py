@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, Floats, Ints, Strings, TensorType
 from pyruntime.kernels import Dispatch, Target, out
-from pyruntime.ops._forest import AGGREGATES, MODES, Forest, indexed, lowered, votes_of
+from pyruntime.ops._forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, lowered
 from pyruntime.ops._ml import (
     ALL,
     Labels,
@@ -23,6 +24,7 @@ from pyruntime.ops._ml import (
     matrix,
     transformed,
 )
+from pyruntime.ops._places import Places
 from pyruntime.ops.base import Op, Unsupported, op
 
 
@@ -33,75 +35,89 @@ class _Trees(Op):
     through a tree as the leaf's number, once for every class.
     """
 
-    nodes_falsenodeids: tuple[int, ...] | None
-    nodes_featureids: tuple[int, ...] | None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None
-    nodes_modes: tuple[str, ...] | None
-    nodes_nodeids: tuple[int, ...] | None
-    nodes_treeids: tuple[int, ...] | None
-    nodes_truenodeids: tuple[int, ...] | None
+    votes: ClassVar[str] = ""
+    """What the attributes of votes begin with."""
+
+    nodes_falsenodeids: Ints | None
+    nodes_featureids: Ints | None
+    nodes_missing_value_tracks_true: Ints | None
+    nodes_modes: Strings[str] | None
+    nodes_nodeids: Ints | None
+    nodes_treeids: Ints | None
+    nodes_truenodeids: Ints | None
     post_transform: str
+
+    def __post_init__(self) -> None:
+        _ = self._forest.depth  # made when a model is loaded, not in its first run
+
+    @cached_property
+    def _forest(self) -> Forest:
+        return self._built()
 
     def _numbers(self, name: str) -> Array:
         """Attribute `name`, or `name`_as_tensor where that is given (double precision)."""
         tensor: Constant | None = getattr(self, f"{name}_as_tensor", None)
         if tensor is not None:
             return tensor.numpy().reshape(-1)
-        return np.array(getattr(self, name) or (), np.float32)
+        return np.asarray(getattr(self, name) or (), np.float32)
 
-    def _built(self, prefix: str) -> Forest:
-        """The forest; `<prefix>_treeids`, `_nodeids`, `_ids` and `_weights` are its votes."""
+    def _built(self) -> Forest:
+        """The forest; `<votes>_treeids`, `_nodeids`, `_ids` and `_weights` are its votes."""
         tree, identity = _ints(self.nodes_treeids), _ints(self.nodes_nodeids)
-        modes, splits = self.nodes_modes or (), self._numbers("nodes_values")
+        modes = Strings.of(self.nodes_modes or ())
         lists = {
             "nodes_treeids": tree,
             "nodes_nodeids": identity,
             "nodes_featureids": _ints(self.nodes_featureids),
-            "nodes_modes": np.array(modes, object),
-            "nodes_values": splits,
+            "nodes_modes": modes.codes.array,
+            "nodes_values": self._numbers("nodes_values"),
             "nodes_truenodeids": _ints(self.nodes_truenodeids),
             "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
         }
+        if self.nodes_missing_value_tracks_true:
+            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
         nodes = indexed(lists, "nodes")
-        unknown = set(modes) - set(MODES)
-        if unknown or "BRANCH_MEMBER" in modes:
-            self.fail(f"nodes_modes in {', '.join(m for m in MODES if m != 'BRANCH_MEMBER')}", sorted(unknown))
-        place = {key: i for i, key in reversed(list(enumerate(zip(tree.tolist(), identity.tolist(), strict=True))))}
-        tracks = _ints(self.nodes_missing_value_tracks_true or (0,) * nodes) != 0
-        indexed({"nodes_missing_value_tracks_true": tracks, "nodes_modes": lists["nodes_modes"]}, "nodes")
-        mode = np.array([MODES.index(m) for m in modes], np.intp)
-        inner = mode != MODES.index("LEAF")
-        yes, no = (self._children(place, tree, lists[f"nodes_{b}nodeids"], inner) for b in ("true", "false"))
+        allowed = [m for m in MODES if m != "BRANCH_MEMBER"]
+        if not set(modes.distinct) <= set(allowed):
+            self.fail(f"nodes_modes in {', '.join(allowed)}", sorted(set(modes.distinct) - set(allowed)))
+        places = Places(tree, identity)
+        mode = np.array([MODES.index(m) for m in modes.distinct], np.int8)[lists["nodes_modes"]]
+        inner = np.flatnonzero(mode != LEAF)
+        follow = np.zeros((nodes, 2), np.int32)
+        for column, branch in enumerate(("nodes_falsenodeids", "nodes_truenodeids")):
+            follow[inner, column] = places.of(tree[inner], lists[branch][inner])
+        first_vote, target, weight = self._votes(places, nodes)
         return Forest(
-            feature=lists["nodes_featureids"],
+            feature=lists["nodes_featureids"].astype(np.int32, copy=False),
             mode=mode,
-            split=splits,
-            yes=yes,
-            no=no,
-            nan_is_yes=tracks,
-            roots=np.sort(np.unique(tree, return_index=True)[1]),
-            members={},
-            **dict(zip(("first_vote", "vote_target", "vote_weight"), self._votes(prefix, place, nodes), strict=True)),
+            split=lists["nodes_values"],
+            follow=follow,
+            nan_is_yes=lists["nodes_missing_value_tracks_true"] != 0
+            if self.nodes_missing_value_tracks_true
+            else np.broadcast_to(np.False_, nodes),
+            roots=_roots(tree).astype(np.int32),
+            first_member=np.broadcast_to(np.int32(0), nodes + 1),
+            members=np.zeros(0, np.float32),
+            first_vote=first_vote,
+            vote_target=target.astype(np.int32, copy=False),
+            vote_weight=weight,
         )
 
-    def _children(self, place: dict[tuple[int, int], int], tree: Array, identity: Array, inner: Array) -> Array:
-        keys = zip(tree.tolist(), identity.tolist(), inner.tolist(), strict=True)
-        return np.array([place.get((t, i), -1) if used else 0 for t, i, used in keys], np.intp)
-
-    def _votes(self, prefix: str, place: dict[tuple[int, int], int], nodes: int) -> tuple[Array, Array, Array]:
-        trees, identities = (_ints(getattr(self, f"{prefix}_{part}")) for part in ("treeids", "nodeids"))
-        targets, weights = _ints(getattr(self, f"{prefix}_ids")), self._numbers(f"{prefix}_weights")
-        lists = {"treeids": trees, "nodeids": identities, "ids": targets, "weights": weights}
-        indexed({f"{prefix}_{name}": values for name, values in lists.items()}, "votes")
-        keys = list(zip(trees.tolist(), identities.tolist(), strict=True))
-        strangers = [key for key in keys if key not in place]
-        if strangers:
-            self.fail("votes of nodes that exist", f"node {strangers[0][1]} of tree {strangers[0][0]}")
-        owners = _ints([place[key] for key in keys])
+    def _votes(self, places: Places, nodes: int) -> tuple[Array, Array, Array]:
+        """Where each node's votes begin, and the votes' targets and weights."""
+        parts = {part: _ints(getattr(self, f"{self.votes}_{part}")) for part in ("treeids", "nodeids", "ids")}
+        targets, weights = parts["ids"], self._numbers(f"{self.votes}_weights")
+        indexed({f"{self.votes}_{name}": values for name, values in {**parts, "weights": weights}.items()}, "votes")
+        owners = places.of(parts["treeids"], parts["nodeids"])
+        strangers = np.flatnonzero(owners < 0)
+        if strangers.size:
+            tree, node = (int(parts[part][strangers[0]]) for part in ("treeids", "nodeids"))
+            self.fail("votes of nodes that exist", f"node {node} of tree {tree}")
         if self._scores(targets) == 1:
             first = np.sort(np.unique(owners, return_index=True)[1])
             owners, targets, weights = owners[first], targets[first], weights[first]
-        return votes_of(nodes, owners, targets, weights)
+        begins, order = by_owner(nodes, owners)
+        return begins, targets[order], weights[order]
 
     def _scores(self, voted: Array) -> int:
         """How many scores a row has; `voted`: for which of them there are votes."""
@@ -115,7 +131,15 @@ class _Trees(Op):
 
 
 def _ints(values: Sequence[int] | None) -> Array:
-    return np.array(values or (), np.intp)
+    return np.asarray(values if values else np.zeros(0, np.int32))
+
+
+def _roots(tree: Array) -> Array:
+    """The first node of every tree."""
+    changes = np.diff(tree)
+    if (changes < 0).any():
+        return np.sort(np.unique(tree, return_index=True)[1])
+    return np.concatenate([np.zeros(min(1, len(tree)), np.intp), np.flatnonzero(changes) + 1])
 
 
 class _Classifier(_Trees):
@@ -127,12 +151,10 @@ class _Classifier(_Trees):
     number 1 alone give (0, s), chosen alike. A single class: label 1 where s > 0, else 0.
     """
 
+    votes = "class"
+
     classlabels_int64s: tuple[int, ...] | None
     classlabels_strings: tuple[str, ...] | None
-
-    @cached_property
-    def _forest(self) -> Forest:
-        return self._built("class")
 
     def _scores(self, voted: Array) -> int:
         return len(self._labels())
@@ -154,12 +176,12 @@ class _Classifier(_Trees):
         labels, forest = self._labels(), self._forest
         base = self._numbers("base_values")
         scores = forest.aggregate(as_float(x), len(labels), "SUM")
-        voted = np.unique(forest.vote_target)
-        if len(labels) == 2 and len(voted) == 1 and base.size < 2:
-            score = scores[:, voted] + (base[0] if base.size else 0)
-            probability = bool((forest.vote_weight >= 0).all())
+        voted, greatest = forest.voted_range
+        if len(labels) == 2 and voted == greatest and base.size < 2:
+            score = scores[:, [voted]] + (base[0] if base.size else 0)
+            probability = not forest.has_negative_votes
             chosen = labels[(score[:, 0] > (0.5 if probability else 0)).astype(np.intp)]
-            if voted[0] == 0:
+            if voted == 0:
                 return chosen, binary_scores(score, self.post_transform, probability)
             return chosen, transformed(np.concatenate([np.zeros_like(score), score], axis=1), self.post_transform)
         scores = scores + (base if base.size else 0)
@@ -175,23 +197,23 @@ class TreeEnsembleClassifier(_Classifier):
 
     base_values: tuple[float, ...] | None = None
     base_values_as_tensor: Constant | None = None
-    class_ids: tuple[int, ...] | None = None
-    class_nodeids: tuple[int, ...] | None = None
-    class_treeids: tuple[int, ...] | None = None
-    class_weights: tuple[float, ...] | None = None
+    class_ids: Ints | None = None
+    class_nodeids: Ints | None = None
+    class_treeids: Ints | None = None
+    class_weights: Floats | None = None
     class_weights_as_tensor: Constant | None = None
     classlabels_int64s: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
-    nodes_falsenodeids: tuple[int, ...] | None = None
-    nodes_featureids: tuple[int, ...] | None = None
-    nodes_hitrates: tuple[float, ...] | None = None
+    nodes_falsenodeids: Ints | None = None
+    nodes_featureids: Ints | None = None
+    nodes_hitrates: Floats | None = None
     nodes_hitrates_as_tensor: Constant | None = None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None = None
-    nodes_modes: tuple[str, ...] | None = None
-    nodes_nodeids: tuple[int, ...] | None = None
-    nodes_treeids: tuple[int, ...] | None = None
-    nodes_truenodeids: tuple[int, ...] | None = None
-    nodes_values: tuple[float, ...] | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
+    nodes_modes: Strings[str] | None = None
+    nodes_nodeids: Ints | None = None
+    nodes_treeids: Ints | None = None
+    nodes_truenodeids: Ints | None = None
+    nodes_values: Floats | None = None
     nodes_values_as_tensor: Constant | None = None
     post_transform: str = "NONE"
 
@@ -201,40 +223,38 @@ class TreeEnsembleClassifierFloat(_Classifier):
     """All numbers are floats."""
 
     base_values: tuple[float, ...] | None = None
-    class_ids: tuple[int, ...] | None = None
-    class_nodeids: tuple[int, ...] | None = None
-    class_treeids: tuple[int, ...] | None = None
-    class_weights: tuple[float, ...] | None = None
+    class_ids: Ints | None = None
+    class_nodeids: Ints | None = None
+    class_treeids: Ints | None = None
+    class_weights: Floats | None = None
     classlabels_int64s: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
-    nodes_falsenodeids: tuple[int, ...] | None = None
-    nodes_featureids: tuple[int, ...] | None = None
-    nodes_hitrates: tuple[float, ...] | None = None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None = None
-    nodes_modes: tuple[str, ...] | None = None
-    nodes_nodeids: tuple[int, ...] | None = None
-    nodes_treeids: tuple[int, ...] | None = None
-    nodes_truenodeids: tuple[int, ...] | None = None
-    nodes_values: tuple[float, ...] | None = None
+    nodes_falsenodeids: Ints | None = None
+    nodes_featureids: Ints | None = None
+    nodes_hitrates: Floats | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
+    nodes_modes: Strings[str] | None = None
+    nodes_nodeids: Ints | None = None
+    nodes_treeids: Ints | None = None
+    nodes_truenodeids: Ints | None = None
+    nodes_values: Floats | None = None
     post_transform: str = "NONE"
 
 
 class _Regressor(_Trees):
     """y = post_transform(base values + aggregated votes), float32 [N, n_targets]; x: [N, F]."""
 
+    votes = "target"
+
     aggregate_function: str
     n_targets: int | None
-
-    @cached_property
-    def _forest(self) -> Forest:
-        return self._built("target")
 
     def _scores(self, voted: Array) -> int:
         return self.n_targets if self.n_targets is not None else int(voted.max(initial=0)) + 1
 
     @property
     def _targets(self) -> int:
-        return self._scores(self._forest.vote_target)
+        return self.n_targets if self.n_targets is not None else max(self._forest.voted_range[1], 0) + 1
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         rows, features = matrix(self, x)
@@ -267,22 +287,22 @@ class TreeEnsembleRegressor(_Regressor):
     base_values: tuple[float, ...] | None = None
     base_values_as_tensor: Constant | None = None
     n_targets: int | None = None
-    nodes_falsenodeids: tuple[int, ...] | None = None
-    nodes_featureids: tuple[int, ...] | None = None
-    nodes_hitrates: tuple[float, ...] | None = None
+    nodes_falsenodeids: Ints | None = None
+    nodes_featureids: Ints | None = None
+    nodes_hitrates: Floats | None = None
     nodes_hitrates_as_tensor: Constant | None = None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None = None
-    nodes_modes: tuple[str, ...] | None = None
-    nodes_nodeids: tuple[int, ...] | None = None
-    nodes_treeids: tuple[int, ...] | None = None
-    nodes_truenodeids: tuple[int, ...] | None = None
-    nodes_values: tuple[float, ...] | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
+    nodes_modes: Strings[str] | None = None
+    nodes_nodeids: Ints | None = None
+    nodes_treeids: Ints | None = None
+    nodes_truenodeids: Ints | None = None
+    nodes_values: Floats | None = None
     nodes_values_as_tensor: Constant | None = None
     post_transform: str = "NONE"
-    target_ids: tuple[int, ...] | None = None
-    target_nodeids: tuple[int, ...] | None = None
-    target_treeids: tuple[int, ...] | None = None
-    target_weights: tuple[float, ...] | None = None
+    target_ids: Ints | None = None
+    target_nodeids: Ints | None = None
+    target_treeids: Ints | None = None
+    target_weights: Floats | None = None
     target_weights_as_tensor: Constant | None = None
 
 
@@ -293,17 +313,17 @@ class TreeEnsembleRegressorFloat(_Regressor):
     aggregate_function: str = "SUM"
     base_values: tuple[float, ...] | None = None
     n_targets: int | None = None
-    nodes_falsenodeids: tuple[int, ...] | None = None
-    nodes_featureids: tuple[int, ...] | None = None
-    nodes_hitrates: tuple[float, ...] | None = None
-    nodes_missing_value_tracks_true: tuple[int, ...] | None = None
-    nodes_modes: tuple[str, ...] | None = None
-    nodes_nodeids: tuple[int, ...] | None = None
-    nodes_treeids: tuple[int, ...] | None = None
-    nodes_truenodeids: tuple[int, ...] | None = None
-    nodes_values: tuple[float, ...] | None = None
+    nodes_falsenodeids: Ints | None = None
+    nodes_featureids: Ints | None = None
+    nodes_hitrates: Floats | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
+    nodes_modes: Strings[str] | None = None
+    nodes_nodeids: Ints | None = None
+    nodes_treeids: Ints | None = None
+    nodes_truenodeids: Ints | None = None
+    nodes_values: Floats | None = None
     post_transform: str = "NONE"
-    target_ids: tuple[int, ...] | None = None
-    target_nodeids: tuple[int, ...] | None = None
-    target_treeids: tuple[int, ...] | None = None
-    target_weights: tuple[float, ...] | None = None
+    target_ids: Ints | None = None
+    target_nodeids: Ints | None = None
+    target_treeids: Ints | None = None
+    target_weights: Floats | None = None

@@ -222,8 +222,8 @@ def test_limits__of_vectors_that_overlap__bound_what_is_taken_out_of_the_file() 
     vectors = struct.pack("<I", 4096) * 66 + head
     data = struct.pack("<I", begin) + b"ORTM" + vtable + fields + vectors
     assert FlatReader(MemorySource(data), Limits()).root(table) == 64
-    with pytest.raises(InvalidProtobuf, match="more than 4000 tables and names, or as many times 512 bytes"):
-        FlatReader(MemorySource(data), Limits(messages=4000)).root(table)
+    with pytest.raises(InvalidProtobuf, match="more than 3000 tables and names, or as many times 512 bytes"):
+        FlatReader(MemorySource(data), Limits(messages=3000)).root(table)
 
 
 def test_limits__of_tables_and_nesting__are_kept() -> None:

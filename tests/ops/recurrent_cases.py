@@ -45,8 +45,8 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         ("b",),
     ),
 }
-"""Name to operator, attributes and the optional inputs given. `whole`: of no sequence the length is given. Where they are,
-the first has no step."""
+"""Name to operator, attributes and the optional inputs given. `whole`: of no sequence the length is given. Where
+lengths are, the first sequence has no step."""
 
 
 def inputs_of(

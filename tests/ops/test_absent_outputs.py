@@ -173,7 +173,7 @@ def test_outputs__each_subset_of_them__are_those_of_all(key: tuple[str, str]) ->
             op = replace(whole, present=present)
             for exact, made in ((True, _made(op, one.inputs)), (False, _planned(op, one.inputs, target))):
                 for index, named in enumerate(present):
-                    got = made[index] if index < len(made) else None
+                    got: Any = made[index] if index < len(made) else None
                     assert got is not None or not named, f"{one.label} {present}: output {index}"
                     if named and op.pure:
                         _compare(got, wanted[index], exact, f"{one.label} {present}: output {index}")
