@@ -30,6 +30,9 @@ COORDINATES = (
     "tf_crop_and_resize",
 )
 
+HALF_WAY = np.float32(1e-6)
+"""How far from the middle of two elements a coordinate may lie for the rule of ties to hold, as in onnxruntime."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -77,9 +80,7 @@ def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
     if mode == "asymmetric":
         return np.asarray(o / scale)
     if mode == "align_corners":
-        # The length before it is rounded down, as the reference implementation and ONNX's test cases have it.
-        span = scale * number(axis.length) - one
-        return np.asarray(o * last / span) if span else np.zeros_like(o)
+        return np.asarray(o * last / number(axis.output - 1)) if axis.output > 1 else np.zeros_like(o)
     if mode == "tf_crop_and_resize":
         start, end = number(axis.start), number(axis.end)
         if axis.output > 1:
@@ -89,11 +90,12 @@ def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
         return np.asarray((o + half) / scale)
     if mode == "pytorch_half_pixel" and axis.output <= 1:
         return np.zeros_like(o)
-    x = (o + half) / scale - half
     if mode == "half_pixel_symmetric":
         adjustment = number(axis.output) / (scale * number(axis.length))
-        x = x + number(axis.length) / 2 * (one - adjustment)
-    return np.asarray(x)
+        offset = number(axis.length) / 2 * (one - adjustment)
+        wide = np.float64  # the sum is rounded once, as in onnxruntime
+        return np.asarray(wide(offset) + (o.astype(wide) + 0.5) / wide(scale) - 0.5).astype(dtype)
+    return np.asarray((o + half) / scale - half)
 
 
 def _nearest(x: Array, rule: str, scale: float) -> Array:
@@ -102,11 +104,12 @@ def _nearest(x: Array, rule: str, scale: float) -> Array:
         return np.asarray(np.floor(x))
     if rule == "ceil":
         return np.asarray(np.ceil(x))
-    if rule == "round_prefer_ceil":
-        return np.asarray(np.floor(x + x.dtype.type(0.5)))
     if rule == "simple":
         return np.asarray(np.ceil(x) if scale < 1 else np.trunc(x))
-    return np.asarray(np.ceil(x - x.dtype.type(0.5)))
+    low = np.floor(x)
+    past = (x - low) - x.dtype.type(0.5)
+    tie = np.abs(past) <= HALF_WAY
+    return np.asarray(low + np.where(tie, rule == "round_prefer_ceil", past > 0))
 
 
 def _linear(distance: Array) -> Array:
@@ -135,10 +138,11 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
     """What `taps_of` says of one axis as a formula in whole numbers; None where there is none.
 
     The nearest element is that of float32 arithmetic. Where the scale is exact a quotient rounds to a whole number, or
-    to half of one, only where it is; where sizes give it, `Steps.rounded` says what the scale's rounding does.
+    to half of one, only where it is; with align_corners while numerators are exact in float32. Where sizes give it,
+    `Steps.rounded` says what the scale's rounding does.
     """
     if axis.scale is None:
-        if how.mode == "nearest":
+        if how.mode == "nearest" and how.coordinates != "align_corners":
             return _by_sizes(axis, how)
         up, down = axis.output, axis.length
     else:
@@ -157,7 +161,8 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
             a, b, c = 2 * a, 2 * b + c, 2 * c
         elif how.nearest == "round_prefer_floor":
             a, b, c = 2 * a, 2 * b + c - 1, 2 * c
-    if c < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= 1 << 31:
+    most = 1 << 24 if how.mode == "nearest" and how.coordinates == "align_corners" else 1 << 31
+    if c < 1 or upper(axis.output) * upper(a) + upper(c) + abs(lower(b)) + abs(upper(b)) >= most:
         return None
     if how.mode == "nearest":
         return Steps(axis.axis, a, b, c, axis.length, how.mode)
@@ -184,8 +189,8 @@ def _place(axis: Axis, coordinates: str, up: int, down: int) -> tuple[int, int, 
         return 2 * down, down, 2 * up
     if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and axis.output > 1):
         return 2 * down, down - up, 2 * up
-    if coordinates == "align_corners" and up * axis.length > down:
-        return (axis.length - 1) * down, 0, up * axis.length - down
+    if coordinates == "align_corners" and axis.output > 1:
+        return axis.length - 1, 0, axis.output - 1
     return None
 
 
@@ -226,6 +231,7 @@ def taps_of(axis: Axis, how: Filter) -> Taps:
             weight = weight / np.where(total == 0, 1, total)
         index = np.clip(places, 0, axis.length - 1)
     if crop:
+        x = _coordinates(axis, how.coordinates, np.float32)  # whether the last is outside is a matter of rounding
         index = np.where(((x < 0) | (x > axis.length - 1))[:, None], -1, index)
     return Taps(axis.axis, index, weight)
 

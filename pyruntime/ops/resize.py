@@ -217,6 +217,8 @@ class _FullResize(_Resize):
     ) -> tuple[Axis, ...]:
         """The plan. Raises InvalidGraph unless just one of scales and sizes is given."""
         axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
+        if len(set(axes)) != len(axes):
+            self.fail("axes that differ", list(axes))
         crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
         given = _numbers(scales)
         lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]

@@ -161,8 +161,7 @@ def resizes(b: Build) -> None:
     if mode == "cubic":
         attributes |= {"cubic_coeff_a": b.pick(-0.75, -0.5), "exclude_outside": int(b.flag())}
     x = b.tensor("float32", shape)
-    # With scales, align_corners divides by input length · scale - 1; onnxruntime rounds that length down before.
-    if b.flag() or attributes["coordinate_transformation_mode"] == "align_corners":
+    if b.flag():
         wanted = [*shape[:2], *(b.integer(1, 15) for _ in size)]
         b.node("Resize", [x, "", "", b.ints(wanted)], **attributes)
     else:

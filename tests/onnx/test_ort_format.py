@@ -27,7 +27,6 @@ from tests.oracle import OPTIONS
 _LEFT_OUT = {
     "dft": "onnxruntime's error is above the tolerance",
     "attention": "onnxruntime adds biases of masks otherwise than ONNX says",
-    "resize": "onnxruntime rounds coordinates otherwise",
     "maxunpool": "onnxruntime places values otherwise than ONNX says",
 }
 """Operators with a case that cannot be compared, and why."""

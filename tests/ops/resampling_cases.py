@@ -35,7 +35,8 @@ def resize_cases(count: int, seed: int = 0) -> Iterator[Case]:
             attributes["nearest_mode"] = r.choice(("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
         if mode == "cubic":
             attributes |= {"cubic_coeff_a": r.choice((-0.5, -0.75)), "exclude_outside": r.choice((0, 1))}
-        scales = np.array([1] * (rank - 2) + [r.choice((0.5, 0.6, 1.5, 2, 2.7, 3)) for _ in range(2)], np.float32)
+        factors = [r.choice((0.5, 0.6, 1.5, 2, 2.7, 3)) for _ in range(2)]
+        scales = np.array([1] * (rank - 2) + factors, np.float32)
         tail = [r.randint(2, 12) for _ in range(2)]
         roi = None
         if coordinates == "tf_crop_and_resize":
@@ -45,8 +46,10 @@ def resize_cases(count: int, seed: int = 0) -> Iterator[Case]:
             attributes["extrapolation_value"] = -7.0
         dtype = r.choice(("float32", "int8", "uint8")) if mode == "nearest" else "float32"
         x = (rng.standard_normal(shape) * 10).astype(dtype)
-        if coordinates in ("align_corners", "tf_crop_and_resize") or number % 2:
+        if coordinates == "tf_crop_and_resize" or number % 2:
             yield "Resize", [x, roi, None, np.array([*shape[:-2], *tail])], 19, attributes
+        elif number % 4:
+            yield "Resize", [x, None, np.array(factors, np.float32)], 19, {**attributes, "axes": [rank - 2, rank - 1]}
         else:
             yield "Resize", [x, roi, scales], 19, attributes
 

@@ -112,6 +112,50 @@ def test_resize__opset_11_with_empty_inputs__as_onnxruntime() -> None:
     )
 
 
+@pytest.mark.parametrize(("length", "scale"), [(5, 1.5), (7, 1.5), (5, 2.3), (9, 1.7), (4, 0.6), (4, 2.0), (5, 0.2)])
+def test_resize__corners_aligned_and_a_fractional_scale__as_pytorch_and_onnxruntime(length: int, scale: float) -> None:
+    x = _image(1, 1, length, 4) ** 2
+    inputs: list[Array | None] = [x, None, _floats(1, 1, scale, 1)]
+    aligned: dict[str, Any] = {"coordinate_transformation_mode": "align_corners"}
+    (y,) = run_op(resampling_op("Resize", inputs, mode="linear", **aligned), inputs)
+    # torch.nn.functional.interpolate places output o of n at o * (length - 1) / (n - 1).
+    count = int(length * scale)
+    places = np.arange(count) * (length - 1) / max(count - 1, 1)
+    expected = [np.interp(places, np.arange(length), x[0, 0, :, k]) for k in range(4)]
+    np.testing.assert_allclose(y[0, 0].T, expected, 1e-4)
+    for mode in ("nearest", "linear", "cubic"):
+        check_against_ort("Resize", inputs, opset=18, tolerance=SUMS, mode=mode, **aligned)
+
+
+@pytest.mark.parametrize("coordinates", ["align_corners", "half_pixel_symmetric", "asymmetric", "half_pixel"])
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_resize__nearest_of_many__every_tie_as_onnxruntime(nearest: str, coordinates: str) -> None:
+    attributes: dict[str, Any] = {"coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+    for length, output in ((3000, 7001), (7001, 3000), (20, 6), (6, 20), (26, 64)):
+        x = _image(1, 1, length)
+        check_against_ort("Resize", [x, None, None, np.array([1, 1, output])], opset=19, **attributes)
+        check_against_ort("Resize", [x, None, _floats(1, 1, output / length)], opset=19, **attributes)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize__corners_aligned_within_an_aspect_ratio__as_onnxruntime(mode: str, policy: str) -> None:
+    for sizes in ([9, 5], [7, 1], [11, 13]):
+        check_against_ort(
+            "Resize", [_image(1, 2, 6, 9), None, None, np.array(sizes)], opset=19, tolerance=SUMS, mode=mode,
+            coordinate_transformation_mode="align_corners", axes=[2, 3], keep_aspect_ratio_policy=policy,
+        )  # fmt: skip
+
+
+def test_resize__crop_of_three_axes__ends_where_onnxruntime_does() -> None:
+    roi = _floats(-0.2, 0.3, -0.2, 1.3, 0.9, 1.0)
+    for mode in ("nearest", "linear"):
+        check_against_ort(
+            "Resize", [_image(1, 2, 9, 3, 7), roi, None, np.array([8, 7, 13])], opset=19, tolerance=SUMS, mode=mode,
+            coordinate_transformation_mode="tf_crop_and_resize", axes=[2, 3, 4], extrapolation_value=-7.0,
+        )  # fmt: skip
+
+
 def test_resize__third_of_a_size__pixels_at_whole_numbers() -> None:
     x, scales = _image(1, 1, 30), _floats(1, 1, 1 / 3)
     attributes: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -218,6 +262,7 @@ def test_depth_to_space__and_back__unchanged() -> None:
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
         ),
         ("Resize", [_image(2, 2), None, _floats(2)], {"axes": [2]}),
+        ("Resize", [_image(2, 2), None, _floats(2, 2)], {"axes": [1, -1]}),
         ("GridSample", [_image(1, 1, 2, 2), np.zeros((1, 2, 2, 3), np.float32)], {}),
         ("GridSample", [_image(1, 1, 2, 2), np.zeros((1, 2, 2, 2), np.float32)], {"mode": "best"}),
         ("RoiAlign", [_image(1, 1, 2, 2), np.zeros((1, 5), np.float32), np.zeros(1, np.int64)], {}),
