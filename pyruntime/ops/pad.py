@@ -60,12 +60,15 @@ class Side:
 
 
 def sides_of(op: Op, shape: tuple[int, ...], pads: Sequence[int], axes: Sequence[int] | None, mode: str) -> list[Side]:
-    """The sides of a pad. Raises InvalidGraph where pads and axes do not fit, or there is nothing to repeat."""
+    """The sides of a pad; of an axis that is named twice, the last. Raises InvalidGraph.
+
+    It is raised where pads and axes do not fit, or there is nothing to repeat.
+    """
     if mode not in MODES:
         op.fail(f"a mode of {', '.join(MODES)}", mode)
     axes = range(len(shape)) if axes is None else [op.axis_of(axis, len(shape)) for axis in axes]
-    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes) or len(axes) > len(shape):
-        op.fail("a begin and an end for each of the axes, which differ", f"pads {list(pads)}, axes {list(axes)}")
+    if len(pads) != 2 * len(axes):
+        op.fail("a begin and an end for each of the axes", f"pads {list(pads)}, axes {list(axes)}")
     ends = {axis: (pads[k], pads[k + len(axes)]) for k, axis in enumerate(axes)}
     sides = [Side.of(dim, *ends.get(axis, (0, 0))) for axis, dim in enumerate(shape)]
     if any(side.size < 0 for side in sides):

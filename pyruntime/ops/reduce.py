@@ -99,10 +99,8 @@ class Reduce(Op):
     def _over(self, x: TensorType, axes: tuple[int, ...] | None, noop: bool) -> Axes:
         if not axes:
             return () if noop else tuple(range(x.rank))
-        over = tuple(self.axis_of(a, x.rank) for a in axes)
-        if len(set(over)) != len(over):
-            self.fail("distinct axes", list(axes))
-        return over if x.rank else ()
+        over = dict.fromkeys(self.axis_of(a, x.rank) for a in axes)  # an axis may be named twice
+        return tuple(over) if x.rank else ()
 
     def infer(self, x: TensorType, axes: TensorType | None = None) -> tuple[TensorType, ...]:
         over = self.axes_of(x, axes)

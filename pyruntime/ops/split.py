@@ -52,9 +52,9 @@ class _Split(Op):
         return self.axis_of(self.axis or 0, rank)
 
     def sizes(self, dim: int, given: Sequence[int] | None) -> list[int]:
-        """The outputs' lengths along the axis; equal ones where none are given. Raises InvalidGraph."""
+        """The outputs' lengths along the axis; equal ones where the list is absent or empty. Raises InvalidGraph."""
         count = len(self.present)
-        if given is None:
+        if not given:
             if dim % count:
                 self.fail(f"an axis that {count} outputs share evenly", dim)
             return [dim // count] * count

@@ -9,8 +9,8 @@ from pyruntime.ops.base import LATEST, Op, op
 
 
 def squeezed(op: Op, shape: tuple[int, ...], axes: Sequence[int] | None) -> tuple[int, ...]:
-    """`shape` without `axes` (None: without every 1). Raises InvalidGraph where one is not of size 1."""
-    if axes is None:
+    """`shape` without `axes` (none given: without every 1). Raises InvalidGraph where one is not of size 1."""
+    if not axes:
         return tuple(d for d in shape if d != 1)
     gone = {op.axis_of(axis, len(shape)) for axis in axes}
     for axis in gone:
@@ -31,7 +31,7 @@ def unsqueezed(op: Op, shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int
 
 @op("Squeeze", opsets=range(13, LATEST + 1))
 class Squeeze(Op):
-    """x: any shape; axes: int64 [n], absent: every dimension of size 1."""
+    """x: any shape; axes: int64 [n], absent or empty: every dimension of size 1."""
 
     def infer(self, x: TensorType, axes: TensorType | None = None) -> tuple[TensorType, ...]:
         return (x.with_shape(*squeezed(self, x.shape, axes.ints() if axes else None)),)
@@ -45,7 +45,7 @@ class Squeeze(Op):
 
 @op("Squeeze", opsets=range(1, 13))
 class SqueezeByAttribute(Op):
-    """x: any shape; the axes are an attribute, absent: every dimension of size 1."""
+    """x: any shape; the axes are an attribute, absent or empty: every dimension of size 1."""
 
     axes: tuple[int, ...] | None = None
 

@@ -88,10 +88,13 @@ def test_reduce__axis_out_of_range__invalid_graph() -> None:
         op.infer(TensorType(DType.FLOAT, (2, 3)))
 
 
-def test_reduce__axis_twice__invalid_graph() -> None:
-    op = make_op(node_of("ReduceSum", [np.zeros(1)], axes=[0, -2]), {"": 12})
-    with pytest.raises(InvalidGraph, match="distinct"):
-        op.infer(TensorType(DType.FLOAT, (2, 3)))
+@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_reduce__axis_twice__once_as_onnxruntime(fold: str, keepdims: int) -> None:
+    x = np.random.default_rng(3).random((2, 3, 4)).astype(np.float32) + 0.5
+    check_against_ort(f"Reduce{fold}", [x, np.array([1, 1])], opset=18, keepdims=keepdims)
+    check_against_ort(f"Reduce{fold}", [x, np.array([0, 2, -3])], opset=18, keepdims=keepdims)
+    check_against_ort(f"Reduce{fold}", [x], opset=11, axes=[1, -2], keepdims=keepdims)
 
 
 def test_reduce_max__axes_of_size_one__alias() -> None:

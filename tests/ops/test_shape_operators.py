@@ -51,6 +51,10 @@ VIEWS: list[tuple[str, int, list[Array], dict[str, Any]]] = [
     ("Squeeze", 11, [], {"axes": [0, -1]}),
     ("Squeeze", 13, [ints(-1)], {}),
     ("Squeeze", 21, [], {}),
+    ("Squeeze", 13, [ints()], {}),
+    ("Squeeze", 21, [ints(0, -1, -5)], {}),
+    ("Squeeze", 11, [], {"axes": [0, -1, 0]}),
+    ("Unsqueeze", 21, [ints()], {}),
     ("Unsqueeze", 7, [], {"axes": [0, 3]}),
     ("Unsqueeze", 11, [], {"axes": [-1, 2]}),
     ("Unsqueeze", 13, [ints(-3, 1)], {}),
@@ -263,6 +267,17 @@ def test_infer__inputs_that_do_not_fit__invalid_graph(
 ) -> None:
     with pytest.raises(InvalidGraph, match=f"{op_type}: expected"):
         make(op_type, opset, **attributes).infer(*(typed(x) for x in inputs))
+
+
+def test_split__no_sizes_in_the_list__equal_ones_as_onnxruntime() -> None:
+    check_against_ort("Split", [X, ints()], opset=13, outputs=3, axis=2)
+    check_against_ort("Split", [X, ints()], opset=18, outputs=2, axis=3)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pad__axis_twice__the_last_counts_as_in_onnxruntime(mode: str) -> None:
+    check_against_ort("Pad", [X, ints(1, 2, 2, 1), None, ints(2, -3)], opset=21, mode=mode)
+    check_against_ort("Pad", [X, ints(1, 1, 2, 2, 0, 1), None, ints(2, 3, -3)], opset=21, mode=mode)
 
 
 def test_old_opsets__attributes_instead_of_inputs__same_results() -> None:
