@@ -1,8 +1,24 @@
-"""WGSL that operators with rotary embeddings share."""
+"""What operators with rotary embeddings share."""
 
 from __future__ import annotations
 
-__all__ = ["pair_code"]
+from pyruntime.errors import RuntimeException
+from pyruntime.ir import Array
+
+__all__ = ["check_positions", "pair_code"]
+
+
+def check_positions(positions: Array, rows: int) -> None:
+    """Raise RuntimeException where a position is none of the caches' rows."""
+    import numpy as np
+
+    wrong = (positions < 0) | (positions >= rows)
+    if wrong.any():
+        where = tuple(np.argwhere(wrong)[0].tolist())
+        raise RuntimeException(
+            f"rotary embedding: expected positions in [0, {rows - 1}], the rows of the caches, "
+            f"got {positions[where]} at {list(where)} of the positions; give fewer tokens or larger caches"
+        )
 
 
 def pair_code(rank: int, interleaved: bool) -> str:

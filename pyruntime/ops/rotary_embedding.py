@@ -4,7 +4,7 @@
 
 x: [B, H, S, D] or [B, S, H·D]. The first `rotary_embedding_dim` components of a head turn (0: all), the rest stay.
 Pairs are (j, j + half) or, interleaved, (2j, 2j + 1). The caches are [positions, half] read at position_ids [B, S], or
-[B, S, half] without. Computed in float32 and rounded once.
+[B, S, half] without. Computed in float32 and rounded once. Positions are checked on the host and clamped on the GPU.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
+from pyruntime.ops._rotary import check_positions
 from pyruntime.ops.base import LATEST, Op, op
 
 
@@ -53,6 +54,7 @@ class RotaryEmbedding(Op):
         b, heads, s, size, turning = self.sizes(x.shape)
         view = x.reshape(b, s, heads, size) if x.ndim == 3 else x.swapaxes(1, 2)
         if positions is not None:
+            check_positions(positions, cos.shape[0])
             cos, sin = cos[positions], sin[positions]
         c, n = (v.astype(np.float32)[:, :, None, :] for v in (cos, sin))
         first, second = (slice(0, turning, 2), slice(1, turning, 2))
@@ -78,7 +80,8 @@ class RotaryEmbedding(Op):
         token = "i / (params.size_d * params.heads)"
         if x.rank == 4:
             token = f"{token[:-1]} * params.length) * params.length + i / params.size_d % params.length"
-        row = "load_positions(token).x" if positions is not None else "token"
+        clamped = "u32(clamp(i64_saturate(load_positions(token)), 0, i32(params.places) - 1))"
+        row = clamped if positions is not None else "token"
         pair = (
             "let j = c / 2u;\n  let one = (c & 1u) == 0u;\n  let other = select(i - 1u, i + 1u, one);"
             if self.interleaved
@@ -94,7 +97,7 @@ class RotaryEmbedding(Op):
   let at = {row} * params.half + j;
   let across = load_x(other);
   return load_cos_cache(at) * own + select(1.0, -1.0, one) * load_sin_cache(at) * across;"""
-        values = {"size_d": size, "heads": heads, "length": s, "half": turning // 2}
+        values = {"size_d": size, "heads": heads, "length": s, "half": turning // 2, "places": cos.shape[0]}
         fields = tuple((name, "u32") for name in values)
         sources = [Source("x", inp(0, x)), Source("cos_cache", inp(1, cos)), Source("sin_cache", inp(2, sin))]
         if positions is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array
+from pyruntime.ops._rotary import check_positions
 
 __all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "rotate", "sees", "turn"]
 
@@ -25,8 +26,8 @@ def packed(x: Array) -> Array:
 
 def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
     """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
-    places = np.clip(positions, 0, cosines.shape[0] - 1)
-    return turn(x, cosines[places], sines[places], interleaved)
+    check_positions(positions, cosines.shape[0])
+    return turn(x, cosines[positions], sines[positions], interleaved)
 
 
 def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:

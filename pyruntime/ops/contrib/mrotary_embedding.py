@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import pair_code
+from pyruntime.ops._rotary import check_positions, pair_code
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.contrib._attention import turn
 
@@ -99,13 +98,7 @@ class MRotaryEmbedding(Op):
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
         b, heads, s, size = self.sizes(x.shape)
-        wrong = (positions < 0) | (positions >= cosines.shape[0])
-        if wrong.any():
-            where = tuple(np.argwhere(wrong)[0].tolist())
-            raise RuntimeException(
-                f"MRotaryEmbedding: expected positions in [0, {cosines.shape[0] - 1}], the rows of the caches, "
-                f"got {positions[where]} at {list(where)} of position_ids"
-            )
+        check_positions(positions, cosines.shape[0])
         view = x.reshape(b, s, heads, size).swapaxes(1, 2) if x.ndim == 3 else x
         streams = self._streams()
         at, pairs = np.moveaxis(positions[streams], 0, -1), np.arange(streams.size)

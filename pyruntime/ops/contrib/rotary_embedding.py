@@ -22,7 +22,7 @@ class RotaryEmbedding(Op):
     components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
     is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
     in onnxruntime; `is_packed_batching` says that sequences stand one behind the other, which positions tell.
-    Computed in float32 and rounded once.
+    Computed in float32 and rounded once. Positions are checked on the host and clamped on the GPU.
     """
 
     interleaved: int | None = None
@@ -77,9 +77,9 @@ class RotaryEmbedding(Op):
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, positions, cosines, sines)
         b, heads, s, size = self.sizes(x, cosines)
-        position = "i64_low(load_positions(token))"
+        position = "i64_saturate(load_positions(token))"
         if positions.shape != (b, s):
-            position = "i64_low(load_positions(0u)) + i32(token % params.length)"
+            position = "min(i64_saturate(load_positions(0u)), i32(params.places)) + i32(token % params.length)"
         element = f"""{pair_code(x.rank, bool(self.interleaved))}
   let at = u32(clamp({position}, 0, i32(params.places) - 1)) * params.half + j;
   return load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);"""
