@@ -154,10 +154,14 @@ def test_matmul__types__as_host(gpu: Gpu, dtype: str) -> None:
         ((9, 0), (0, 12)),
         ((2, 0), (0, 3)),
         ((1, 1), (1, 1)),
+        ((2, 1, 3, 1, 2, 9, 8), (1, 2, 1, 3, 1, 8, 12)),
     ],
 )
 def test_matmul__batches_and_vectors__as_host(gpu: Gpu, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     _same(gpu, MatMul(), [_array("float32", *a), _array("float32", *b)])
+    if len(a) > 1 < len(b):
+        pair: list[Any] = [np.random.default_rng(4).integers(0, 255, s).astype(np.uint8) for s in (a, b)]
+        _same(gpu, MatMulInteger(), [*pair, np.array(7, np.uint8), np.array(9, np.uint8)])
 
 
 def test_matmul__nan_and_infinity__as_host(gpu: Gpu) -> None:

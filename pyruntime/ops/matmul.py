@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.indexing import broadcast_shapes
-from pyruntime.kernels.matmul import MAX_BATCH_RANK, matmul, product_of
+from pyruntime.kernels import Dispatch, Operand, Target, inp, out, scratch, strided_copy
+from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides
+from pyruntime.kernels.matmul import MAX_BATCH_RANK, Product, matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
@@ -29,6 +29,25 @@ def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
 def as_matrices(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shapes with vectors as one row on the left and one column on the right."""
     return (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+
+
+def stacked(target: Target, a: Operand, b: Operand) -> tuple[Product, Operand, Operand, tuple[Dispatch, ...]]:
+    """The product of a and b, what it multiplies, and dispatches that make it.
+
+    That is a and b, or copies of one batch dimension where they have more than the kernels can step through.
+    """
+    shapes = as_matrices(a.type.shape, b.type.shape)
+    product = product_of(*shapes)
+    if len(product.batch) <= MAX_BATCH_RANK:
+        return product, a, b, ()
+    batch = broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
+    wholes = [(*batch, *shape[-2:]) for shape in shapes]
+    left, right = (scratch(x.type.dtype, *whole) for x, whole in zip((a, b), wholes, strict=True))
+    copies = (
+        strided_copy(target, "spread", y, x, 0, broadcast_strides(shape, whole))
+        for y, x, shape, whole in zip((left, right), (a, b), shapes, wholes, strict=True)
+    )
+    return product_of(*wholes), left, right, tuple(copies)
 
 
 def multiply(a: Array, b: Array) -> Array:
@@ -53,7 +72,5 @@ class MatMul(Op):
         (y,) = self.infer(a, b)
         if a.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
-        product = product_of(*as_matrices(a.shape, b.shape))
-        if len(product.batch) > MAX_BATCH_RANK:
-            raise Unsupported(f"more than {MAX_BATCH_RANK} batch dimensions that broadcast one by one")
-        return matmul(target, out(0, y), inp(0, a), inp(1, b), product)
+        product, left, right, copies = stacked(target, inp(0, a), inp(1, b))
+        return (*copies, *matmul(target, out(0, y), left, right, product))

@@ -10,10 +10,10 @@ from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
 from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.kernels.integer_matmul import BYTES, integer_matmul, zero_point
-from pyruntime.kernels.matmul import MAX_BATCH_RANK, Extras, matmul, product_of
+from pyruntime.kernels.matmul import Extras, matmul, product_of
 from pyruntime.ops._requantize import finished
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.matmul import as_matrices, matmul_shape
+from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.matmul import as_matrices, matmul_shape, stacked
 
 
 def per_row(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -84,8 +84,6 @@ def integer_product(
 ) -> tuple[Dispatch, ...]:
     """y = (a - a_zero) @ (b - b_zero), y of type int32 (float32 for float8 operands)."""
     product = product_of(*as_matrices(a.type.shape, b.type.shape))
-    if len(product.batch) > MAX_BATCH_RANK:
-        raise Unsupported(f"more than {MAX_BATCH_RANK} batch dimensions that broadcast one by one")
     shape_a = _zero_shape(node, a.type, a_zero.type if a_zero else None, True)
     shape_b = _zero_shape(node, b.type, b_zero.type if b_zero else None, False)
     size_a, size_b = (z.type.size if z else 1 for z in (a_zero, b_zero))
@@ -94,11 +92,13 @@ def integer_product(
     cols_only = size_b == product.n and (b.type.rank == 1 or shape_b[-1:] == (product.n,))
     a, a_zero = shifter.take(a, a_zero, shape_a, size_a == 1 or rows_only)
     b, b_zero = shifter.take(b, b_zero, shape_b, size_b == 1 or cols_only)
+    product, a, b, copies = stacked(target, a, b)
+    before = (*shifter.before, *copies)
     if a.type.dtype in BYTES and b.type.dtype in BYTES:
         zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
-        return (*shifter.before, *integer_matmul(target, y, a, b, product, *zeros))
+        return (*before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
-    return (*shifter.before, *matmul(target, y, a, b, product, extras=Extras(left, right)))
+    return (*before, *matmul(target, y, a, b, product, extras=Extras(left, right)))
 
 
 @op("MatMulInteger", opsets=range(10, LATEST + 1))
@@ -144,7 +144,9 @@ class QLinearMatMul(Op):
     """
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
-        a, _, a_zero, b, _, b_zero, _, y_zero = inputs
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        if not all(t.size for t in (a_scale, b_scale, y_scale, y_zero)):
+            self.fail("scales and a zero point with elements", f"{a_scale}, {b_scale}, {y_scale}, {y_zero}")
         _zero_shape(self, a, a_zero, True)
         _zero_shape(self, b, b_zero, False)
         return (TensorType(y_zero.dtype, matmul_shape(self, a, b)),)

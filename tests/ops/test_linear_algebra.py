@@ -34,6 +34,7 @@ SHAPES = [
     ((2, 3, 4), (4,)),
     ((4,), (2, 4, 3)),
     ((0, 4), (4, 5)),
+    ((2, 1, 3, 1, 2, 3, 4), (1, 2, 1, 3, 1, 4, 5)),
 ]
 
 
@@ -42,6 +43,13 @@ SHAPES = [
 def test_matmul__shapes__as_onnxruntime(a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
     x, y = (RNG.integers(-9, 9, s).astype(dtype) for s in (a, b))
     check_against_ort("MatMul", [x, y], opset=13)
+
+
+def test_matmul__six_batch_dimensions_that_broadcast_in_turn__copied_and_multiplied_on_the_gpu() -> None:
+    a, b = TensorType(DType.FLOAT, (2, 1, 3, 1, 2, 1, 3, 4)), TensorType(DType.FLOAT, (1, 2, 1, 3, 1, 2, 4, 5))
+    *copies, product = MatMul().lower(Target(), a, b)
+    assert [c.writes[0].type.size for c in copies] == [144 * 3 * 4, 144 * 4 * 5]
+    assert product.writes[0].type.size == 144 * 3 * 5
 
 
 def test_matmul__no_inner_dimension__zeros() -> None:
