@@ -69,8 +69,8 @@ fn element(i: u32) -> f32 {
         parts = corners * vec4<f32>(across * (1.0 - y.part), across * y.part);
       }
 //#if MAXIMUM
-      let best = max(max(parts.x, parts.y), max(parts.z, parts.w));
-      sum = select(max(sum, best), best, first);
+      let best = nan_max(nan_max(parts.x, parts.y), nan_max(parts.z, parts.w));
+      sum = select(nan_max(sum, best), best, first);
       first = false;
 //#else
       sum += parts.x + parts.y + parts.z + parts.w;

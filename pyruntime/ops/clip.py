@@ -17,18 +17,27 @@ LARGEST = {
 """numeric_limits::max() of the float types: an absent bound still bounds infinity."""
 
 AT_LEAST = {
-    "f32": "nan_max({x}, low)",
+    "f32": "at_least({x}, low)",
     "i32": "max({x}, low)",
     "u32": "max({x}, low)",
     "i64": "i64_max({x}, low)",
     "u64": "u64_max({x}, low)",
 }
-AT_MOST = {kind: code.replace("max", "min").replace("low", "high") for kind, code in AT_LEAST.items()}
+AT_MOST = {
+    "f32": "at_most({x}, high)",
+    "i32": "min({x}, high)",
+    "u32": "min({x}, high)",
+    "i64": "i64_min({x}, high)",
+    "u64": "u64_min({x}, high)",
+}
 
 
 @op("Clip", opsets=range(11, LATEST + 1))
 class Clip(Elementwise):
-    """y = min(high, max(low, x)), so that high wins where low > high. Bounds are scalars; NaN stays NaN."""
+    """y = min(high, max(low, x)), so that high wins where low > high. Bounds are scalars.
+
+    A NaN stays, and as a bound it bounds nothing, as in onnxruntime.
+    """
 
     dtypes = NUMBERS
 
@@ -55,11 +64,11 @@ class Clip(Elementwise):
         """`x` between the bounds; `largest` bounds it where a bound is absent."""
         kind = x.dtype.type
         if low is not None:
-            x = np.maximum(x, low.reshape(()))
+            x = x if np.isnan(low).any() else np.maximum(x, low.reshape(()))
         elif largest:
             x = np.maximum(x, kind(-largest))
         if high is not None:
-            x = np.minimum(x, high.reshape(()))
+            x = x if np.isnan(high).any() else np.minimum(x, high.reshape(()))
         elif largest:
             x = np.minimum(x, kind(largest))
         return np.asarray(x)
@@ -86,7 +95,7 @@ class Clip6(Elementwise):
     """y = min(max, max(min, x)), bounds as attributes"""
 
     scalars = ("min", "max")
-    wgsl = classes(f32="nan_min(nan_max(x, min), max)")
+    wgsl = classes(f32="at_most(at_least(x, min), max)")
 
     min: float = -3.4028234663852886e38
     max: float = 3.4028234663852886e38

@@ -16,6 +16,22 @@ fn f32_bits(bits: u32, seed: u32) -> f32 {
   return bitcast<f32>(bits | (seed & 0u));
 }
 
+// Devices may take subnormal numbers for 0; these three do not. Below 0x00800000 bits are a multiple of 2^-149.
+fn floor_of(x: f32) -> f32 {
+  return select(floor(x), -1.0, bitcast<u32>(x) - 0x80000001u < 0x007fffffu);
+}
+
+fn ceiling_of(x: f32) -> f32 {
+  return select(ceil(x), 1.0, bitcast<u32>(x) - 1u < 0x007fffffu);
+}
+
+fn square_root(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  if (bits - 1u < 0x007fffffu) { return sqrt(f32(2u * bits)) * 2.646977960169688559588507814623881131410598754882813e-23; }
+  if (bits - 0x80000001u < 0x7f7fffffu) { return f32_bits(0x7fc00000u, bits); }
+  return sqrt(x);
+}
+
 // IEEE 754 binary16 to binary32, exact; subnormals, infinities and NaN included.
 fn f16_decode(h: u32) -> f32 {
   let sign = (h & 0x8000u) << 16u;

@@ -14,6 +14,18 @@ fn nan_min(a: f32, b: f32) -> f32 {
   return min(a, b);
 }
 
+// x, or `low` where that is greater; a NaN stays, and bounds nothing.
+fn at_least(x: f32, low: f32) -> f32 {
+  if (is_nan(x) || is_nan(low)) { return x; }
+  return max(x, low);
+}
+
+// x, or `high` where that is smaller; a NaN stays, and bounds nothing.
+fn at_most(x: f32, high: f32) -> f32 {
+  if (is_nan(x) || is_nan(high)) { return x; }
+  return min(x, high);
+}
+
 // exp(x - top) for x <= top; 1 where they are the same infinity. Below exp(-110) every f32 is 0.
 fn exp_below(x: f32, top: f32) -> f32 {
   if (bitcast<u32>(x) == bitcast<u32>(top)) { return 1.0; }

@@ -101,6 +101,8 @@ X = np.linspace(-4, 4, 30, dtype=np.float32).reshape(2, 3, 5)
         ("Clip", [X, np.array(-1.5, np.float32)], 11, {}),
         ("Clip", [X, None, np.array(1.5, np.float32)], 12, {}),
         ("Clip", [floats([np.inf, -np.inf, np.nan])], 13, {}),
+        ("Clip", [X, np.array(np.nan, np.float32), np.array(1.5, np.float32)], 13, {}),
+        ("Clip", [X, np.array(-1.5, np.float32), np.array(np.nan, np.float32)], 13, {}),
         ("Clip", [np.arange(-9, 9, dtype=np.int8), np.array(-3, np.int8), np.array(-5, np.int8)], 12, {}),
         ("Clip", [np.arange(9, dtype=np.uint64), np.array(3, np.uint64)], 13, {}),
         ("Sum", [X, X[:1], X[:, :, :1]], 8, {}),
