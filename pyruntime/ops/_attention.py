@@ -68,7 +68,7 @@ class Heads:
 
     def split(self, x: Array, heads: int) -> Array:
         """x as [B, heads, positions, size]."""
-        return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) if self.flat else x
+        return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2) if self.flat else x
 
     def strides(self, heads: int, positions: int, size: int) -> tuple[int, int, int, int]:
         """Strides of (batch, head, position, component) in an input or the output."""
@@ -329,7 +329,7 @@ def lower_attention(
     y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
     form = made.form(queries, k, v, y)
     types = {x.operand.type.dtype for x in (queries, k, v)}
-    parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not h.total
+    parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not (h.total and h.size)
     if parts or not target.allows("attention_flash"):
         made.composed(
             made.in_heads(queries, h.q_heads, h.queries, h.size),

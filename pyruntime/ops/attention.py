@@ -58,7 +58,7 @@ class _Attention(CacheOp):
             (b, hq, m, d), (_, hk, n, dk), e = q.shape, k.shape, v.shape[3]
         past = past_key.shape[2] if past_key is not None else 0
         made = Heads(b, hq, hk, m, n, past, d, e, flat)
-        fits = made.k_shape == k.shape and made.v_shape == v.shape and d == dk and hk and hq % hk == 0
+        fits = made.k_shape == k.shape and made.v_shape == v.shape and d == dk and hk and hq and hq % hk == 0
         if not fits:
             self.fail("k and v that fit q, and query heads a multiple of theirs", f"{q}, {k}, {v}")
         if (past_key is None) != (past_value is None):
@@ -96,7 +96,7 @@ class _Attention(CacheOp):
 
     def scale_of(self, heads: Heads) -> float:
         """The factor of q kᵀ."""
-        return self.scale if self.scale is not None else 1.0 / float(np.sqrt(heads.size))
+        return self.scale if self.scale is not None else 1.0 / float(np.sqrt(max(heads.size, 1)))
 
     def bias(self, heads: Heads, mask: Array | None, nonpad: Array | None, wide: Any) -> Array:
         """What is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""

@@ -40,6 +40,8 @@ class ConvTranspose(SlidingOp):
             self.fail(f"{rank} numbers of at least 0 in output_padding", list(adjust))
         if shape and (len(shape) != rank or min(shape) < 1):
             self.fail(f"{rank} numbers of at least 1 in output_shape", list(shape))
+        if shape and not all(x[2:]):
+            self.fail("an input with elements to fill output_shape", f"{list(x)} for {list(shape)}")
         try:
             return Window.transposed(x[2:], w[2:], strides, dilations, pads, self.padding, adjust, shape)
         except ValueError as error:
@@ -64,7 +66,9 @@ class ConvTranspose(SlidingOp):
         pixels = x.astype(sums, copy=False).reshape(images, group, channels, window.pixels)
         weights = w.astype(sums, copy=False).reshape(group, channels, rows * window.taps)
         columns = np.matmul(weights.transpose(0, 2, 1), pixels)
-        y = add_windows(columns.reshape(images, group * rows, *window.kernel, *window.output), window)
+        y = np.zeros((images, group * rows, *window.input), sums)
+        if window.pixels:
+            y = add_windows(columns.reshape(images, group * rows, *window.kernel, *window.output), window)
         if b is not None:
             y += b.reshape(-1, *(1,) * window.rank)
         return (y.astype(x.dtype, copy=False),)

@@ -51,7 +51,7 @@ class FlexAttention(BodyOp):
         assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
         wide = DType.DOUBLE if q.dtype is DType.DOUBLE else DType.FLOAT
         precision = wide if self.softmax_precision is None else DType.from_code(self.softmax_precision)
-        scale = 1 / math.sqrt(q.shape[3]) if self.scale is None else self.scale
+        scale = 1 / math.sqrt(max(q.shape[3], 1)) if self.scale is None else self.scale
         repeat = q.shape[1] // k.shape[1]
         queries, keys, values = (x.value().astype(wide.numpy) for x in (q, k, v))
         keys, values = np.repeat(keys, repeat, axis=1), np.repeat(values, repeat, axis=1)

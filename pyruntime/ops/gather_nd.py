@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.indices import check_indices, check_reachable, slot_code, slot_fields, slots
 
 
@@ -42,6 +42,8 @@ class _GatherND(Op):
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)
         b, k = self.batches(), indices.shape[-1]
+        if not k:
+            raise Unsupported("indices without components repeat x on the host")
         indexed, inner = x.shape[b : b + k], math.prod(x.shape[b + k :])
         check_reachable(math.prod(indexed), y)
         unit = Unit.widest(x.dtype, inner)

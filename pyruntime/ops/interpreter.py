@@ -142,6 +142,8 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
     types = _inferred(op, inputs)
     if all(t is None or t.is_known for t in types):
         return tuple(t and known(t, conform(t, t.value())) for t in types)
+    if not any(op.wants(i) and has_elements(t) for i, t in enumerate(types)):
+        return tuple(_no_elements(t) if op.wants(i) else None for i, t in enumerate(types))
     nbytes = sum(t.nbytes for t in types if isinstance(t, TensorType))
     limit = current().limits.node_bytes
     if nbytes > limit:
@@ -178,6 +180,16 @@ def _inferred(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | N
     if any(op.present[len(types) :]):
         raise errors.InvalidGraph(f"{op.op_type} has {len(types)} outputs; the node names {len(op.present)}")
     return types
+
+
+def has_elements(type: ValueType | None) -> bool:
+    """False where there is nothing to compute: a tensor of no elements."""
+    return not isinstance(type, TensorType) or bool(type.size)
+
+
+def _no_elements(type: ValueType | None) -> ValueType:
+    assert isinstance(type, TensorType)
+    return known(type, np.zeros(type.shape, type.dtype.numpy))
 
 
 def _absent(type: ValueType, value: Any) -> bool:

@@ -88,6 +88,8 @@ class LayerNormalization(_Norm):
     ) -> tuple[Dispatch, ...]:
         if x.dtype is DType.DOUBLE:
             raise Unsupported("float64 is exact on the host")
+        if not x.size:
+            raise Unsupported("the mean of no elements is NaN on the host")
         types = self.infer(x, scale, bias)
         rows = rows_of(x.shape, self.reduced(x.shape)[0] if x.rank else 0, flatten=True)
         mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))

@@ -115,7 +115,7 @@ class LinearAttentionBase(Op):
 
     def factor(self, size_k: int) -> float:
         """The factor of y."""
-        return self.scale or 1.0 / float(np.sqrt(size_k))
+        return self.scale or 1.0 / float(np.sqrt(max(size_k, 1)))
 
     def evaluate(
         self,
@@ -131,7 +131,7 @@ class LinearAttentionBase(Op):
         gated, delta = RULES[self.update_rule]
 
         def split(x: Array, heads: int, share: int) -> Array:
-            whole = x.reshape(s.batch, s.times, heads, -1).astype(np.float32)
+            whole = x.reshape(s.batch, s.times, heads, x.shape[2] // heads).astype(np.float32)
             return np.repeat(whole, share, axis=2)
 
         q = split(query, s.queries, max(1, s.heads // s.queries))

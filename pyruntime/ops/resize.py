@@ -105,6 +105,8 @@ class _Resize(Op):
     ) -> tuple[Axis, ...]:
         """One Axis for each of `axes`. `crop`: all starts, then all ends; empty: everything."""
         count = len(axes)
+        if any(not is_dim(x[a]) and not x[a] and n for a, n in zip(axes, lengths, strict=True)):
+            self.fail("an output without elements along axes without elements", f"{lengths} for {[x[a] for a in axes]}")
         if crop and len(crop) != 2 * count:
             self.fail(f"{2 * count} numbers in roi", list(crop))
         starts, ends = (crop[:count], crop[count:]) if crop else ((0.0,) * count, (1.0,) * count)

@@ -13,7 +13,7 @@ import numpy as np
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.sliding import accumulator, refuse_float64
 
 NO_LEAST = -3.0e38
@@ -53,6 +53,8 @@ class _RoiAlign(Op):
             raise RuntimeException(f"RoiAlign: expected batch indices in [0, {images}), got {batch_indices.tolist()}")
         wide = accumulator(x.dtype)
         y = np.zeros((len(rois), channels, self.output_height, self.output_width), wide)
+        if not x.size:
+            return (y.astype(x.dtype),)
         boxes = rois.astype(wide) * wide.type(self.spatial_scale) - wide.type(0.5 if self.half_pixel else 0)
         for r, (x1, y1, x2, y2) in enumerate(boxes):
             rows = self._points(y1, y2, self.output_height, height)
@@ -77,6 +79,8 @@ class _RoiAlign(Op):
 
     def lower(self, target: Target, x: TensorType, rois: TensorType, batch_indices: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
+        if not x.size:
+            raise Unsupported("an image without pixels is 0 on the host")
         (y,) = self.infer(x, rois, batch_indices)
         types = {"x": x.dtype, "rois": rois.dtype, "batch_indices": batch_indices.dtype, "y": y.dtype}
         kernel = template("roi_align", types, MAXIMUM=int(self.mode.lower() == "max"))

@@ -256,7 +256,7 @@ class _Builder:
         values = self._separate(dispatch, values, node)
         segment = self._segment()
         for name, operand, binding in zip(values, dispatch.operands, dispatch.kernel.bindings, strict=True):
-            if binding.write:
+            if binding.write or operand.role in (Role.SCRATCH, Role.OUTPUT):  # nothing writes those without elements
                 self.lifetimes.define(name, upper(operand.type.nbytes), self.time)
             self.lifetimes.use(name, self.time)
         segment.steps.append(Step(dispatch, tuple(values), self.time, node))

@@ -152,6 +152,8 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
         )
     if not type(op).has_kernel():
         return host(f"{op.op_type} has no GPU kernel")
+    if not any(isinstance(t, TensorType) and upper(t.size) for t in outputs):
+        return Placed(node, "gpu", "its outputs have no elements", types=types, outputs=outputs)
     try:
         dispatches, choices, numbers, too_large = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
     except Unsupported as reason:

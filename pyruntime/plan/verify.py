@@ -184,7 +184,7 @@ class _Memory:
 
     def missing(self, value: str, region: Region, nbytes: int) -> str:
         """Why the first bytes of `region` do not hold `value`; nothing where they do."""
-        if region.space is Space.WEIGHTS:
+        if region.space is Space.WEIGHTS or not nbytes:
             return ""
         root, at, end = self._plan.root(value), region.offset, region.offset + nbytes
         for low, high, held in self._spans.get((region.space, region.index), ()):

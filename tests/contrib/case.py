@@ -24,7 +24,7 @@ from tests.oracle import TOLERANCE, node_of, ort_run
 from tests.passes.support import evaluate
 from tests.plan.graphs import typed_graph
 
-__all__ = ["Case", "Draw", "check", "check_graph", "draws", "expected", "op_of"]
+__all__ = ["Case", "Draw", "check", "check_graph", "draws", "expected", "needed_values", "op_of"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def check_graph(case: Case, constant: bool) -> None:
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(case.inputs)]
     kinds = {n: (x, *carrier(x)) for n, x in zip(names, case.inputs, strict=True) if x is not None}
     wanted = expected(case)
-    needed = _needed(op_of(case), {n: _known(t, v, n) for n, (_, t, v) in kinds.items()}, names)
+    needed = needed_values(op_of(case), {n: _known(t, v, n) for n, (_, t, v) in kinds.items()}, names)
     fed = {n: k for n, k in kinds.items() if (not constant or n == "x0") and n not in needed}
     constants = {n: Constant.from_array(v, t) for n, (_, t, v) in kinds.items() if n not in fed}
     outputs = [f"y{i}" for i in range(case.outputs)]
@@ -102,7 +102,7 @@ def _known(dtype: DType, value: Array, name: str) -> TensorType:
     return TensorType(dtype, value.shape, lambda: value, name)
 
 
-def _needed(op: Op, types: Mapping[str, TensorType], names: Sequence[str]) -> set[str]:
+def needed_values(op: Op, types: Mapping[str, TensorType], names: Sequence[str]) -> set[str]:
     """The inputs whose values planning must know."""
     if op.data_dependent:
         return set(types)

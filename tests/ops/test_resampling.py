@@ -263,6 +263,7 @@ def test_depth_to_space__and_back__unchanged() -> None:
         ),
         ("Resize", [_image(2, 2), None, _floats(2)], {"axes": [2]}),
         ("Resize", [_image(2, 2), None, _floats(2, 2)], {"axes": [1, -1]}),
+        ("Resize", [_image(2, 0), None, None, np.array([2, 1])], {}),
         ("GridSample", [_image(1, 1, 2, 2), np.zeros((1, 2, 2, 3), np.float32)], {}),
         ("GridSample", [_image(1, 1, 2, 2), np.zeros((1, 2, 2, 2), np.float32)], {"mode": "best"}),
         ("RoiAlign", [_image(1, 1, 2, 2), np.zeros((1, 5), np.float32), np.zeros(1, np.int64)], {}),

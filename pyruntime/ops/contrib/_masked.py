@@ -66,7 +66,7 @@ class MaskedHeads:
 
     def factor(self) -> float:
         """What scores are multiplied by."""
-        return self.scale or 1.0 / float(np.sqrt(self.size))
+        return self.scale or 1.0 / float(np.sqrt(max(self.size, 1)))
 
 
 def filter_of(given: float | None) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.sliding import accumulator, refuse_float64
 
 _MODES = ("bilinear", "nearest")
@@ -83,6 +83,8 @@ class CropAndResize(Op):
         self, target: Target, x: TensorType, rois: TensorType, batch_indices: TensorType, crop_size: TensorType
     ) -> tuple[Dispatch, ...]:
         refuse_float64(x)
+        if not x.size:
+            raise Unsupported("an image without pixels is extrapolated on the host")
         (y,) = self.infer(x, rois, batch_indices, crop_size)
         found = """
   let pixel = u32(floor(row + 0.5)) * params.width + u32(floor(column + 0.5));

@@ -253,7 +253,7 @@ class GroupQueryAttention(SometimesDecomposed, CacheOp):
 
     def factor(self, size: int) -> float:
         """What scores are multiplied by."""
-        return self.scale or 1.0 / float(np.sqrt(size))
+        return self.scale or 1.0 / float(np.sqrt(max(size, 1)))
 
     @property
     def cap(self) -> float:

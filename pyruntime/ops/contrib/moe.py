@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,12 @@ class _Experts(Op):
             self.fail(f"k from 1 to {logits.shape[1]}, the experts", self.k)
         if self.activation_type == "swiglu" and not fc3 and (self.swiglu_fusion not in (1, 2) or rows % 2):
             self.fail("swiglu_fusion 1 or 2 and an even number of rows of fc1, or fc3", self.swiglu_fusion)
+
+    def check_biases(self, experts: int, biases: Sequence[TensorType | None], rows: Sequence[int]) -> None:
+        """The biases of the three products, of which each has so many rows. Raises InvalidGraph."""
+        for bias, count in zip(biases, rows, strict=True):
+            if bias is not None and bias.shape != (experts, count):
+                self.fail(f"a bias of shape {[experts, count]}", bias)
 
     def inner(self, rows: int, fc3: bool) -> int:
         """Columns of the second product's input, `rows` being those of fc1."""
@@ -173,6 +179,7 @@ class MoE(_Experts):
                 self.fail(f"weights of shape {list(wanted)}", weight)
         if fc3 is not None and fc3.shape != (experts, inner, wide):
             self.fail(f"an fc3 of shape {[experts, inner, wide]}", fc3)
+        self.check_biases(experts, (b1, b2, b3), (fc1.shape[1], wide, inner))
         return (x.with_shape(*x.shape),)
 
     def evaluate(self, x: Array, logits: Array, *rest: Array | None) -> tuple[Array, ...]:
@@ -269,6 +276,7 @@ class QMoE(_Experts):
         experts, wide = logits.shape[1], x.shape[-1]
         self.check(x, logits, fc1.shape[1] if fc1.rank == 3 else 0, fc3 is not None)
         inner = self.inner(fc1.shape[1], fc3 is not None)
+        self.check_biases(experts, (b1, b2, b3), (fc1.shape[1], wide, inner))
         self._check_weights(0, (experts, fc1.shape[1], wide), fc1, scales1, zeros1)
         self._check_weights(1, (experts, wide, inner), fc2, scales2, zeros2)
         if fc3 is not None:
