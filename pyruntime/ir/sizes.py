@@ -22,6 +22,9 @@ Expression: TypeAlias = list[Any]
 """As data: [[coefficient, [atom, ...]], ...], an atom being a number of `Sizes.names` or [operation, expression, int or
 expression]."""
 
+_ROUNDS = 8
+"""Times that ranges are narrowed by one another: they are right after each, and seldom get narrower after a few."""
+
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"//": lambda a, b: a // b, "%": lambda a, b: a % b}
 _COMPARISONS: dict[str, Callable[[int], bool]] = {"<": lambda d: d < 0, "==": lambda d: d == 0}
 
@@ -63,6 +66,9 @@ class Sizes:
         grows: sizes that grow from run to run.
         values: sizes that are the one element of an input, by its name; the others are dimensions, or follow.
         by: what is being planned, named in guards.
+        _products: ranges of products of atoms that guards narrowed; `_atoms` has those of single atoms.
+        _bounds: polynomials and the range that guards, or the meaning of `//`, give them.
+        _same: what guards say an atom is, without atoms that are here themselves.
     """
 
     names: list[str] = field(default_factory=list)
@@ -72,6 +78,9 @@ class Sizes:
     by: str = ""
     guards: dict[tuple[Terms, str], Guard] = field(default_factory=dict)
     _atoms: dict[str, _Atom] = field(default_factory=dict)
+    _products: dict[tuple[str, ...], tuple[float, float]] = field(default_factory=dict)
+    _bounds: list[tuple[Terms, int, int]] = field(default_factory=list)
+    _same: dict[str, Terms] = field(default_factory=dict)
     _check: Callable[..., bool] | None = None
 
     def add(self, name: str, value: int, low: int, high: int, grows: bool = False) -> Any:
@@ -125,15 +134,20 @@ class Sizes:
 
     def pinned_by(self, call: Callable[[], object]) -> bool:
         """True where `call` fails or asks for a number; what it asks is not remembered."""
-        before, atoms = dict(self.guards), dict(self._atoms)
+        before, atoms, bounds = dict(self.guards), dict(self._atoms), len(self._bounds)
+        products, same = dict(self._products), dict(self._same)
         try:
             call()
             return any(g.number and not (k in before and before[k].number) for k, g in self.guards.items())
         except Exception:
             return True
         finally:
-            self.guards, self._check = before, None
-            self._atoms |= atoms
+            made = {name: atom for name, atom in self._atoms.items() if name not in atoms}
+            self.guards, self._atoms, self._products, self._same = before, atoms, products, same
+            self._check = None
+            del self._bounds[bounds:]
+            for name, atom in made.items():
+                self._define(name, atom.operation, *atom.parts)
 
     def text(self, terms: Terms) -> str:
         """Python source of a polynomial."""
@@ -156,17 +170,68 @@ class Sizes:
             self.guards[terms, comparison] = Guard(terms, comparison, answer, self.by, number)
             self._check = None
             if answer and comparison == "==":
-                self._equal(terms)
+                self._learn(terms)
         return answer
 
-    def _equal(self, terms: Terms) -> None:
-        """Give two atoms that a guard says are equal the range that both have: a value of theirs then has one bound."""
-        if len(terms) != 2 or terms[0][1] != -terms[1][1] or not all(len(atoms) == 1 for atoms, _ in terms):
-            return
-        names = [atoms[0] for atoms, _ in terms]
-        low, high = max(self._atoms[n].low for n in names), min(self._atoms[n].high for n in names)
-        for name in names:
-            self._atoms[name] = replace(self._atoms[name], low=low, high=high)
+    def _learn(self, terms: Terms) -> None:
+        """Take `terms` to be 0: a value of two forms then has one bound, that of the form it is brought to."""
+        self._bounds.append((terms, 0, 0))
+        self._narrow()
+        terms = self._canonical(terms)
+        choices: list[tuple[str, Terms]] = []
+        for number, (atoms, factor) in enumerate(terms):
+            others = terms[:number] + terms[number + 1 :]
+            if len(atoms) == 1 and abs(factor) == 1 and not any(atoms[0] in a for a, _ in others):
+                choices.append((atoms[0], product(others, constant(-factor))))
+        if choices:
+            # A sum has tighter bounds than a difference.
+            self._replace(*min(choices, key=lambda choice: sum(factor < 0 for _, factor in choice[1])))
+
+    def _replace(self, name: str, terms: Terms) -> None:
+        """Have `_canonical` put `terms` in the place of an atom."""
+        self._same[name] = terms
+        self._same = {known: self._canonical(other) for known, other in self._same.items()}
+
+    def _canonical(self, terms: Terms) -> Terms:
+        """The terms by the atoms that are left when those that guards say something of are replaced."""
+        if not any(name in self._same for atoms, _ in terms for name in atoms):
+            return terms
+        total: Terms = ()
+        for atoms, factor in terms:
+            made: Terms = (((), factor),)
+            for name in atoms:
+                made = product(made, self._same.get(name, (((name,), 1),)))
+            total = sum_of(total, made)
+        return total
+
+    def _narrow(self) -> None:
+        """Give every atom the range that follows from `_bounds`."""
+        for _ in range(_ROUNDS):
+            changed = False
+            for stated, low, high in self._bounds:
+                terms = self._canonical(stated)
+                for number, (atoms, _) in enumerate(terms):
+                    changed |= bool(atoms) and self._narrow_one(terms, number, low, high)
+            if not changed:
+                break
+
+    def _narrow_one(self, terms: Terms, number: int, low: float, high: float) -> bool:
+        """Bound the product of atoms in one term by what the others leave it; True where that is less than before."""
+        atoms, factor = terms[number]
+        rest = self.range(terms[:number] + terms[number + 1 :])
+        ends = sorted(((low - rest[1]) / factor, (high - rest[0]) / factor))
+        least, most = _inward(ends[0], math.ceil, -1), _inward(ends[1], math.floor, 1)
+        before = self.range(((atoms, 1),))
+        after = max(before[0], least), min(before[1], most)
+        if after == before or after[0] > after[1]:
+            return False
+        if len(atoms) > 1:
+            self._products[atoms] = after
+        else:
+            self._atoms[atoms[0]] = replace(self._atoms[atoms[0]], low=after[0], high=after[1])
+            if after[0] == after[1]:
+                self._replace(atoms[0], constant(int(after[0])))
+        return True
 
     def _tight(self, terms: Terms) -> tuple[float, float]:
         """`range`, with a // n taken as a / n less something below 1: what depends on one size then cancels out."""
@@ -207,11 +272,11 @@ class Sizes:
     def range(self, terms: Terms) -> tuple[float, float]:
         """The lowest and the highest value within the ranges of the sizes, or further out."""
         low = high = 0.0
-        for atoms, factor in terms:
+        for atoms, factor in self._canonical(terms):
             ends = [float(factor)]
-            for name in atoms:
-                atom = self._atoms[name]
-                ends = [_times(end, limit) for end in ends for limit in (atom.low, atom.high)]
+            known = self._products.get(atoms)
+            for limits in [known] if known else [(self._atoms[name].low, self._atoms[name].high) for name in atoms]:
+                ends = [_times(end, limit) for end in ends for limit in limits]
             low, high = low + min(ends), high + max(ends)
         return low, high
 
@@ -221,16 +286,22 @@ class Sizes:
             return constant(_OPERATIONS[operation](self.value(a), self.value(b)))
         name = f"({self.text(a)} {operation} {self.text(b)})"
         if name not in self._atoms:
-            (low, high), (least, most) = self.range(a), self.range(b)
-            ends = (-math.inf, math.inf)
-            if operation == "%" and least > 0:
-                ends = (0, most - 1)
-            elif operation == "//" and least > 0:
-                corners = [x // y if math.isfinite(x) else x for x in (low, high) for y in (least, most)]
-                ends = (min(corners), max(corners))
-            value = _OPERATIONS[operation](self.value(a), self.value(b))
-            self._atoms[name] = _Atom(value, *ends, operation, (a, b))
+            self._define(name, operation, a, b)
         return (((name,), 1),)
+
+    def _define(self, name: str, operation: str, a: Terms, b: Terms) -> None:
+        """Add the atom that is an operation on two expressions."""
+        (low, high), (least, most) = self.range(a), self.range(b)
+        ends = (-math.inf, math.inf)
+        if operation == "%" and least > 0:
+            ends = (0, most - 1)
+        elif operation == "//" and least > 0:
+            corners = [x // y if math.isfinite(x) else x for x in (low, high) for y in (least, most)]
+            ends = (min(corners), max(corners))
+        value = _OPERATIONS[operation](self.value(a), self.value(b))
+        self._atoms[name] = _Atom(value, *ends, operation, (a, b))
+        if operation == "//" and len(b) == 1 and not b[0][0] and b[0][1] > 0:
+            self._bounds.append((sum_of(a, (((name,), b[0][1]),), -1), 0, b[0][1] - 1))
 
     def joined(self, a: Terms, b: Terms) -> tuple[Terms, Terms] | None:
         """The division that (t // m + r) // n is, (t + m r) // (m n), for numbers m, n > 0; None for other a // b.

@@ -190,7 +190,8 @@ class Typing:
 
     def _pins(self, op: Op, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> bool:
         """True where NumPy needs the numbers of open sizes to compute this, or has Reals: the GPU does without."""
-        if self.sizes is None or not any(has_dims(t) for t in inputs):
+        # The value of every input is computed here: what that asks is remembered, what the trial asks is not.
+        if self.sizes is None or not sum(map(has_dims, inputs)):
             return False
         if any(isinstance(t, TensorType) and t.dtype.is_float for t in (*inputs, *outputs)):
             return True

@@ -273,8 +273,39 @@ def test_bounds__of_sizes_that_are_equal_by_a_guard__are_those_of_both() -> None
     assert not sizes.hold((8, 8, 5))
 
 
+def test_bounds__of_a_size_that_is_a_number_by_a_guard__are_that_number_in_every_form() -> None:
+    sizes = Sizes()
+    a, b = sizes.add("samples", 320, 2, 512), sizes.add("batch", 4, 2, 8)
+    steps, halves = a // 128 - 1, a // 256 + 7
+    assert steps == 1
+    assert (lower(steps), upper(steps), upper(64 * b * steps)) == (1, 1, 64 * 8)
+    assert (lower(a), upper(a)) == (256, 383), "what divides to 2"
+    assert (lower(halves), upper(halves), upper(a // 64)) == (8, 8, 5)
+    assert sizes.hold((383, 2)) and not sizes.hold((384, 2)) and not sizes.hold((255, 2))
+
+
+def test_bounds__of_forms_that_a_guard_says_are_equal__are_the_same() -> None:
+    sizes = Sizes()
+    a, b, n = sizes.add("a", 6, 2, 16), sizes.add("b", 6, 2, 64), sizes.add("batch", 4, 2, 8)
+    x = b // 2 + 2
+    assert x == a - 1
+    for one, other in ((n * x, n * (a - 1)), (n * (x - 3), n * (a - 4)), (x * x - x, (a - 1) * (a - 2))):
+        assert (lower(one), upper(one)) == (lower(other), upper(other))
+
+
+def test_bounds__of_a_product_or_a_sum_that_is_a_number_by_a_guard__are_that_number() -> None:
+    sizes = Sizes()
+    a, b, n = sizes.add("a", 2, 2, 4), sizes.add("b", 6, 1, 8), sizes.add("n", 6, 2, 16)
+    assert a * b == 12
+    assert (lower(5 * a * b), upper(5 * a * b)) == (60, 60)
+    assert n + 2 * a == 10
+    assert (lower(n), upper(n), upper(a)) == (2, 6, 4)
+
+
 def test_bounds__of_sizes_compared_for_a_trial__stay_as_they_were() -> None:
     sizes = Sizes()
     a, b = sizes.add("a", 2, 2, 4), sizes.add("b", 2, 1, 8)
-    assert not sizes.pinned_by(lambda: a == b)
-    assert (lower(b), upper(b)) == (1, 8)
+    made = []
+    assert not sizes.pinned_by(lambda: (a == b, a * b == 4, made.append(b // 3)))
+    assert (lower(b), upper(b), upper(a * b)) == (1, 8, 32)
+    assert (lower(made[0]), upper(made[0])) == (0, 2)
