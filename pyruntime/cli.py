@@ -91,7 +91,17 @@ def _compile_arguments(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="INPUT=1,3,224,224",
-        help="shape of an input; given again with other sizes, these stay open (default: as declared, symbols are 1)",
+        help="shape of an input; given again with other sizes, these stay open from 2 on (default: as declared, "
+        "symbols are 1)",
+    )
+    command.add_argument(
+        "--value",
+        action="append",
+        default=[],
+        metavar="INPUT=16000",
+        help="value of an input that decides what is computed: a number, true or false, numbers with commas, or JSON "
+        "lists; given again, the plan is for each of them, with the shape of the same place (default: a model that "
+        "needs one is refused)",
     )
     command.add_argument(
         "--target",
@@ -298,15 +308,43 @@ def _compile(arguments: argparse.Namespace) -> tuple[Any, str]:
         if not name or not all(part.isdecimal() for part in parts):
             raise InvalidArgument(f"--shape: expected INPUT=1,3,224,224, got {text!r}")
         shapes.setdefault(name, []).append(tuple(map(int, parts)))
-    data = compile_model(arguments.model, shapes, read_target(arguments.target), arguments.weights == "inside")
+    values: dict[str, list[Any]] = {}
+    for text in arguments.value:
+        name, value = _stated(text)
+        values.setdefault(name, []).append(value)
+    data = compile_model(arguments.model, shapes, read_target(arguments.target), arguments.weights == "inside", values)
     path = Path(arguments.output) if arguments.output else Path(arguments.model).with_suffix(".plan")
     try:
         path.write_bytes(data)
     except OSError as error:
         raise InvalidArgument(f"--output {path}: {error}") from None
-    commands = len(read(data).programs[0].plan.commands)
-    about = {"plan": str(path), "bytes": len(data), "dispatches": commands}
-    return about, f"{path}: {bytes_text(len(data))}, {commands} dispatches"
+    programs = read(data).programs
+    commands = [len(program.plan.commands) for program in programs]
+    names = sorted({name for program in programs for name in program.values})
+    about = {
+        "plan": str(path),
+        "bytes": len(data),
+        "dispatches": commands[-1],
+        "programs": len(programs),
+        "values": names,
+    }
+    told = [bytes_text(len(data)), ", ".join(map(str, commands)) + " dispatches"]
+    told += [f"for the stated values of {', '.join(names)} alone"] if names else []
+    return about, f"{path}: {', '.join(told)}"
+
+
+def _stated(text: str) -> tuple[str, Any]:
+    """The name and the value of a --value."""
+    name, _, value = text.rpartition("=")
+    for form in (value, f"[{value}]"):
+        try:
+            if name and value.strip():
+                return name, json.loads(form)
+        except (ValueError, RecursionError):
+            continue
+    raise InvalidArgument(
+        f"--value: expected INPUT=16000, INPUT=true, INPUT=1,2,3 or INPUT=[[1,2],[3,4]], got {text!r}"
+    )
 
 
 def _plain(value: object) -> object:

@@ -105,13 +105,25 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
 }
 
 /**
+ * Why plans that are for some values of inputs do not run these feeds; empty where it is not for the values.
+ * @param {Replay[]} replays
+ * @param {Record<string, Fed>} feeds
+ */
+export function otherValues(replays, feeds) {
+  if (!replays.every((replay) => replay.values?.length && !hasValues(replay, feeds))) return '';
+  const names = [...new Set(replays.flatMap(({ values = [] }) => namesOf(values)))];
+  const given = names.map((name) => `${name} = ${integersOf(feeds[name])?.join(', ') ?? 'other values'}`);
+  return `the plan is for other values of its inputs than ${given.join('; ')}`;
+}
+
+/**
  * Whether inputs have the values that the plan is for.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  */
 function hasValues({ values = [] }, feeds) {
   return values.every(({ name, bytes }) => {
-    const { data } = feeds[name];
+    const { data } = feeds[name] ?? {};
     if (!(data instanceof ArrayBuffer) || data.byteLength !== bytes.length) return false;
     const given = new Uint8Array(data);
     return bytes.every((byte, i) => byte === given[i]);

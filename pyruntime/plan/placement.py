@@ -133,6 +133,8 @@ def _size(graph: TypedGraph, node: Node) -> float:
 def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = ..., times: int = 1) -> Placed:
     op = node.op
     assert isinstance(op, Op)
+    if graph.sizes is not None:
+        graph.sizes.by = node.label
     types = tuple(graph.types[n] if n else None for n in node.inputs)
     outputs = tuple(graph.types[n] for n in node.outputs if n)
     everything = tuple(n for n in node.inputs if n)

@@ -150,6 +150,10 @@ class Openings:
         for key, size in self._found(types, numbers):
             self._seen.setdefault(key, _Seen()).note(size)
 
+    def sizes_of(self, types: Mapping[str, ValueType]) -> dict[Key, int]:
+        """The sizes that a run of these types brings to what the model leaves open."""
+        return dict(self._found(types, _NONE))
+
     def look(self, names: Iterable[str]) -> None:
         """A plan looked at the values of these inputs: those that are numbers are sizes."""
         self._looked.update(names)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from pyruntime.device.arenas import Arenas
 from pyruntime.device.base import Device
@@ -108,9 +109,13 @@ class Planning:
         self._staged = asyncio.Lock()
 
     async def prepare(
-        self, feeds: Mapping[str, TensorType], outputs: Sequence[str], strict: bool = False
+        self,
+        feeds: Mapping[str, TensorType],
+        outputs: Sequence[str],
+        strict: bool = False,
+        values: Mapping[str, HostValue] = MappingProxyType({}),
     ) -> Stage | None:
-        """Plan and compile the first stage for inputs of these types, before any value is there.
+        """Plan and compile the first stage for inputs of these types, before any value is there but `values`.
 
         Returns:
             The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
@@ -120,7 +125,7 @@ class Planning:
         """
         async with self._planning:
             try:
-                return await self._plan(self.roots, Request(dict(feeds), outputs, early=True))
+                return await self._plan(self.roots, Request(dict(feeds), outputs, values=values, early=True))
             except TooEarly:
                 if strict:
                     raise

@@ -8,7 +8,7 @@
 import { client, started } from '../client.js';
 import { env } from '../env.js';
 import { cut, Incoming } from '../pieces.js';
-import { matches, run } from '../replay.js';
+import { matches, otherValues, run } from '../replay.js';
 import { wasteOf } from '../sizes.js';
 import { hold, placesOf } from './places.js';
 
@@ -155,7 +155,9 @@ export class StandaloneClient {
         const stream = value?.data?.stream;
         if (stream) this.#streams.set(stream, (view) => streams.set(stream, copied(view)));
       }
-      return this.#forward('no plan runs these inputs and outputs', args, transfer, listening, streams);
+      const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
+      const why = otherValues(replays, feeds) || 'no plan runs these inputs and outputs';
+      return this.#forward(why, args, transfer, listening, streams);
     }
     const given = this.#received(found.given);
     const running = this.#replayed(found.entry, given, args);
