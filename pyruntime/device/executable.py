@@ -392,6 +392,7 @@ class Executable:
         for told in self.on_release:
             told()
         self.on_release.clear()
+        self.on_move.clear()
         self._forget_all()
         self._arenas.leave(id(self))
         self._device.free([*self._params, *self._own])

@@ -15,9 +15,14 @@ async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
 
     Raises what the first of them raised.
     """
-    for outcome in await asyncio.gather(*map(_begun, parts), return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+    outcomes = await asyncio.gather(*map(_begun, parts), return_exceptions=True)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    del outcomes
+    if failed:
+        try:
+            raise failed[0]
+        finally:
+            failed.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
 
 
 def _begun(part: Coroutine[Any, Any, object]) -> asyncio.Task[object]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import Fail
 from pyruntime.onnx.importer import ImportedModel
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.options import RunOptions, SessionOptions
@@ -24,6 +25,12 @@ class Session(ABC):
     _timings: dict[str, float]
     _warnings: list[str]
     _trace: Trace | None = None
+    _released: bool = False
+
+    def _check_released(self) -> None:
+        """Raises Fail: the session was released."""
+        if self._released:
+            raise Fail("the session is released; create it again")
 
     @property
     @abstractmethod

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
-from pyruntime.ir import Constant, DeclaredTensor, TensorType, ValueInfo
+from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
 from pyruntime.onnx.importer import ImportedModel, import_model
 from pyruntime.onnx.reader import reading_model
 from pyruntime.onnx.records import ModelRecord
@@ -51,7 +53,6 @@ class Creation(Session):
             self._provider_options[name] = dict(chosen)
         self._limits = self._options.limits.merged(self._options.config_entries)
         self._live: LiveProgram | None = None
-        self._released = False
         self._timings: dict[str, float] = {}
         self._warnings: list[str] = []
         self._files: dict[str, ByteSource] = {}
@@ -123,10 +124,37 @@ class Creation(Session):
         sanitize = config("pyruntime.sanitize") == "1"
         rates = given_rates(config(ENTRY, "auto"))
 
-        def make(gpu: Device) -> Program:
-            return Program(self._model.graph, gpu, refuse, disabled, optimize, self._limits, sanitize, rates)
-
+        make = partial(
+            Program,
+            self._model.graph,
+            refuse_host=refuse,
+            disabled=disabled,
+            optimize=optimize,
+            limits=self._limits,
+            sanitize=sanitize,
+            rates=rates,
+        )
         self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
+        self._free_live = weakref.finalize(self, self._live.release)
+        self._free_live.atexit = False
+
+    def _leave_gpu(self) -> None:
+        """Free what is on the GPU, at once or when the last run has left, and hold it no longer."""
+        if self._live is not None:
+            self._live = None
+            self._free_live()
+
+    def release(self) -> None:
+        """Free everything of the session, on the GPU too; its inputs, outputs and metadata remain known.
+
+        Running afterwards raises Fail. A session that is deleted is released.
+        """
+        self._released = True
+        self._leave_gpu()
+        self._files = {}
+        graph = self._model.graph
+        kept = Graph(graph.name, graph.inputs, graph.outputs, overridable=graph.overridable)
+        self._model = replace(self._model, graph=kept)
 
     async def _prepare(self, program: Program, progress: Progress) -> None:
         """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has

@@ -143,9 +143,12 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
         # sys.excepthook, and IPython then fails the cell, also where the caller catches the exception.
         outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
         run_sync(_settled(work, outcome))
-        value, error = outcome[0]
-        if error is not None:
-            raise _short(error)
+        value, error = outcome.pop()
+        try:
+            if error is not None:
+                raise _short(error)
+        finally:
+            del error  # a traceback that leads to this frame, which holds its exception, would be a cycle
         return value  # type: ignore[return-value]
     try:
         work.send(None)

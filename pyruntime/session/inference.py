@@ -9,7 +9,7 @@ from typing import Any
 
 from pyruntime.device.on_host import HostValue, host_value
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import DeviceLost, Fail, InvalidArgument
+from pyruntime.errors import DeviceLost, InvalidArgument
 from pyruntime.ir import HostTensor, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
@@ -125,8 +125,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         keep: Mapping[str, DeviceTensor | None] | None = None,
         recorder: Recorder | None = None,
     ) -> dict[str, AnyValue]:
-        if self._released:
-            raise Fail("the session is released; create it again")
+        self._check_released()
         graph = self._model.graph
         check_names(feeds, graph.inputs, graph.overridable)
         declared = {v.name: v for v in (*graph.overridable, *graph.inputs)}
@@ -179,6 +178,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
                 self.set_providers([CPU])
                 self._warnings.append(f"{error}; the model runs on {CPU} from now on")
         on_host = {n: await v.download() if isinstance(v, DeviceTensor) else v for n, v in values.items()}
+        check()  # a session that was released meanwhile has no graph to run
         feeds = {n: v.known(n) if isinstance(v, HostTensor) else v for n, v in on_host.items()}
         context = replace(current(), on_node=recorder.node) if recorder else current()
         results = interpret(self._model.graph, feeds, names, context)
@@ -233,9 +233,8 @@ class InferenceSession(Creation, BoundRuns, Insight):
             chosen = [CPU]
         if WEBGPU in chosen and self._live is None:
             raise InvalidArgument(f"this session runs without {WEBGPU}; create another one with it")
-        if WEBGPU not in chosen and self._live is not None:
-            self._live.release()
-            self._live = None
+        if WEBGPU not in chosen:
+            self._leave_gpu()
         self._providers = chosen
 
     def get_provider_options(self) -> dict[str, dict[str, Any]]:
@@ -250,18 +249,13 @@ class InferenceSession(Creation, BoundRuns, Insight):
         `plan_ms` of all planning so far; and of the last plan, side by side, until its memory, pipelines, weights and
         computed constants were there: `allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`.
         """
+        self._check_released()
         return summarize(self)
 
     @property
     def target(self) -> Target | None:
         """The device kernels are generated for; None on NumPy."""
         return self._program.target if self._program else None
-
-    def release(self) -> None:
-        """Free everything of the session, on the GPU too. Running afterwards raises Fail."""
-        self._released = True
-        if self._live is not None:
-            self._live.release()
 
 
 def _at_host(value: AnyValue) -> HostValue:

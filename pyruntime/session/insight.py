@@ -55,6 +55,7 @@ class Insight(Session):
 
         What depends on input shapes is there after the first run, or at once where the model's shapes are complete.
         """
+        self._check_released()
         plans = [stage.executable.plan for stage in stages_of(self._program)]
         name = self._model.metadata.graph_name or "model"
         return Explanation(
@@ -72,6 +73,7 @@ class Insight(Session):
     @property
     def memory_plan(self) -> MemoryPlan:
         """Memory of the shapes planned last; without stages before anything is planned and on the CPU provider."""
+        self._check_released()
         return MemoryPlan(tuple(stage.executable.plan.memory for stage in stages_of(self._program)))
 
     def profile(self, inputs: Mapping[str, Any], runs: int = 20) -> Profile:
@@ -119,6 +121,7 @@ class Insight(Session):
 
     async def tune_async(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
         """Awaitable `tune`."""
+        self._check_released()
         if self._program is None:
             raise InvalidArgument(f"tune measures kernels on a GPU; this session runs on {CPU}")
         plans = [stage.executable.plan for stage in stages_of(self._program)]
@@ -154,6 +157,7 @@ class Insight(Session):
                 "Session configuration entry 'session.record_ep_graph_assignment_info' must be set to \"1\" to "
                 "retrieve EP graph assignment information."
             )
+        self._check_released()
         groups: list[tuple[str, list[AssignedNode]]] = []
         for a in assignments(self):
             provider = WEBGPU if a.placement == "gpu" or (a.placement == "none" and self._program) else CPU

@@ -103,7 +103,7 @@ class Planning:
         self.roots: list[Stage] = []
         self.timings: dict[str, float] = {}
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
-        self._prologue = Prologue(device, self.weights, self.limits, self._executable, lambda: self.held)
+        self._prologue = Prologue(device, self.weights, self.limits, partial(_executable, device))
         self._kernels = Kernels()
         self._planning = asyncio.Lock()
         self._staged = asyncio.Lock()
@@ -292,7 +292,7 @@ class Planning:
         together = needed + self.held + self._prologue.most(compiled.prologue) <= self.limits.gpu_bytes
         try:
             resident = {**carried, **({} if together else await compute())}
-            executable = self._executable(plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
+            executable = _executable(self.device, plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
             await executable.prepare(compute if together else None)
             self.timings |= {f"{part}_ms": ms for part, ms in executable.waited.items()}
         except BaseException:
@@ -301,13 +301,13 @@ class Planning:
             raise
         self.weights.sweep()
         stage = Stage(request.signature, executable, compiled, nbytes)
-        stage.on_release.append(lambda: self.weights.drop(keys))
+        stage.on_release.append(partial(self.weights.drop, keys))
         stages.append(stage)
         return stage
 
     async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
         """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
-        made = await self._prologue.run(constants)
+        made = await self._prologue.run(constants, lambda: self.held)
         keys += [constant.key for constant in constants]
         return made
 
@@ -329,19 +329,20 @@ class Planning:
         """Bytes on the GPU: weights and plans."""
         return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
-    def _executable(
-        self,
-        plan: Plan,
-        alone: Plan | None,
-        weights: Weights,
-        resident: Mapping[str, int],
-        bound: Iterable[str],
-        arenas: Arenas | None = None,
-    ) -> Executable:
-        if alone is None:
-            return Executable(plan, self.device, weights, resident, bound, arenas)
-        return SanitizedExecutable(plan, alone, self.device, weights, resident, bound)
-
     def _ordered(self, outputs: Sequence[str]) -> list[str]:
         """The outputs in the model's order: plans are the same in whatever order they are asked for."""
         return sorted(outputs, key=self._order.__getitem__)
+
+
+def _executable(
+    device: Device,
+    plan: Plan,
+    alone: Plan | None,
+    weights: Weights,
+    resident: Mapping[str, int],
+    bound: Iterable[str],
+    arenas: Arenas | None = None,
+) -> Executable:
+    if alone is None:
+        return Executable(plan, device, weights, resident, bound, arenas)
+    return SanitizedExecutable(plan, alone, device, weights, resident, bound)

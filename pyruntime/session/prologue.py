@@ -27,17 +27,16 @@ class Prologue:
 
     Args:
         make: the executable of a plan.
-        held: bytes that the session has on the device.
     """
 
-    def __init__(
-        self, device: Device, weights: Weights, limits: ResourceLimits, make: Make, held: Callable[[], int]
-    ) -> None:
-        self._device, self._weights, self._limits = device, weights, limits
-        self._make, self._held = make, held
+    def __init__(self, device: Device, weights: Weights, limits: ResourceLimits, make: Make) -> None:
+        self._device, self._weights, self._limits, self._make = device, weights, limits, make
 
-    async def run(self, constants: Sequence[Computed]) -> dict[str, int]:
+    async def run(self, constants: Sequence[Computed], held: Callable[[], int]) -> dict[str, int]:
         """The buffers of these constants by name, used from now on: `Weights.drop` each key once.
+
+        Args:
+            held: bytes that the session has on the device.
 
         Raises:
             OutOfMemory, EngineError: none of them is used then.
@@ -46,7 +45,7 @@ class Prologue:
         used: list[Computed] = []
         try:
             for some in self._groups(constants):
-                self._limits.check_gpu(sum(nbytes for _, nbytes in some), self._held())
+                self._limits.check_gpu(sum(nbytes for _, nbytes in some), held())
                 ready = await self._together([c for c, _ in some])
                 try:
                     for constant, _ in some:

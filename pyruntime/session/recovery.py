@@ -93,7 +93,7 @@ class LiveProgram:
             # What fails on a device that is gone says nothing about the model, whatever the exception is.
             if not _is_lost(program.device):
                 raise
-            cause = error
+            cause = str(error)  # the exception itself would hold this frame, and with it the program
         await self._replace(program, cause)
         program = self.current
         try:
@@ -106,12 +106,12 @@ class LiveProgram:
                 "run it later, or create the session with providers=['CPUExecutionProvider']"
             ) from error
 
-    async def _replace(self, lost: Program, cause: Exception) -> None:
+    async def _replace(self, lost: Program, cause: str) -> None:
         """A program on a new device in place of `lost`, unless another run did that already."""
         async with self._rebuilding:
             if self.current is not lost:
                 return
-            why = getattr(lost.device, "lost", None) or str(cause)
+            why = getattr(lost.device, "lost", None) or cause
             lost.release()
             lost.device.close()
             try:
