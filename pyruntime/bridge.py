@@ -193,13 +193,17 @@ async def run(
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
         outputs = await session._run_values(values, names, chosen, keep)
     wires: dict[str, Any] = {}
-    for name, value in outputs.items():
-        wires[name] = await _to_wire(name, value, targets.get(name))
     stay = [name for name, target in targets.items() if not target]
-    return {
-        "outputs": wires,
-        "replay": replay_of(session, values, names, stay) if len(stay) == len(kept_names) else None,
-    }
+    try:
+        for name, value in outputs.items():
+            wires[name] = await _to_wire(name, value, targets.get(name))
+        replay = replay_of(session, values, names, stay) if len(stay) == len(kept_names) else None
+    except BaseException:  # JavaScript does not hear of those that it would hold
+        for name in stay:
+            if (made := wires.get(name)) and made.get("kind") == "gpu":
+                wire.dispose(made["gpu"])
+        raise
+    return {"outputs": wires, "replay": replay}
 
 
 def _stays(session: InferenceSession, name: str) -> bool:

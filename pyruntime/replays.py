@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from pyruntime.device.executable import Executable, Replay
 from pyruntime.device.pyodide import WebGpuDevice
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import OutOfMemory
+from pyruntime.errors import DeviceLost, OutOfMemory
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session import InferenceSession
 from pyruntime.session.openings import sizes_data
@@ -30,8 +30,10 @@ def replay_of(
     program = session._program
     if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
-    found = program.replayable(feeds, outputs, stay) if program else None
-    if found is None or program is None or not isinstance(program.device, WebGpuDevice):
+    if program is None or not isinstance(program.device, WebGpuDevice) or program.device.lost is not None:
+        return None
+    found = program.replayable(feeds, outputs, stay)
+    if found is None:
         return None
     return _described(session, program.device, *found)
 
@@ -41,10 +43,13 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
 
     Returns:
         These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no
-        Python for it. None of these where the device has no room for them, which the run will tell.
+        Python for it. None of these where the device has no room for them, which the run will tell; nothing where the
+        device was lost, which the run repairs.
     """
     program = session._program
     if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):
+        return [], []
+    if device.lost is not None:
         return [], []
     found = list(program.expected_replays())
     made = [
@@ -55,8 +60,10 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
     ]
     try:
         memory = await DeviceTensor.allocate(made, device)
-    except OutOfMemory:
+    except (OutOfMemory, DeviceLost):
         memory = []
+    if device.lost is not None:
+        return [], []
     return [_described(session, device, *each) for each in found], memory
 
 

@@ -163,8 +163,13 @@ async def write_buffer(name: str, tensor: DeviceTensor, buffer: JsObject) -> Non
 
 
 def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, Any]:
-    """A tensor that stays on the GPU, kept here under `number` (a new one) until `dispose`."""
+    """A tensor that stays on the GPU, kept here under `number` (a new one) until `dispose`.
+
+    Raises:
+        DeviceLost: it is lost with its device, and not kept.
+    """
     assert isinstance(tensor.device, WebGpuDevice)
+    buffer = tensor.device.gpu_buffer(tensor.buffer)
     number = number or next(_numbers)
     _tensors[number] = tensor
     return {
@@ -175,7 +180,8 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "memory": tensor.buffer,
         "room": list(tensor.room) if tensor.room else None,
         "counted": tensor.counted,
-        "buffer": tensor.device.gpu_buffer(tensor.buffer),
+        "buffer": buffer,
+        "device": tensor.device.device,
     }
 
 

@@ -5,6 +5,7 @@ import { activity, play } from './player.js';
 import { filled } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
 import { isFree, isLongest, visible } from './tensors.js';
+import { isLost } from './waiting.js';
 
 /**
  * @typedef {import('./tensors.js').Memory} Memory
@@ -159,15 +160,16 @@ function mayWrite(replay, feeds, values) {
 }
 
 /**
- * Whether each input on the GPU has memory of its own, of the kind that the plan expects.
+ * Whether each input on the GPU has memory of its own, of the kind that the plan expects and on its device, not on one that was lost.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  */
-function fitsMemory({ inputs, kept }, feeds) {
+function fitsMemory({ device, inputs, kept }, feeds) {
   const memories = inputs.map(({ name }) => /** @type {Remote} */ (feeds[name].remote).memory);
   return new Set(memories).size === memories.length && inputs.every(({ name }, i) => {
     const grown = kept.find(({ input, room }) => input === name && room >= 0);
-    return grown ? memories[i].room?.axis === grown.axis : !memories[i].room;
+    const { room, device: owner = device } = memories[i];
+    return owner === device && (grown ? room?.axis === grown.axis : !room);
   });
 }
 
@@ -303,8 +305,11 @@ export async function finish(prepared, tensors) {
   const { replay, commands, writes, numbers, staying } = prepared;
   const reads = readsOf(prepared);
   activity.replays += 1;
+  isLost(replay.device);
   try {
-    return results(prepared, reads, await play(replay.device, commands, writes, reads, numbers), tensors);
+    const read = await play(replay.device, commands, writes, reads, numbers);
+    if (staying.length && isLost(replay.device)) throw new Error('the device was lost, and the tensors on it');
+    return results(prepared, reads, read, tensors);
   } catch (error) {
     for (const { tensor } of staying) tensors?.dispose(tensor.number);
     throw error;

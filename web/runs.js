@@ -158,6 +158,7 @@ export class Runs {
     const wires = [this.#forPython(feeds), fetches, this.#forPython(kept), options];
     const { outputs, replay: made } = await this.#host.call(request, 'run', session, ...wires);
     if (known && made) {
+      if (known.replays.some(({ device }) => device !== made.device)) this.#host.tensors.release(known.spares); // of one that was lost
       const others = known.replays.filter((other) => other.live && other !== made);
       known.replays = [made, ...others].slice(0, REPLAYS);
     }

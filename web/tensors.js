@@ -11,6 +11,7 @@
  * @typedef {object} Memory
  * @property {number} id of Python's buffer
  * @property {GPUBuffer} buffer
+ * @property {GPUDevice} [device] whose it is; undefined: that of all plans that run without Python
  * @property {{axis: number, rows: number} | null} room rows that it has along an axis; null: it is the tensor
  * @property {Set<Remote>} tensors in it
  * @property {number[]} holders Python's numbers of tensors in it that are kept for the sake of others
@@ -65,11 +66,11 @@ export class Tensors {
    * @param {any} wire
    * @param {Spares | null} spares
    */
-  receive({ gpu, memory: id, room, type, dims, buffer, counted = undefined }, spares) {
+  receive({ gpu, memory: id, room, type, dims, buffer, device, counted = undefined }, spares) {
     let memory = this.#memories.get(id);
     if (!memory) {
       const rows = room ? { axis: room[0], rows: room[1] } : null;
-      memory = { id, buffer, room: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
+      memory = { id, buffer, device, room: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
       this.#memories.set(id, memory);
     }
     const known = this.#byPython.get(gpu);

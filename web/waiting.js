@@ -43,6 +43,18 @@ const costs = new WeakMap();
 /** They fulfil nothing any more. @type {WeakSet<GPUDevice>} */
 const lost = new WeakSet();
 
+/** Devices of which a loss is noted. @type {WeakSet<GPUDevice>} */
+const heard = new WeakSet();
+
+/** Whether a device was lost, as far as that is known; a loss from the first question on is noted. @param {GPUDevice} device */
+export function isLost(device) {
+  if (!heard.has(device)) {
+    heard.add(device);
+    device.lost?.then(() => lost.add(device));
+  }
+  return lost.has(device);
+}
+
 /** Milliseconds of the last waits for each recording. @type {WeakMap<object, number[]>} */
 const durations = new WeakMap();
 
@@ -98,7 +110,6 @@ async function ask(device, watched, submit) {
   answer.catch(() => {}); // `watched` tells of a lost device
   await Promise.race([answer, watched]);
   const ms = Math.min(performance.now() - began, BEHIND_MS);
-  if (!costs.has(device)) device.lost?.then(() => lost.add(device));
   const known = costs.get(device) ?? ms;
   costs.set(device, known + (ms - known) / 16);
   return ms;
@@ -163,7 +174,7 @@ export async function attend(device, awaited, { recording, work = () => false, p
   let questions = 0;
   let slept = false;
   let seen = progress();
-  while (!done && !lost.has(device)) {
+  while (!done && !isLost(device)) {
     if (!work()) {
       const early = expectedAt - performance.now();
       slept ||= early > SHORT_MS;

@@ -59,6 +59,9 @@ _LIMITS = {
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
 """What of WGSL not every browser has."""
+_numbers = count(1)
+"""Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
+
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
 
@@ -114,7 +117,6 @@ class WebGpuDevice:
         self.device = device
         self.lost: str | None = None
         self._web = web
-        self._numbers = count(1)
         self._buffers: dict[int, JsObject] = {}
         self._pipelines = Pipelines(device, web, self.ledger, self._failed)
         self._recordings: dict[int, JsObject] = {}
@@ -139,7 +141,9 @@ class WebGpuDevice:
 
     def _check(self) -> None:
         if self.lost is not None:
-            raise DeviceLost(f"the GPU device was lost ({self.lost})")
+            raise DeviceLost(
+                f"the GPU device was lost ({self.lost}), and the tensors on it; run the models that made them again"
+            )
 
     async def _failed(self, what: str, error: BaseException | JsObject) -> EngineError:
         """The exception for a call that failed: DeviceLost where the device is gone, which it tells a moment later."""
@@ -188,7 +192,7 @@ class WebGpuDevice:
 
     def _number(self, buffer: JsObject, size: int) -> int:
         """The number of a buffer of `size` bytes, from now on."""
-        number = next(self._numbers)
+        number = next(_numbers)
         self._buffers[number] = buffer
         self.ledger.add(number, size)
         return number
@@ -202,7 +206,12 @@ class WebGpuDevice:
                 self.ledger.live.pop(number, None)
 
     def gpu_buffer(self, number: int) -> JsObject:
-        """The GPUBuffer of a number."""
+        """The GPUBuffer of a number.
+
+        Raises:
+            DeviceLost: it is lost with its device.
+        """
+        self._check()
         return self._buffers[number]
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
@@ -299,7 +308,7 @@ class WebGpuDevice:
         return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
 
     def _recorded(self, made: JsObject, unchecked: list[JsObject]) -> int:
-        number = next(self._numbers)
+        number = next(_numbers)
         self._recordings[number], self._unchecked[number] = made.commands, unchecked
         return number
 
@@ -342,9 +351,9 @@ class WebGpuDevice:
     ) -> Measured:
         """See `Device.measure`."""
         self._check()
+        commands = self._recordings[recording]
         await self.upload(writes)
         has_queries = "timestamp-query" in self.target.features
-        commands = self._recordings[recording]
         try:
             await self.settle()
             timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)

@@ -57,7 +57,7 @@ class _Pool:
 
     def give(self, buffer: int, size: int) -> None:
         """Nothing uses this buffer any more: keep it, so that loops meet the same ones again and again."""
-        if size > _SPARE_BYTES or getattr(self.device, "lost", None):
+        if size > _SPARE_BYTES or getattr(self.device, "lost", None) is not None:
             self.device.free([buffer])
             return
         self.free.append((size, buffer))
@@ -110,6 +110,11 @@ class DeviceTensor:
     def buffer(self) -> int:
         """The number of its buffer."""
         return self._memory.buffer
+
+    @property
+    def is_lost(self) -> bool:
+        """True where its device was lost, and its contents with it."""
+        return getattr(self.device, "lost", None) is not None
 
     @property
     def in_use(self) -> bool:
@@ -290,10 +295,11 @@ class DeviceTensor:
         self.exchange(made)
 
     def exchange(self, other: DeviceTensor) -> None:
-        """Swap contents with a tensor of the same type without moving a byte."""
+        """Swap contents, and the device, with a tensor of the same type without moving a byte."""
         self._memory.tensors.discard(self)
         other._memory.tensors.discard(other)
         self._memory, other._memory = other._memory, self._memory
+        self.device, other.device = other.device, self.device
         self.room, other.room = other.room, self.room
         self.counted, other.counted = other.counted, self.counted
         self._memory.tensors.add(self)

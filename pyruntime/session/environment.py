@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.kernels.knowledge import Knowledge
+from pyruntime.session.attempts import Attempts
 from pyruntime.session.log import logger
 
 __all__ = [
@@ -36,7 +37,7 @@ in_browser = sys.platform == "emscripten"
 T = TypeVar("T")
 
 _held: list[Device] = []
-_opening = asyncio.Lock()
+_opening = Attempts()
 _openings: set[asyncio.Task[Device]] = set()
 """Held here: the event loop has weak references alone."""
 
@@ -57,7 +58,7 @@ async def device() -> Device:
     from pyruntime.device.pyodide import open_device
     from pyruntime.device.remembered import recall
 
-    async with _opening:  # sessions that load at the same time get the same device
+    async with _opening.attempt():  # sessions that load at the same time get the same device
         held = opened()
         if held is None:
             held = await open_device()
@@ -103,7 +104,7 @@ async def adopt(gpu_device: Any) -> None:
     """
     from pyruntime.device.pyodide import adopt_device
 
-    async with _opening:
+    async with _opening.attempt():
         held = opened()
         if held is not None:
             if getattr(held, "device", None) == gpu_device:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pyruntime.device.executable import Replay
 from pyruntime.device.on_host import run_on_host
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError
+from pyruntime.errors import BindingError, DeviceLost
 from pyruntime.ir import HostTensor, TensorType, known
 from pyruntime.plan.typing import Boundary
 from pyruntime.session.compiler import sources_of
@@ -43,13 +43,18 @@ class Program(Planning):
 
         Raises:
             BindingError: a tensor of `keep` has another type than the output, or is on another device.
+            DeviceLost: an output that stays on the device is lost with it, also where the run itself has ended well.
         """
         with ExitStack() as lent:
             given = {n: lent.enter_context(v.lent()) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
             values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
             run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, lent, check, recorder)
             stage = await self._run(run, list(feeds))
-            return {name: await self._output(name, stage, run, feeds) for name in outputs}
+            made = {name: await self._output(name, stage, run, feeds) for name in outputs}
+            for name, value in made.items():
+                if isinstance(value, DeviceTensor) and value.is_lost:
+                    raise DeviceLost(f"output '{name}' was on a GPU device that was lost before the run ended")
+            return made
 
     async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
         """Run all stages; returns the last."""
@@ -107,6 +112,11 @@ class Program(Planning):
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
         seen: set[int] = set()
         for name, tensor in given.items():
+            if tensor.is_lost and tensor.device is not self.device:
+                raise DeviceLost(
+                    f"input '{name}' was on a GPU device that was lost; "
+                    "feed its data, or run the model that made it again"
+                )
             if tensor.device is not self.device:
                 given[name] = tensor = await DeviceTensor.upload(await tensor.download(), self.device)
             if tensor.buffer in seen:
@@ -127,7 +137,7 @@ class Program(Planning):
     async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
         """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end.
 
-        A tensor given is written itself where no run has it, this one or one that overlaps.
+        A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
         """
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
@@ -140,9 +150,9 @@ class Program(Planning):
             given = run.keep.get(name)
             if given is None:
                 continue
-            if given.type != kind or given.device is not self.device:
+            if given.type != kind or not (given.device is self.device or given.is_lost):
                 raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
-            alone = not given.in_use and not given.shared and given.room is None
+            alone = not given.in_use and not given.shared and given.room is None and not given.is_lost
             if given.buffer not in in_use and alone:
                 direct[name] = run.lent.enter_context(given.lent())
                 in_use.add(given.buffer)
@@ -180,7 +190,7 @@ class Program(Planning):
             return await DeviceTensor.upload(value, self.device)
         if given.type != value.type:
             raise BindingError(f"output '{name}' is {value.type} here, and the OrtValue bound to it is {given.type}")
-        if given.in_use or given.shared:
+        if given.in_use or given.shared or given.is_lost:
             given.exchange(await DeviceTensor.upload(value, self.device))
         else:
             given.write(value.bytes())
@@ -195,7 +205,7 @@ class Program(Planning):
             tensor = await tensor.clone()
         if given is None:
             return tensor
-        if given.buffer != tensor.buffer:
+        if given.device is not tensor.device or given.buffer != tensor.buffer:
             given.exchange(tensor)
         return given
 

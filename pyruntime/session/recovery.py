@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from pyruntime.device.base import Device
 from pyruntime.errors import DeviceLost, EngineError, EPFail, Fail, OrtError, OutOfMemory
+from pyruntime.session.attempts import Attempts
 from pyruntime.session.program import Program
 
 __all__ = ["LiveProgram", "one_of_ours"]
@@ -68,7 +68,7 @@ class LiveProgram:
         self._warn = warn
         self._users = 0
         self._closed = False
-        self._rebuilding = asyncio.Lock()
+        self._rebuilding = Attempts()
 
     async def use(self, work: Callable[[Program], Awaitable[T]]) -> T:
         """The result of `work`; where the device is lost meanwhile, of `work` once more on a new device.
@@ -108,7 +108,7 @@ class LiveProgram:
 
     async def _replace(self, lost: Program, cause: str) -> None:
         """A program on a new device in place of `lost`, unless another run did that already."""
-        async with self._rebuilding:
+        async with self._rebuilding.attempt():
             if self.current is not lost:
                 return
             why = getattr(lost.device, "lost", None) or cause
