@@ -36,6 +36,11 @@ class HostTensor:
         """The tensor of an array in the carrier of `dtype`."""
         return HostTensor(TensorType(dtype, tuple(int(d) for d in array.shape)), None, array)
 
+    @property
+    def is_outside(self) -> bool:
+        """True where its bytes are outside Python's memory and have not been read: reading copies them."""
+        return self._array is None and not isinstance(self.raw, bytes | memoryview)
+
     def bytes(self) -> memoryview | RawSource:
         """raw_data; strings have none (ValueError)."""
         if self.raw is None:

@@ -11,6 +11,7 @@ from pyruntime.errors import Fail
 from pyruntime.onnx.importer import ImportedModel
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.options import RunOptions, SessionOptions
+from pyruntime.session.ownership import owned
 from pyruntime.session.profiling import Recorder, Trace
 from pyruntime.session.program import AnyValue, Program
 
@@ -50,7 +51,20 @@ class Session(ABC):
         keep: Mapping[str, DeviceTensor | None] | None = None,
         recorder: Recorder | None = None,
     ) -> dict[str, AnyValue]:
-        """Run. `keep`: outputs that stay on the GPU; `recorder`: gets the timings."""
+        """Run. `keep`: outputs that stay on the GPU; `recorder`: gets the timings.
+
+        Outputs on the host may share memory with inputs, weights and each other; those of `_run_owned` do not.
+        """
+
+    async def _run_owned(
+        self,
+        feeds: Mapping[str, Any],
+        names: list[str],
+        options: RunOptions | None,
+        keep: Mapping[str, DeviceTensor | None] | None = None,
+    ) -> dict[str, AnyValue]:
+        """`_run_values` for users: each output has memory of its own."""
+        return owned(await self._run_values(feeds, names, options, keep))
 
     @abstractmethod
     def get_inputs(self) -> list[NodeArg]:

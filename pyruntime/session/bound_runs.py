@@ -65,5 +65,5 @@ class BoundRuns(Session):
             for v in self._model.graph.outputs
             if isinstance(v.type, DeclaredTensor) and v.type.dtype.compute and v.name in names
         }
-        made = await self._run_values(feeds, names, run_options, dict.fromkeys(dense) if stay else None)
+        made = await self._run_owned(feeds, names, run_options, dict.fromkeys(dense) if stay else None)
         return [OrtValue(made[n]) for n in names]

@@ -80,7 +80,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """The outputs named, or all, as NumPy arrays (lists for sequences, dicts for maps).
+        """The outputs named, or all, as NumPy arrays (lists for sequences, dicts for maps), in memory of their own.
 
         Raises:
             MissingInput (a ValueError), InvalidArgument: the feed does not fit the model.
@@ -106,7 +106,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None
     ) -> list[Any]:
         names = self._output_names(output_names)
-        values = await self._run_values(input_feed, names, run_options)
+        values = await self._run_owned(input_feed, names, run_options)
         return [to_user(_at_host(values[n])) for n in names]
 
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:

@@ -15,6 +15,7 @@ from pyruntime.session.environment import wait_for
 from pyruntime.session.feeds import from_user
 from pyruntime.session.options import RunOptions
 from pyruntime.session.ortvalue import OrtValue, at_pointer, dtype_of, is_gpu
+from pyruntime.session.ownership import copied
 
 if TYPE_CHECKING:
     from pyruntime.session.base import Session
@@ -120,7 +121,7 @@ class IOBinding:
 
     async def copy_outputs_to_cpu_async(self) -> list[Any]:
         """Awaitable `copy_outputs_to_cpu`."""
-        return [await value.numpy_async() for value in self._made]
+        return [copied(await value.numpy_async()) for value in self._made]
 
     def synchronize_inputs(self) -> None:
         """Nothing to wait for: the GPU's queue keeps the order."""
@@ -159,7 +160,7 @@ class IOBinding:
                 keep[name] = None
             elif isinstance(place, OrtValue) and isinstance(place._value, DeviceTensor):
                 keep[name] = place._value
-        made = await self._session._run_values(feeds, list(self._wanted), options, keep)
+        made = await self._session._run_owned(feeds, list(self._wanted), options, keep)
         self._made = [await self._settle(name, place, made[name]) for name, place in self._wanted.items()]
 
     async def _settle(self, name: str, place: OrtValue | str, value: HostValue | DeviceTensor) -> OrtValue:

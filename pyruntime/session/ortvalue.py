@@ -159,15 +159,17 @@ class OrtValue:
         return self._tensor() if isinstance(self._value, HostTensor) else self._value
 
     def numpy(self) -> Any:
-        """A copy as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
+        """The value as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
+
+        On the host the array is the tensor's own memory, where NumPy has its type: writing to it changes the tensor.
 
         Raises:
             RuntimeException: this place cannot wait; use `await value.numpy_async()`.
         """
         if isinstance(self._value, DeviceTensor):
             return wait_for(self.numpy_async(), "await value.numpy_async()")
-        if self._numpy_obj is not None and self.element_type() == _code(self._numpy_obj):
-            return self._numpy_obj.copy()
+        if isinstance(self._value, HostTensor) and self._value.type.dtype.exact_carrier:
+            return self._memory()[...]
         value = self.current()
         assert not isinstance(value, DeviceTensor)
         return to_user(value)
@@ -230,9 +232,14 @@ class OrtValue:
         if isinstance(self._value, DeviceTensor):
             _pointers[id(self._value)] = self._value
             return id(self._value)
+        return int(self._memory().ctypes.data)
+
+    def _memory(self) -> Array:
+        """The memory of a host tensor as an array."""
+        assert isinstance(self._value, HostTensor)
         if self._numpy_obj is None:
-            self._numpy_obj = np.ascontiguousarray(self.numpy())
-        return int(self._numpy_obj.ctypes.data)
+            self._numpy_obj = np.require(to_user(self._value), requirements=("C", "W"))
+        return self._numpy_obj
 
     def update_inplace(self, data: Any) -> None:
         """Overwrite the elements; every holder of this tensor sees them.
@@ -253,9 +260,8 @@ class OrtValue:
                 wait_for(self._value.settle(), "OrtValue.ortvalue_from_numpy(...)")
             self._value.write(encode(carrier, dtype).data)
             return
-        if self._numpy_obj is None:
-            self._numpy_obj = np.array(self.numpy())
-        np.copyto(self._numpy_obj, array.reshape(kind.shape).astype(self._numpy_obj.dtype, copy=False))
+        memory = self._memory()
+        np.copyto(memory, array.reshape(kind.shape).astype(memory.dtype, copy=False))
 
     def assign(self, result: HostTensor, name: str) -> None:
         """Take over the elements of a run's output, in place.
@@ -271,13 +277,6 @@ class OrtValue:
     def __repr__(self) -> str:
         what = str(self._kind()) if self.is_tensor() else self.data_type()
         return f"<OrtValue {what} on {self.device_name()}>"
-
-
-def _code(array: Array) -> int:
-    try:
-        return DType.from_numpy(array.dtype).code
-    except KeyError:
-        return 0
 
 
 def at_pointer(pointer: int, kind: TensorType, gpu: bool) -> OrtValue:
