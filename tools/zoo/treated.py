@@ -32,7 +32,7 @@ from tools.zoo.compare import HALF, apart, complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 from tools.zoo.treatments import Exported, Treatment, chosen
 
-__all__ = ["check", "main", "outputs_of"]
+__all__ = ["check", "compared", "main", "outputs_of"]
 
 SECONDS = 240
 """For one treatment and what is compared of it."""
@@ -101,7 +101,7 @@ def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool
     began = time.monotonic()
     try:
         mine = [_interpreted(graph, feeds, names) for feeds in runs]
-        result |= _compared(treatment.kind, mine, witnesses, plain, names)
+        result |= compared(treatment.kind, mine, witnesses, plain, names)
         if keep and not result["native"]:
             _write(target.with_suffix(".npz"), runs, mine, plain)
     except Exception as error:
@@ -130,7 +130,7 @@ def _interpreted(graph: Any, feeds: Feeds, names: Sequence[str]) -> list[Any]:
     return [made[n].value() for n in names]
 
 
-def _compared(
+def compared(
     kind: str,
     mine: Sequence[list[Any]],
     witnesses: Sequence[Sequence[list[Any]]],

@@ -1,0 +1,258 @@
+"""Check trained models natively: python -m tools.zoo.trained.check [NAME ...].
+
+A name is a package or a pattern of PACKAGE/MODEL[+TREATMENT]. For each step of each run onnxruntime's CPU provider
+gives the reference, with its optimisations and without; the NumPy interpreter, which has its own states fed back, is
+compared with it; plans are made for a GPU and proved by the verifier. What was found of this state of the product is
+not found again; each model has a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from pyruntime.ops.interpreter import interpret
+from tools.devkit.shell import ROOT, fingerprint
+from tools.zoo.apart import in_process
+from tools.zoo.check import Feeds, graph_of, host, planned
+from tools.zoo.trained.compare import complaint_of, plain
+from tools.zoo.trained.fetch import unpacked
+from tools.zoo.trained.files import KIND, case_file
+from tools.zoo.trained.packages import Case, cases, packages
+from tools.zoo.trained.recipes import steps_of
+from tools.zoo.treated import compared
+
+__all__ = ["check", "main", "product", "recorded", "wrong_of"]
+
+SECONDS = 600
+"""For one file."""
+
+
+def product() -> str:
+    """What identifies this state of the product."""
+    return fingerprint(ROOT / "pyruntime", ROOT / "shaders", ROOT / "web")[:16]
+
+
+def session_of(path: Path, optimise: bool) -> Any:
+    """onnxruntime's session over the file."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
+    """The feeds as the session declares its inputs: which, and of which types."""
+    types = {"float": "float32", "double": "float64"}
+    kinds = {i.name: i.type.removeprefix("tensor(").removesuffix(")") for i in session.get_inputs()}
+    return [
+        [{n: np.asarray(step[n]).astype(types.get(kind, kind)) for n, kind in kinds.items()} for step in run]
+        for run in runs
+    ]
+
+
+def answers(session: Any, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
+    """Outputs of every step of every run, with its own states fed back."""
+    names = [o.name for o in session.get_outputs()]
+    made = []
+    for run in runs:
+        outputs: list[list[Any]] = []
+        for step in run:
+            last = dict(zip(names, outputs[-1], strict=True)) if outputs else {}
+            outputs.append(session.run(None, step | {i: last[o] for i, o in back.items() if last}))
+        made.append([[plain(y) for y in ys] for ys in outputs])
+    return made
+
+
+def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
+    """`answers` of the NumPy interpreter."""
+    graph = graph_of(path)
+    names = [v.name for v in graph.outputs]
+    made = []
+    for run in runs:
+        outputs: list[list[Any]] = []
+        for step in run:
+            last = dict(zip(names, outputs[-1], strict=True)) if outputs else {}
+            feeds = step | {i: last[o] for i, o in back.items() if last}
+            told = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
+            outputs.append([told[n].value() for n in names])
+        made.append([[plain(y) for y in ys] for ys in outputs])
+    return made
+
+
+def recorded(case: Case) -> tuple[list[list[Feeds]], list[list[list[list[Any]]]], list[list[list[Any]]], list[str]]:
+    """Feeds, what each witness gave, what the shipped file gave, names of outputs; as `check` wrote them."""
+    with np.load(case.result.with_suffix(".npz")) as arrays:
+        names = [str(n) for n in arrays["names"]]
+        count = [int(n) for n in arrays["steps"]]
+        feeds: list[list[Feeds]] = [[{} for _ in range(n)] for n in count]
+        for key in arrays.files:
+            if key.startswith("in/"):
+                _, run, step, name = key.split("/", 3)
+                feeds[int(run)][int(step)][name] = arrays[key]
+
+        def outputs(kind: str) -> list[list[list[Any]]]:
+            return [
+                [[arrays[f"{kind}/{r}/{s}/{i}"] for i in range(len(names))] for s in range(n)]
+                for r, n in enumerate(count)
+            ]
+
+        return feeds, [outputs(f"w{i}") for i in range(int(arrays["witnesses"]))], outputs("shipped"), names
+
+
+def record(
+    case: Case, feeds: Sequence[Sequence[Feeds]], made: Mapping[str, list[list[list[Any]]]], names: Sequence[str]
+) -> None:
+    """Write what `recorded` reads."""
+    arrays: dict[str, Any] = {"names": list(names), "steps": [len(run) for run in feeds], "witnesses": len(made) - 1}
+    for r, run in enumerate(feeds):
+        for s, step in enumerate(run):
+            arrays |= {f"in/{r}/{s}/{n}": x for n, x in step.items()}
+            arrays |= {f"{kind}/{r}/{s}/{i}": y for kind, all_ in made.items() for i, y in enumerate(all_[r][s])}
+    np.savez(case.result.with_suffix(".npz"), **arrays)
+
+
+def complaint_about(
+    case: Case,
+    mine: Sequence[Sequence[list[Any]]],
+    witnesses: Sequence[Sequence[Sequence[list[Any]]]],
+    shipped: Sequence[Sequence[list[Any]]],
+    names: Sequence[str],
+) -> str:
+    """What is wrong with the outputs, or nothing."""
+    for r, run in enumerate(mine):
+        for s, outputs in enumerate(run):
+            theirs = [w[r][s] for w in witnesses]
+            if KIND[case.treatment] == "same":
+                told = complaint_of(outputs, theirs, names)
+            else:
+                found = compared(KIND[case.treatment], [outputs], [[w] for w in theirs], [shipped[r][s]], names)
+                told = found["native"]
+            if told:
+                return f"size {r + 1}, step {s + 1}: {told}"
+    return ""
+
+
+def check(case: Case) -> dict[str, Any]:
+    """All that is found of a case natively."""
+    result: dict[str, Any] = {"tool": "", "onnxruntime": "", "native": "", "plan": "", "product": product()}
+    runs = [steps_of(case.model, run) for run in range(case.model.runs)]
+    try:
+        path = case_file(case, [step for run in runs for step in run])
+    except Exception as error:
+        return result | {"tool": f"{type(error).__name__}: {error}"[:400]}
+    result |= {"path": str(path), "bytes": path.stat().st_size}
+    made: dict[str, list[list[list[Any]]]] = {}
+    for optimise in (True, False):
+        try:
+            session = session_of(path, optimise)
+            feeds = given(session, runs)
+            made[f"w{len(made)}"] = answers(session, feeds, case.model.back)
+        except Exception as error:
+            result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
+    if not made:
+        return result
+    result["onnxruntime"] = ""
+    names = [o.name for o in session.get_outputs()]
+    witnesses = list(made.values())
+    if case.treatment:
+        session = session_of(case_file(Case(case.model), []), True)
+        made["shipped"] = answers(session, given(session, runs), case.model.back)
+    else:
+        made["shipped"] = witnesses[0]
+    record(case, feeds, made, names)
+    began = time.monotonic()
+    try:
+        mine = interpreted(path, feeds, case.model.back)
+        result["native"] = complaint_about(case, mine, witnesses, made["shipped"], names)
+    except Exception as error:
+        result["native"] = f"{type(error).__name__}: {error}"[:800]
+    result["native_seconds"] = round(time.monotonic() - began, 1)
+    if not case.model.large:
+        try:
+            result |= planned(path, [run[0] for run in feeds])
+        except Exception as error:
+            result["plan"] = f"{type(error).__name__}: {error}"[:800]
+    return result
+
+
+def wrong_of(found: Mapping[str, Any]) -> str:
+    """What differs here."""
+    return "; ".join(f"{key}: {found[key]}" for key in ("ended", "native", "plan", "browser") if found.get(key))
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """One line about a native result."""
+    for key in ("tool", "onnxruntime"):
+        if found.get(key):
+            return f"{key} fails: {found[key][:300]}"
+    if told := wrong_of({k: v for k, v in found.items() if k != "browser"}):
+        return "WRONG " + told
+    state = f"{found.get('dispatches', '-')} dispatches, {found['native_seconds']} s"
+    for key in ("host", "waits", "closed"):
+        state += f", {key} {found[key]}" if found.get(key) else ""
+    return state
+
+
+def selected(names: Sequence[str]) -> list[Case]:
+    """The cases of these packages or patterns; all where there are none."""
+    wanted = [name for name in names if "+" not in name]
+    found = list(cases(wanted)) if wanted or not names else []
+    keys = {case.key for case in found}
+    return found + [c for c in cases() if c.key in names and c.key not in keys]
+
+
+def arguments(text: str | None) -> argparse.ArgumentParser:
+    """What check and browser take."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=())
+    parser.add_argument("--again", action="store_true", help="also what is known of this state of the product")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no other file after this time")
+    return parser
+
+
+def main() -> int:
+    args = arguments(__doc__).parse_args()
+    os.environ["PYRUNTIME_VERIFY"] = "1"
+    warnings.simplefilter("ignore")
+    import onnxruntime.quantization  # before the processes
+    import onnxruntime.transformers.float16  # noqa: F401
+
+    now, end, wrong = product(), time.monotonic() + args.minutes * 60, 0
+    for case in selected(args.names):
+        known = json.loads(case.result.read_text()) if case.result.is_file() else {}
+        if known.get("product") == now and not args.again:
+            continue
+        if time.monotonic() > end:
+            print("time is over: run this again for the others")
+            break
+        for part in [case.model.package, *(packages()[p.split(":", 1)[0]] for p in case.model.parts)]:
+            unpacked(part)
+        case.result.parent.mkdir(parents=True, exist_ok=True)
+        case.result.unlink(missing_ok=True)
+        found = in_process(
+            lambda: check(case),  # noqa: B023
+            lambda error: {"product": now, "native": f"{type(error).__name__}: {error}"[:800]},
+            lambda how: {"product": now, "ended": how},
+            SECONDS,
+        )
+        case.result.write_text(json.dumps(found))
+        wrong += bool(wrong_of(found))
+        print(f"{case.key}: {line(found)}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

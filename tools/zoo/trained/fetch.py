@@ -1,0 +1,119 @@
+"""Downloads packages and unpacks the models in them; no package is installed, built or imported."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tools.devkit.fetch import extract, pack
+from tools.devkit.shell import SetupError, fingerprint, put_stamp, say, sha256, stamped
+from tools.zoo.trained.packages import FOLDER, Model, Package, models, packages
+
+__all__ = ["model_file", "unpacked"]
+
+
+def model_file(model: Model) -> Path:
+    """The file of a model, with the files that it refers to beside it."""
+    folder = unpacked(model.package)
+    if model.parts:
+        return _joined(model)
+    path = folder / model.path
+    if path.suffix != ".gz":
+        return path
+    target = path.with_suffix("")
+    if not target.is_file():
+        target.write_bytes(gzip.decompress(path.read_bytes()))
+    return target
+
+
+def unpacked(package: Package) -> Path:
+    """The folder with the models of a package, fetched once.
+
+    Raises:
+        SetupError: no such release, or another content than the one pinned.
+    """
+    members = _members(package)
+    folder = FOLDER / "packages" / package.name.removeprefix("@").replace("/", "-")
+    stamp, value = folder / ".stamp", fingerprint(package.digest, *members)
+    if stamped(stamp, value):
+        return folder
+    say(f"fetching {package.name} {package.version}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=FOLDER) as temporary:
+        shutil.rmtree(folder, ignore_errors=True)
+        if package.npm is not None:
+            npm = shutil.which("npm")
+            if npm is None:
+                raise SetupError(f"npm is needed to fetch {package.name}: install Node.js with npm.")
+            extract(pack(npm, package.npm, Path(temporary)), members, folder)
+        else:
+            _unzip(_wheel(package, Path(temporary)), members, folder)
+    if missing := [m for m in members if not (folder / m).is_file()]:
+        raise SetupError(f"{package.name} {package.version} has no {', '.join(missing)}.")
+    put_stamp(stamp, value)
+    return folder
+
+
+def _members(package: Package) -> tuple[str, ...]:
+    """The files wanted of a package, sorted."""
+    wanted: set[str] = set()
+    for model in models():
+        if model.package == package:
+            wanted.update(model.beside, () if model.parts else (model.path,))
+        for part in model.parts:
+            name, path = part.split(":", 1)
+            wanted.update([path] if name == package.name else [])
+    return tuple(sorted(wanted))
+
+
+def _wheel(package: Package, folder: Path) -> Path:
+    """The pinned wheel, whatever Python and platform this is.
+
+    Raises:
+        SetupError: pip does not get it, or its hash is another.
+    """
+    _, _, python, abi, platforms = package.file.removesuffix(".whl").rsplit("-", 4)
+    wanted = ["--python-version", python[2:]] if python.startswith("cp") else []
+    wanted += ["--implementation", python[:2], "--abi", abi] if abi != "none" else []
+    wanted += [word for platform in platforms.split(".") if platform != "any" for word in ("--platform", platform)]
+    requirement = f"{package.name}=={package.version}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--ignore-requires-python", *wanted, "--dest", str(folder), requirement]
+    done = subprocess.run(command, capture_output=True, text=True)
+    wheel = folder / package.file
+    if done.returncode or not wheel.is_file():
+        raise SetupError(f"`{' '.join(command)}` gave no {package.file}:\n{done.stderr.strip()}")
+    if (found := sha256(wheel)) != package.digest:
+        raise SetupError(f"{package.file}: sha256 is {found}, not {package.digest}")
+    return wheel
+
+
+def _unzip(wheel: Path, members: tuple[str, ...], folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        present = set(archive.namelist())
+        for member in members:
+            if member not in present:
+                continue
+            target = folder / member
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as source, target.open("wb") as file:
+                shutil.copyfileobj(source, file)
+
+
+def _joined(model: Model) -> Path:
+    """The file that a model's parts make."""
+    target = FOLDER / "packages" / "joined" / f"{model.key}.onnx"
+    stamp, value = target.with_suffix(".stamp"), fingerprint(*model.parts, *(p.digest for p in packages().values()))
+    if not stamped(stamp, value):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            for part in model.parts:
+                name, path = part.split(":", 1)
+                file.write((unpacked(packages()[name]) / path).read_bytes())
+        put_stamp(stamp, value)
+    return target

@@ -1,0 +1,133 @@
+"""The packages and the models in them: the TOML files of packages/, one for each kind of input."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tools.devkit.pins import NpmPackage
+from tools.zoo.definitions import CACHE
+
+__all__ = ["FOLDER", "KINDS", "TREATMENTS", "Case", "Model", "Package", "cases", "models", "packages"]
+
+HERE = Path(__file__).parent / "packages"
+KINDS = ("pictures", "sound", "text", "numbers")
+FOLDER = CACHE / "trained"
+TREATMENTS = ("ort", "half", "dynamic")
+"""What some models go through: the ORT format, onnxruntime's float16 and 8-bit tools."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A release of a package.
+
+    Attributes:
+        file: the name of the wheel; empty for packages of npm.
+        digest: the wheel's SHA-256, or npm's integrity of the tarball.
+    """
+
+    name: str
+    version: str
+    file: str
+    digest: str
+
+    @property
+    def npm(self) -> NpmPackage | None:
+        """The pin of a package of npm."""
+        return None if self.file else NpmPackage(self.name, self.version, self.digest, ())
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model in a package.
+
+    Attributes:
+        path: the file in the package; what ends in .gz is decompressed.
+        title: the name that people know.
+        inputs: for each input what its values are, as recipes.values takes it.
+        recipe: makes all inputs, where values depend on one another; a name of recipes.RECIPES.
+        sizes: letters of shapes, and their values in each run.
+        steps: how many steps a run has.
+        back: inputs that are outputs of the step before.
+        treat: names of TREATMENTS.
+        parts: 'package:path' of the files that make the model when joined.
+        beside: files that the model refers to.
+        large: its intermediate values do not fit into memory together, so no plan for a desktop GPU is proved.
+    """
+
+    package: Package
+    path: str
+    title: str
+    kind: str
+    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    recipe: str = ""
+    name: str = ""
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    steps: int = 1
+    back: Mapping[str, str] = field(default_factory=dict)
+    treat: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    beside: Sequence[str] = ()
+    large: bool = False
+
+    @property
+    def key(self) -> str:
+        """The model's name in lists and folders."""
+        path = PurePosixPath(self.path.removesuffix(".gz"))
+        return f"{self.package.name.removeprefix('@').replace('/', '-')}/{self.name or path.stem}"
+
+    @property
+    def runs(self) -> int:
+        """How many sizes there are."""
+        return max((len(values) for values in self.sizes.values()), default=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model as it is shipped, or after a treatment."""
+
+    model: Model
+    treatment: str = ""
+
+    @property
+    def key(self) -> str:
+        """The case's name in lists and folders."""
+        return self.model.key + (f"+{self.treatment}" if self.treatment else "")
+
+    @property
+    def result(self) -> Path:
+        """What was found; inputs and onnxruntime's outputs are beside it as .npz."""
+        return FOLDER / "results" / f"{self.key}.json"
+
+
+def packages() -> dict[str, Package]:
+    """Every package by its name."""
+    return {p.name: p for kind in KINDS for p, _ in _entries(kind)}
+
+
+def models(names: Sequence[str] = ()) -> Iterator[Model]:
+    """All models, or those of these packages or patterns of keys."""
+    for kind in KINDS:
+        for package, entry in _entries(kind):
+            common = {k: v for k, v in entry.items() if k in Model.__dataclass_fields__ and k != "name"}
+            for told in entry.get("models", ()):
+                model = Model(package=package, kind=kind, **{**common, **told})
+                if not names or any(n == package.name or fnmatchcase(model.key, n) for n in names):
+                    yield model
+
+
+def cases(names: Sequence[str] = ()) -> Iterator[Case]:
+    """Every model as it is shipped, and then treated."""
+    for model in models(names):
+        yield Case(model)
+        yield from (Case(model, treatment) for treatment in model.treat)
+
+
+def _entries(kind: str) -> Iterator[tuple[Package, Mapping[str, Any]]]:
+    for entry in tomllib.loads((HERE / f"{kind}.toml").read_text())["packages"]:
+        digest = entry.get("sha256") or entry["integrity"]
+        yield Package(entry["name"], entry["version"], entry.get("file", ""), digest), entry
