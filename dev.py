@@ -63,6 +63,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     zoo_.add_argument(
         "--treated", action="store_true", help="what optimisers, quantisers and such make of them, instead"
     )
+    zoo_.add_argument("--trained", action="store_true", help="trained models that packages ship, instead")
     zoo_.add_argument("--treatment", action="append", default=[], help="only these treatments, by pattern")
     zoo_.add_argument("--share", type=int, default=100, help="per cent of the pairs of model and treatment")
 
@@ -100,6 +101,8 @@ def main(argv: Sequence[str]) -> int:
                 return zoo.treated(
                     source=args.source, names=args.names, treatments=args.treatment, share=args.share, again=args.again
                 )
+            case "zoo" if args.trained:
+                return zoo.trained(names=args.names, again=args.again)
             case "zoo":
                 return zoo.zoo(source=args.source, names=args.names, again=args.again)
             case "notebook":

@@ -1,4 +1,4 @@
-"""`dev.py zoo`: exports architectures, runs them here and in onnxruntime, and compares."""
+"""`dev.py zoo`: exports architectures or fetches trained models, runs them here and in onnxruntime, and compares."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], sha
     more = [word for name in treatments for word in ("--treatment", name)]
     more += ["--share", str(share), *(["--again"] if again else [])]
     return run([exporter(), "-m", "tools.zoo.treated", *chosen, *more])
+
+
+def trained(*, names: Sequence[str], again: bool) -> int:
+    """Fetch packages that ship trained models, check these natively and in the browser, and write docs/MODELS.md."""
+    ensure_venv()
+    more: list[str | Path] = [*names, *(["--again"] if again else [])]
+    status = run([python(), "-m", "tools.zoo.trained.check", *more])
+    browser = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
+    build_site(python())
+    status = max(status, run([python(), "-m", "tools.zoo.trained.browser", *more], env=browser))
+    return max(status, run([python(), "-m", "tools.zoo.trained.table", *names]))
 
 
 def exporter() -> Path:

@@ -1,4 +1,4 @@
-"""docs/MODELS.md, and whether the zoo is as its strict list says: python -m tools.zoo.table.
+"""Its section of docs/MODELS.md, and whether the zoo is as its strict list says: python -m tools.zoo.table.
 
 failures.toml lists, with a reason each, what does not export, what onnxruntime does not run, and what differs here.
 What fails and is not listed fails the command, and so does what is listed and works.
@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tools.zoo.definitions import SOURCES, Definition, definitions
+from tools.zoo.document import write_section
 
 __all__ = ["Row", "render", "rows", "verdict"]
 
 HERE = Path(__file__).parent
-PATH = HERE.parents[1] / "docs" / "MODELS.md"
 
-HEADER = """# Models
-
-Written by `python3 dev.py zoo`; do not edit.
+HEADER = """## Exported architectures
 
 Architectures with random weights in small sizes, exported by torch.onnx.export, with the new exporter (torch.export) or
 the old one (TorchScript), and run on NumPy and in Chromium on SwiftShader. The reference is onnxruntime's CPU provider.
@@ -135,7 +133,7 @@ def counted(table: Sequence[Row]) -> str:
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """The file's text."""
+    """The section's text."""
     parts = [HEADER]
     parts.append("| source | defined | not run yet | exported | onnxruntime runs | agree | | with host steps |")
     parts.append("|---|---|---|---|---|---|---|---|")
@@ -145,7 +143,7 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     for source, group in groups:
         if not group:
             continue
-        parts.append(f"\n## {source}\n\n| model | exporter | opset | result | open | host | dispatches |")
+        parts.append(f"\n### {source}\n\n| model | exporter | opset | result | open | host | dispatches |")
         parts.append("|---|---|---|---|---|---|---|")
         parts += [_line(row, listed) for row in group if row.stage != "unknown"]
         if waiting := ", ".join(row.definition.name for row in group if row.stage == "unknown"):
@@ -191,8 +189,7 @@ def main() -> int:
     args = parser.parse_args()
     table, listed = list(rows(args.source, args.names)), failures()
     if not args.source and not args.names:
-        PATH.write_text(render(table, listed))
-        print(f"wrote {PATH.relative_to(HERE.parents[1])}")
+        write_section(render(table, listed))
     wrong = verdict(table, listed)
     unknown = sorted(set(listed) - {f"{d.source}/{d.name}" for d in definitions()})
     if unknown:

@@ -31,6 +31,7 @@ SCALES: Mapping[str, Callable[[Array], Array]] = {
     "centred": lambda x: x - 127.5,
     "half": lambda x: x / 255 - 0.5,
     "imagenet": lambda x: (x / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225],
+    "table": lambda x: (x[..., ::-1] / 255 - [0.408, 0.447, 0.470]) / [0.289, 0.274, 0.278],
     "caffe": lambda x: x[..., ::-1] - [104.0, 117.0, 123.0],
     "isnet": lambda x: (x - 128) / 256,
 }

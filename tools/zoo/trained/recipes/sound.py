@@ -10,16 +10,21 @@ import numpy as np
 
 from tools.zoo.trained.recipes.context import Context
 
-__all__ = ["VALUES", "mel", "speech", "spectrum", "voice", "windows"]
+__all__ = ["VALUES", "mel", "spectrum", "speech", "voice", "windows"]
 
 Array = np.ndarray[Any, Any]
-SECONDS = 12
+SECONDS, VOICES = 12, 4
 
 
-@functools.lru_cache(8)
 def voice(rate: int, seed: int) -> Array:
+    """One of VOICES signals of a rate."""
+    return _voice(rate, seed % VOICES)
+
+
+@functools.lru_cache(16)
+def _voice(rate: int, seed: int) -> Array:
     """Some seconds of voiced syllables with formants and pauses, hisses between them, and noise; float32 within 1."""
-    random = np.random.default_rng(seed % 1000)
+    random = np.random.default_rng(seed)
     time = np.arange(SECONDS * rate) / rate
     pitch = 120 + 25 * np.sin(2 * np.pi * 0.7 * time) + 10 * np.sin(2 * np.pi * 5 * time)
     phase = 2 * np.pi * np.cumsum(pitch) / rate

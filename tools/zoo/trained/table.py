@@ -1,0 +1,168 @@
+"""The section of docs/MODELS.md on trained models, and whether they are as the strict list says.
+
+python -m tools.zoo.trained.table. failures.toml lists, with a reason each, what onnxruntime does not run and what
+differs here. What fails and is not listed fails the command, and so does what is listed and works.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.zoo.document import write_section
+from tools.zoo.trained.check import arguments, selected, wrong_of
+from tools.zoo.trained.packages import KINDS, Case, cases
+
+__all__ = ["Row", "failures", "render", "rows", "verdict"]
+
+LISTED = Path(__file__).parent / "failures.toml"
+
+HEADER = """## Trained models
+
+Files that packages on PyPI and npm ship, as their users have them, with inputs of the real kind: photographs and pages,
+a signal like speech whose states are fed back over several steps, token ids, tables, graphs. They run on NumPy and in
+Chromium on SwiftShader; the reference is onnxruntime's CPU provider, with its optimisations and without. Whole numbers
+are the same; other numbers agree as those of exported architectures do, or as well as onnxruntime's own two levels
+with one another. Where axes are open, a second size runs in the same session.
+
+- **Also as**: what was made of the file and agrees, too: the ORT format (ort), onnxruntime's float16 and its dynamic
+  quantisation to 8 bits.
+- **Open**: whether one plan serves all sizes; empty where there is one size.
+- **Host**: nodes that run on the host. **Dispatches**: of a run on a desktop GPU, and on SwiftShader.
+"""
+
+TITLES = {"pictures": "Pictures", "sound": "Sound", "text": "Text", "numbers": "Tables, graphs, robots"}
+NAMES = {"ort": "ort", "half": "float16", "dynamic": "8 bits"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a case."""
+
+    case: Case
+    found: Mapping[str, Any]
+
+    @property
+    def stage(self) -> str:
+        """Where it fails: 'tool', 'onnxruntime' or 'here'; '' where it agrees; 'unknown' where it did not run."""
+        if not self.found:
+            return "unknown"
+        for stage in ("tool", "onnxruntime"):
+            if self.found.get(stage):
+                return stage
+        if wrong_of(self.found):
+            return "here"
+        return "" if "browser" in self.found else "unknown"
+
+    @property
+    def error(self) -> str:
+        """What failed, in one line."""
+        told = self.found.get("tool") or self.found.get("onnxruntime") or wrong_of(self.found)
+        return " ".join(str(told).split())
+
+
+def rows(names: Sequence[str] = ()) -> list[Row]:
+    """What is known of each case."""
+    return [Row(c, json.loads(c.result.read_text()) if c.result.is_file() else {}) for c in selected(names)]
+
+
+def failures() -> dict[str, tuple[str, str]]:
+    """Key of a case to where it fails and why.
+
+    Raises:
+        ValueError: one listed twice, without a reason, or not defined.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    known = {case.key for case in cases()}
+    for entry in tomllib.loads(LISTED.read_text())["failures"]:
+        for key in entry["cases"]:
+            if key in found or key not in known or not entry["reason"].strip():
+                raise ValueError(f"failures.toml: {key} is listed twice, not defined, or without a reason")
+            found[key] = entry["stage"], entry["reason"].strip()
+    return found
+
+
+def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
+    """How the rows differ from the list; nothing where they do not."""
+    lines = []
+    for row in table:
+        stage = listed.get(row.case.key, ("", ""))[0]
+        if row.stage == "unknown":
+            lines.append(f"{row.case.key}: not run")
+        elif row.stage != stage:
+            said = f"is listed to fail at: {stage}" if stage else "is not listed"
+            what = f"fails at {row.stage}: {row.error}" if row.stage else "it works"
+            lines.append(f"{row.case.key}: {said}; {what}")
+    return "\n".join(lines)
+
+
+def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
+    """The section's text."""
+    shipped = [row for row in table if not row.case.treatment]
+    agree = sum(not row.stage for row in shipped)
+    treated = [row for row in table if row.case.treatment]
+    packages = {name for row in shipped for name in _packages(row)}
+    parts = [HEADER, f"{agree} of {len(shipped)} files of {len(packages)} packages agree, and "
+             f"{sum(not row.stage for row in treated)} of {len(treated)} that were made of them.\n"]  # fmt: skip
+    for kind in KINDS:
+        group = [row for row in shipped if row.case.model.kind == kind]
+        if not group:
+            continue
+        parts.append(f"### {TITLES[kind]}\n\n| model | package | MB | result | also as | open | host | dispatches |")
+        parts.append("|---|---|---|---|---|---|---|---|")
+        parts += [_line(row, treated, listed) for row in group]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _packages(row: Row) -> list[str]:
+    model = row.case.model
+    return sorted({part.split(":", 1)[0] for part in model.parts} or {model.package.name})
+
+
+def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
+    model, found = row.case.model, row.found
+    made = [other for other in treated if other.case.model.key == model.key]
+    also = ", ".join(NAMES[other.case.treatment] for other in made if not other.stage)
+    failed = "; ".join(
+        f"{NAMES[other.case.treatment]}: {listed.get(other.case.key, ('', other.stage))[1]}"
+        for other in made
+        if other.stage
+    )
+    result = {"": "agrees", "unknown": "not run yet"}.get(
+        row.stage, f"{row.stage}: {listed.get(row.case.key, ('', row.error))[1]}"
+    )
+    result += f"; {failed}" if failed else ""
+    both = [str(n) for n in (found.get("dispatches"), found.get("browser_dispatches")) if n is not None]
+    host = Counter(found.get("host", {}))
+    hosted = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
+    megabytes = f"{found['bytes'] / 1e6:.1f}" if "bytes" in found else ""
+    name = ", ".join(f"{package}" for package in _packages(row))
+    cells = [model.title, f"{name} {model.package.version}", megabytes, result, also, _open(row), hosted]
+    return "| " + " | ".join([*cells, " / ".join(both)]) + " |"
+
+
+def _open(row: Row) -> str:
+    if row.case.model.runs < 2 or "browser_open" not in row.found:
+        return ""
+    return "one plan" if len(row.found["browser_open"]) == 1 else "a plan for each size"
+
+
+def main() -> int:
+    args = arguments(__doc__).parse_args()
+    table, listed = rows(args.names), failures()
+    if not args.names:
+        write_section(render(table, listed))
+    wrong = verdict(table, listed)
+    print(wrong or f"{len(table)} files: all as listed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
