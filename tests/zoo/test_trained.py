@@ -91,7 +91,7 @@ def test_fetch__another_hash__is_refused(tmp_path: Path, monkeypatch: pytest.Mon
             wheel.writestr("some/setup.py", b"raise SystemExit")
         return type("Done", (), {"returncode": 0, "stderr": ""})
 
-    monkeypatch.setattr(fetch.subprocess, "run", download)
+    monkeypatch.setattr("subprocess.run", download)
     monkeypatch.setattr(fetch, "FOLDER", tmp_path)
     monkeypatch.setattr(fetch, "_members", lambda _: ("some/model.onnx",))
     with pytest.raises(SetupError, match="sha256"):

@@ -30,16 +30,18 @@ def _voice(rate: int, seed: int) -> Array:
     phase = 2 * np.pi * np.cumsum(pitch) / rate
     syllable = np.floor(time * 4).astype(int)
     vowels = np.array([[730, 1090, 2440], [270, 2290, 3010], [300, 870, 2240], [530, 1840, 2480], [570, 840, 2410]])
-    formants = vowels[random.integers(0, len(vowels), syllable.max() + 1)][syllable]
+    coarse = slice(None, None, rate // 200)
+    formants = vowels[random.integers(0, len(vowels), syllable.max() + 1)][syllable[coarse]]
     made = np.zeros_like(time)
     for number in range(1, int(min(4000, rate / 2 - 200) // 155)):
-        heights = np.exp(-np.square((number * pitch[:, None] - formants) / 130)) * [1.0, 0.5, 0.25]
-        made += (heights.sum(1) + 0.02) * np.sin(number * phase) / np.sqrt(number)
+        heights = np.exp(-np.square((number * pitch[coarse, None] - formants) / 130)) @ [1.0, 0.5, 0.25]
+        made += (np.interp(time, time[coarse], heights) + 0.02) * np.sin(number * phase) / np.sqrt(number)
     spoken = random.uniform(size=syllable.max() + 1)[syllable] > 0.25
     made *= np.sin(np.pi * (time * 4 % 1)) ** 2 * spoken
     hiss = np.diff(random.standard_normal(len(time) + 1)) * (~spoken) * (np.sin(np.pi * (time * 4 % 1)) > 0.7)
     made = made / np.abs(made).max() * 0.6 + hiss * 0.03 + random.standard_normal(len(time)) * 1e-3
-    return made.astype(np.float32)
+    whole: Array = made.astype(np.float32)
+    return whole
 
 
 def part(signal: Array, start: int, length: int) -> Array:

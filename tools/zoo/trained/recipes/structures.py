@@ -31,14 +31,14 @@ def protein(context: Context) -> Feeds:
     floats = {
         "bfactor": random.uniform(0, 1, atoms),
         "edge_dist": far[edges[0], edges[1]],
-        "same_residue": (residue[0] == residue[1]).astype(float),
+        "same_residue": np.where(residue[0] == residue[1], 1.0, 0.0),
         "residue_geometry": random.uniform(-1, 1, (residues, 52)),
         "target_environment": random.uniform(0, 1, (residues, 6, 15)),
         "temperature_feature": np.full((residues, 1), 0.1),
         "target_atom_rsasa": random.uniform(0, 1, (residues, 6)),
         "pos": pos,
         "node_normal": normals / np.linalg.norm(normals, axis=1, keepdims=True),
-        "is_hbond": (random.uniform(size=edges.shape[1]) < 0.05).astype(float),
+        "is_hbond": np.where(random.uniform(size=edges.shape[1]) < 0.05, 1.0, 0.0),
         "hb_cos": random.uniform(-1, 1, edges.shape[1]),
     }
     made = {name: x.astype(np.float32) for name, x in floats.items()}
