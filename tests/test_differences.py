@@ -94,7 +94,9 @@ def test_rnn__activation_without_alpha__has_the_operator_s_defaults(
     inputs: list[Array | None] = [
         r.standard_normal(shape).astype(np.float32) for shape in ((3, 2, 4), (1, 3, 4), (1, 3, 3))
     ]
-    given = {"activation_alpha": [default[0]]} | ({} if default[1] is None else {"activation_beta": [default[1]]})
+    given: dict[str, Any] = {"activation_alpha": [default[0]]} | (
+        {} if default[1] is None else {"activation_beta": [default[1]]}
+    )
     named: dict[str, Any] = {"hidden_size": 3, "activations": [activation]}
     mine = one("RNN", inputs, 14, **named)
     np.testing.assert_allclose(mine, ort_run("RNN", inputs, 14, **named, **given)[0], 1e-4, 1e-5)

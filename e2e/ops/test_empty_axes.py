@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from e2e.gpu import Gpu
@@ -14,7 +16,7 @@ from tests.ops.empty_axes import emptied_cases
 def test_operators__an_axis_without_elements__as_on_the_host(gpu: Gpu) -> None:
     ran, wrong = 0, {}
     for case in emptied_cases(gpu.target):
-        kinds = [t for i, t in enumerate(case.op.infer(*case.types)) if case.op.wants(i)]
+        kinds: list[Any] = [t for i, t in enumerate(case.op.infer(*case.types)) if case.op.wants(i)]
         wanted = [y for i, y in enumerate(case.wanted) if case.op.wants(i)]
         ran += 1
         try:

@@ -41,7 +41,7 @@ def stacked(target: Target, a: Operand, b: Operand) -> tuple[Product, Operand, O
     if len(product.batch) <= MAX_BATCH_RANK:
         return product, a, b, ()
     batch = broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
-    wholes = [(*batch, *shape[-2:]) for shape in shapes]
+    wholes = (*batch, *shapes[0][-2:]), (*batch, *shapes[1][-2:])
     left, right = (scratch(x.type.dtype, *whole) for x, whole in zip((a, b), wholes, strict=True))
     copies = (
         strided_copy(target, "spread", y, x, 0, broadcast_strides(shape, whole))

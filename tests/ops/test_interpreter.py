@@ -13,6 +13,8 @@ from pyruntime.ir import Array, Constant, DType, Graph, Node, SequenceType, Tens
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import Limits, Program, RunContext, execute, interpret
 from pyruntime.ops.transpose import Transpose
+from tests.harness import make_op, typed
+from tests.oracle import node_of, ort_run
 
 
 class _Double(Op):
@@ -170,3 +172,23 @@ def test_program__run_twice__same_answer() -> None:
 
 def test_sequence_type__string__as_onnxruntime_spells_it() -> None:
     assert str(SequenceType(DType.FLOAT)) == "seq(tensor(float))"
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "shapes", "attributes"),
+    [
+        ("ArgMax", "", [(0, 0)], {"axis": 0}),
+        ("ArgMin", "", [(0, 0)], {"axis": 1, "keepdims": 0}),
+        ("InstanceNormalization", "", [(1, 0, 2, 3), (0,), (0,)], {}),
+        ("Inverse", "com.microsoft", [(2, 0, 0)], {}),
+        ("Conv", "", [(0, 2, 4, 4), (3, 2, 3, 3)], {}),
+    ],
+)
+def test_execute__outputs_without_elements__shapes_of_onnxruntime(
+    op_type: str, domain: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any]
+) -> None:
+    arrays: list[Array | None] = [np.ones(shape, np.float32) for shape in shapes]
+    (wanted,) = ort_run(op_type, arrays, domain=domain, **attributes)
+    op = make_op(node_of(op_type, arrays, domain=domain, **attributes), {domain: 1 if domain else 21, "": 21})
+    (made,) = execute(op, *(typed(x) for x in arrays))
+    assert made is not None and made.value().shape == wanted.shape and made.value().dtype == wanted.dtype
