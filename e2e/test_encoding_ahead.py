@@ -1,10 +1,9 @@
-"""What makes a run short: passes encoded while the run before is waited for, and threads that wake up in time."""
+"""What makes a run short: passes that are encoded while the run before is waited for."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from onnx import TensorProto, helper
 from playwright.sync_api import Page
 
 PLAYING = """async ({ count, runs, together }) => {
@@ -75,34 +74,3 @@ def test_play__runs_at_once__take_what_the_ones_before_them_have_encoded(page: P
     found = _played(page, site_url, count=20, runs=[16] * 4, together=3)
     assert [values for _, values in found] == [_outputs(20, 16)] * 12
     assert [waited for waited, _ in found] == [20, 20] + [0] * 10
-
-
-ANNOUNCED = """async ({ model, lengths }) => {
-    const said = [];
-    const { postMessage } = Worker.prototype;
-    Worker.prototype.postMessage = function noted(message, ...rest) {
-        if ('announced' in message || message.method === 'run') said.push(message.announced ?? 'run');
-        return postMessage.call(this, message, ...rest);
-    };
-    const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
-    const session = await InferenceSession.create(Uint8Array.from(model));
-    const right = [];
-    for (const length of lengths) {
-        const { y } = await session.run({ x: new Tensor('float32', new Float32Array(length).fill(2), [length]) });
-        right.push(y.data.length === length && y.data.every((value) => value === 4));
-    }
-    return { said, right };
-}"""
-
-
-def test_run__of_a_large_input__is_announced_before_it_is_copied(page: Page, site_url: str) -> None:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", [x], [y])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    page.goto(site_url + "e2e/blank.html")
-    lengths = [16384, 16384, 16383, 16384, 700_000]  # 64 KB, a word less, and in pieces
-    found = page.evaluate(ANNOUNCED, {"model": list(made.SerializeToString()), "lengths": lengths})
-    assert found["right"] == [True] * len(lengths)
-    announced = found["said"][0]
-    assert found["said"] == [announced, "run", announced, "run", "run", announced, "run", announced, "run"]
-    assert announced != "run"

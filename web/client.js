@@ -108,14 +108,6 @@ class Client {
   }
 
   /**
-   * A run is about to be asked for: threads on the way to the GPU wake up while its inputs are copied.
-   * @param {number} session
-   */
-  announce(session) {
-    this.port.announce?.(session);
-  }
-
-  /**
    * @param {string} method
    * @param {unknown} args
    * @param {Transferable[]} [transfer]

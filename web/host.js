@@ -156,15 +156,6 @@ export function arrive({ stream, piece, failure }) {
   if (!piece || incoming?.complete) streams.delete(stream);
 }
 
-/**
- * A run is about to be asked for. An empty submit wakes the browser's GPU process and the threads on the way there, which takes
- * as long as copying 602 KB: CLIP's tower takes 1.8 ms instead of 1.9, Swin 1.8 instead of 2.0 (H200).
- * @param {import('./protocol.js').Announcement} message
- */
-export function announced({ announced: session }) {
-  sessions.get(session)?.replays[0]?.device.queue.submit([]);
-}
-
 /** The number of the last request of this side's own; those of pages count upwards. */
 let lastOwn = 0;
 

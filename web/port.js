@@ -9,7 +9,6 @@ import { Threads } from './threads.js';
  * @property {boolean} sharesBuffers whether GPUBuffers can go there
  * @property {(message: import('./protocol.js').Request | import('./protocol.js').Piece, transfer: Transferable[]) => void} send
  * @property {() => void} close
- * @property {(session: number) => void} [announce] a run of a session, to a thread that may be asleep
  * @property {(tensor: number) => GPUBuffer | undefined} [settle] the buffer of a tensor alone, where it can be shared
  */
 
@@ -43,7 +42,6 @@ function workerPort(receive, fail) {
   return {
     sharesBuffers: false,
     send: (message, transfer) => worker.postMessage(message, transfer),
-    announce: (session) => worker.postMessage({ announced: session }),
     close: () => {
       worker.terminate();
       threads.end();

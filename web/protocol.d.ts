@@ -27,11 +27,6 @@ export interface Piece {
   failure?: string;
 }
 
-/** A message to the worker that gets no reply: a run of a session is about to be asked for. */
-export interface Announcement {
-  announced: number;
-}
-
 /** A tensor on the GPU: one the host knows by its number, or a GPUBuffer of the page's. */
 export interface WireRemote {
   kind: 'gpu' | 'buffer';

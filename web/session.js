@@ -6,7 +6,7 @@ import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
 import { hold, placesOf } from './plans/places.js';
 import { Tensor, moveTo } from './tensor.js';
-import { bytesOf, fromWire, isMovable, remoteToWire, takesCopying, toStream, toWire, viewOf } from './wire.js';
+import { bytesOf, fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './wire.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
@@ -231,7 +231,6 @@ export class InferenceSession {
     /** @type {Record<string, import('./protocol.js').WireValue>} */
     const wire = {};
     const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
-    if (Object.values(given).some(takesCopying)) this.#client.announce?.(this.#handle);
     const moves = [given, targets].some((some) => Object.values(some).flat().some(isMovable));
     for (const [name, value] of Object.entries(given)) {
       wire[name] = (!sharesBuffers && !moves && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);

@@ -2,7 +2,7 @@
 /** Values on their way between a page and Python: `pyruntime/wire.py` has the other end, protocol.d.ts their types. */
 
 import { ARRAYS, sizeOf } from './elements.js';
-import { copied, KEPT, LARGE } from './pieces.js';
+import { copied, LARGE } from './pieces.js';
 import { Tensor, remotes } from './tensor.js';
 
 /** @typedef {import('./pyruntime.js').TypedArray} TypedArray */
@@ -52,13 +52,6 @@ export function toStream(name, value) {
   const { type, data } = value;
   if (Array.isArray(data) || data.byteLength < LARGE) return null;
   return { type, dims: dimsOf(name, value), data: { stream: ++streams, nbytes: data.byteLength } };
-}
-
-/** Whether copying a value takes long enough that whoever gets it can be woken meanwhile. @param {unknown} value */
-export function takesCopying(value) {
-  if (!(value instanceof Tensor) || value.location === 'gpu-buffer') return false;
-  const { data } = value;
-  return !Array.isArray(data) && data.byteLength >= KEPT;
 }
 
 /** A tensor's array, which must not be one of strings. @param {Tensor} tensor */

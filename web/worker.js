@@ -30,9 +30,8 @@ self.addEventListener('message', ({ data }) => {
     return;
   }
   if (data.method === 'start') askAhead(data.arguments);
-  host.then(({ announced, answer, arrive }) => {
+  host.then(({ answer, arrive }) => {
     if ('stream' in data) arrive(data);
-    else if ('announced' in data) announced(data);
     else answer(data, post);
   }, () => {});
 });
