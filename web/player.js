@@ -2,7 +2,6 @@
 /** Plays a recorded command list: uploads, compute passes, one readback. */
 
 import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
-import { orderSpare, resultMemory, touchPages } from './memory.js';
 import { LARGE } from './pieces.js';
 import { copyAll, Readback } from './readback.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
@@ -18,6 +17,13 @@ import { attend } from './waiting.js';
 
 /** Runs that were queued without Python in this thread: who measures the GPU must know. */
 export const activity = { replays: 0 };
+
+/**
+ * Bytes of a result from which on its pages are written to while the GPU computes: the system finds and clears each page of new
+ * memory at the first write, which takes several times as long as copying the result into it.
+ */
+const COLD = 64 << 10;
+const PAGE = 4096;
 
 /** Bytes of a small result that are touched between two questions, some 0.1 ms; of larger ones it is a piece. */
 const TOUCHED = 128 << 10;
@@ -38,10 +44,9 @@ function partsOf(piece) {
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
- * @param {Piece[]} untouched those whose memory is new
  */
-async function settle(device, commands, numbers, arrivals, pieces, results, untouched) {
-  const cold = untouched.flatMap(partsOf);
+async function settle(device, commands, numbers, arrivals, pieces, results) {
+  const cold = pieces.filter(({ result }) => results[result].length >= COLD).flatMap(partsOf);
   let encoded = false;
   const work = () => {
     if (!encoded) {
@@ -50,7 +55,7 @@ async function settle(device, commands, numbers, arrivals, pieces, results, unto
       return true;
     }
     const next = cold.shift();
-    if (next && !next.piece.done) touchPages(results[next.piece.result], next.from, next.to);
+    if (next && !next.piece.done) for (let at = next.from; at < next.to; at += PAGE) results[next.piece.result][at] = 0;
     return next !== undefined;
   };
   await attend(device, arrivals, { recording: commands, work, progress: () => pieces.filter(({ done }) => done).length });
@@ -134,16 +139,13 @@ export async function play(device, commands, writes, reads, numbers) {
     ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
   scopes.push(...uploaded);
-  const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
-  const results = memory.map(({ bytes }) => bytes);
+  const results = reads.map(({ nbytes }) => new Uint8Array(nbytes));
   const { pieces } = readback;
-  const untouched = pieces.filter(({ result }) => !memory[result].warm);
   const arrivals = readback.collect(results, scopes);
   try {
-    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results, untouched);
+    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results);
     await caught(scopes);
     readback.end();
-    orderSpare();
     return results.map(({ buffer }) => buffer);
   } catch (error) {
     arrivals.catch(() => {});

@@ -4,7 +4,6 @@
  * processes.
  */
 
-import { touchPages } from './memory.js';
 import { attend } from './waiting.js';
 
 /** Bytes of staging buffers that a device keeps, for each direction. */
@@ -119,7 +118,7 @@ export class Pool {
     const there = this.#free.filter((buffer) => buffer.size === size).length;
     for (let made = there; made < count && !this.#waits() && this.#fits(size); made += 1) {
       const buffer = this.#make(size);
-      touchPages(this.bytesOf(buffer), 0, size);
+      this.bytesOf(buffer).fill(0); // the system finds and clears its pages now
       this.keep(buffer);
     }
   }

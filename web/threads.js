@@ -4,7 +4,7 @@
  * worker that makes a worker, about once in a hundred times for ever.
  */
 
-/** @typedef {'downloads' | 'memory'} Name */
+/** @typedef {'downloads'} Name */
 /** @typedef {(message: any) => void} Hear hears what the thread says */
 /** @typedef {(message: string) => void} Failed hears why there is no such thread, or no longer */
 
@@ -29,7 +29,6 @@
 /** @type {Record<Name, () => Worker>} */
 const MAKERS = {
   downloads: () => new Worker(new URL('./loading/downloader.js', import.meta.url), { type: 'module', name: 'pyruntime downloads' }),
-  memory: () => new Worker(new URL('./toucher.js', import.meta.url), { type: 'module', name: 'pyruntime memory' }),
 };
 
 /**
