@@ -165,7 +165,7 @@ export class Decoding {
     const bytes = new Uint8Array(piece.length);
     const { device } = this.#host;
     try {
-      await Promise.all([attend(device, collect(device, piece, [bytes]), { recording: this }), ...runs]);
+      await Promise.all([attend(device, collect(device, piece, [bytes])), ...runs]);
     } catch (error) {
       this.#failure = error;
       if (!piece.done) piece.staging.destroy();

@@ -58,7 +58,7 @@ async function settle(device, commands, numbers, arrivals, pieces, results) {
     if (next && !next.piece.done) for (let at = next.from; at < next.to; at += PAGE) results[next.piece.result][at] = 0;
     return next !== undefined;
   };
-  await attend(device, arrivals, { recording: commands, work, progress: () => pieces.filter(({ done }) => done).length });
+  await attend(device, arrivals, { work, progress: () => pieces.filter(({ done }) => done).length });
 }
 
 /**
