@@ -73,31 +73,6 @@ def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url:
     assert not has_numpy_wheel(requested)
 
 
-REHEARSE = "python.rehearse(waits)"
-"""How `web/host.js` asks for it."""
-
-REHEARSED = f"""async () => {{
-  const heard = new Promise((resolve) => {{
-    new BroadcastChannel('rehearsed').onmessage = ({{ data }}) => resolve(data);
-    setTimeout(resolve, 10000, 0);
-  }});
-  await ({RUN_DIGITS})();
-  return heard;
-}}"""
-
-
-def test_rehearsal__last_session_released__plans_graphs(page: Page, site_url: str) -> None:
-    def told(route: Route) -> None:
-        text = route.fetch().text()
-        assert REHEARSE in text
-        tell = f"{REHEARSE}.then((planned) => new BroadcastChannel('rehearsed').postMessage(planned))"
-        route.fulfill(body=text.replace(REHEARSE, tell), content_type="text/javascript")
-
-    page.context.route("**/web/host.js", told)
-    page.goto(site_url + "e2e/blank.html")
-    assert page.evaluate(REHEARSED) > 0
-
-
 def test_snapshot__restored__everything_is_imported(restored: BrowserPython) -> None:
     found = restored(
         """

@@ -33,7 +33,6 @@ from pyruntime.session.keeping import kept_plan
 from pyruntime.session.loading import Fetched, source_of
 from pyruntime.session.log import set_default_logger_severity
 from pyruntime.session.profiling import Trace
-from pyruntime.session.rehearsal import rehearse
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
@@ -47,7 +46,6 @@ __all__ = [
     "gpu_device",
     "keep_plan",
     "operators",
-    "rehearse",
     "release",
     "run",
     "sampler",

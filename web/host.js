@@ -3,7 +3,6 @@
 
 import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
-import { meanwhile } from './loading/meanwhile.js';
 import { Incoming } from './pieces.js';
 import { beginAhead, loadAhead, Runs } from './runs.js';
 import { startPython, timed } from './runtime.js';
@@ -45,21 +44,6 @@ let bridge;
 /** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
 const underWay = new Map();
 
-/** How often something was wanted of Python. */
-let asked = 0;
-
-/**
- * In a worker, while there is no session, let Python plan small graphs as long as nothing is wanted of it: what it runs through is
- * compiled then when there is a model.
- * @param {() => boolean} [comes] whether a model that is under way still comes
- */
-function rehearse(comes = () => true) {
-  if (!isWorker || sessions.size) return;
-  const before = asked;
-  const waits = () => asked === before && comes();
-  bridge?.then((python) => waits() && python.rehearse(waits)).catch(() => {}); // Python has ended, which others hear of
-}
-
 /**
  * A report that hears, while a decoder is made, what logits its runs will bring, which is for nobody else: what chooses tokens by
  * them is made meanwhile.
@@ -84,7 +68,6 @@ function expecting(report, loaded, known) {
  * @param {...unknown} args
  */
 async function callPython(function_, ...args) {
-  asked += 1;
   const answer = await (await bridge).serve(function_, ...args);
   if (answer.error) throw answer.error;
   return answer.value;
@@ -99,7 +82,6 @@ async function callPython(function_, ...args) {
  * @param {...unknown} args
  */
 async function callCancellable(request, function_, ...args) {
-  asked += 1;
   const python = await bridge;
   const { id, signal } = request;
   const end = () => python.cancel(id);
@@ -213,7 +195,6 @@ const methods = {
 
   async ready() {
     await bridge;
-    rehearse();
   },
 
   /** The URLs of what Python was started from, scripts, archives, WebAssembly, and of what it has loaded since. */
@@ -225,8 +206,7 @@ const methods = {
 
   /** @param {import('./protocol.js').CreateArguments} args */
   async create({ model, externalData, options, ahead = false }, report, request) {
-    asked += 1; // by what passes through this thread from now on
-    const loading = new Loading(meanwhile(report, rehearse), request.signal);
+    const loading = new Loading(report, request.signal);
     const { extra } = /** @type {any} */ (options);
     const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
     /** @type {import('./runs.js').Session} */
@@ -298,7 +278,6 @@ const methods = {
     tensors?.release(sessions.get(session)?.spares ?? []);
     sessions.delete(session);
     await callPython('release', session);
-    rehearse();
   },
 
   /** @param {import('./protocol.js').CancelArguments} args */

@@ -21,7 +21,7 @@ from pyruntime.kernels.knowledge import Knowledge, rates_of
 from pyruntime.session import environment
 from pyruntime.session.calibration import Interrupted, calibrate
 
-__all__ = ["ENTRY", "at_work", "begun", "given_rates", "ran"]
+__all__ = ["ENTRY", "at_work", "given_rates", "ran"]
 
 ENTRY = "pyruntime.rates"
 """Config entry: 'auto' (default); 'assumed', nothing is measured by itself; or rates as JSON, which count instead."""
@@ -58,11 +58,6 @@ def at_work() -> Iterator[None]:
         yield
     finally:
         _under_way -= 1
-
-
-def begun() -> int:
-    """How many runs and loads have begun in Python."""
-    return _begun
 
 
 def given_rates(entry: str) -> Rates | None:

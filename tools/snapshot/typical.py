@@ -6,7 +6,7 @@ What these keep is kernels' texts, expanded and parsed: they depend on tilings, 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.registry import newest
 from pyruntime.session.compiler import compile_stage
 
-__all__ = ["TARGETS", "Sketch", "plan_all", "rehearsals", "sketches"]
+__all__ = ["TARGETS", "Sketch", "plan_all", "sketches"]
 
 _DESKTOP = Limits(
     storage_buffers=16,
@@ -345,17 +345,6 @@ def sketches() -> Iterator[Sketch]:
         for act in ("Relu", "silu"):
             yield _plain((32, 64, 128, 256, 512), 256, act, bias)
         yield _modern((96, 192, 384, 768), 224, bias)
-
-
-def rehearsals() -> Iterator[Callable[[], object]]:
-    """What plans a small graph each: of every kind, with one layer or two (`pyruntime/session/rehearsal.py`)."""
-    for sketch in (
-        _encoder(49, 2, 32, 4, masked=True),
-        _stages((16,), 56, "silu", 6, 3, False, True),
-        _pyramid((32,), (1,), 56, True),
-        _modern((32,), 56, True),
-    ):
-        yield partial(sketch.plan, TARGETS[0], sketch.graph.nodes[-1].outputs[0])
 
 
 def plan_all() -> None:

@@ -13,7 +13,6 @@ import pyruntime
 import pyruntime.bridge
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import candidates
-from pyruntime.session import rehearsal
 
 # They run programs of their own.
 LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
@@ -49,7 +48,6 @@ plan(Path("/build/digits.onnx").read_bytes())
 sys.path.insert(0, "/build")
 typical = importlib.import_module("typical")
 typical.plan_all()
-rehearsal.PIECES[:] = typical.rehearsals()
 sys.path.remove("/build")
 candidates.forget()  # chosen for sizes that other models do not have
 del sys.modules["typical"], typical
