@@ -83,49 +83,12 @@ function pathOf(url) {
   return path === '' || path.endsWith('/') ? `${path}index.html` : path;
 }
 
-/** How a packed file is packed: as servers call it and as DecompressionStream does. @param {string} path */
-function packing(path) {
-  if (path.endsWith('.zst')) return { encoding: 'zstd', format: 'zstd' };
-  return path.endsWith('.br') ? { encoding: 'br', format: 'brotli' } : null;
-}
-
-/**
- * What a response holds, as the list has its hash: of a packed file what it unpacks to. The browser unpacks it where the
- * server says `Content-Encoding`; where it does not, and JavaScript can, pages do.
- * @param {string} path @param {Response} response
- */
-function content(path, response) {
-  const packed = packing(path);
-  if (!packed || response.headers.has('Content-Encoding')) return response.arrayBuffer();
-  const unpacking = new DecompressionStream(/** @type {any} */ (packed.format));
-  return new Response(/** @type {ReadableStream<any>} */ (response.body).pipeThrough(unpacking)).arrayBuffer();
-}
-
-/** Whether `content` can be had. @param {string} path @param {Response} response */
-function isReadable(path, { status, headers }) {
-  if (status !== 200) return false;
-  const packed = packing(path);
-  if (!packed || headers.get('Content-Encoding') === packed.encoding) return true;
-  try {
-    return !headers.has('Content-Encoding') && Boolean(new DecompressionStream(/** @type {any} */ (packed.format)));
-  } catch {
-    return false;
-  }
-}
-
-/** What is at a URL; a packed file that is of no use here is not fetched. @param {string} path @param {string} url */
-async function fetchReadable(path, url) {
-  if (packing(path) && !isReadable(path, await fetch(url, { method: 'HEAD' }))) return null;
-  const response = await fetch(url);
-  return isReadable(path, response) ? response : null;
-}
-
 /**
  * Store a response if it is what the list says, and there is room.
  * @param {string} path @param {string} hash @param {Response} response
  */
 async function keep(path, hash, response) {
-  const bytes = await content(path, response);
+  const bytes = await response.arrayBuffer();
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-384', bytes));
   if (`sha384-${btoa(String.fromCharCode(...digest))}` !== hash) return;
   const headers = new Headers(response.headers);
@@ -144,9 +107,9 @@ async function answer(request, later) {
   if (!hash) return fetch(request);
   const key = keyOf(/** @type {string} */ (path), hash);
   const known = await caches.match(key, { cacheName: CACHE });
-  if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
+  if (known) return known;
   const response = await fetch(request);
-  if (!isCleared && request.method === 'GET' && isReadable(/** @type {string} */ (path), response)) {
+  if (!isCleared && response.status === 200) {
     later(tracked(keep(/** @type {string} */ (path), hash, response.clone())));
   }
   return response;
@@ -163,8 +126,8 @@ async function keepAll(urls) {
     const path = pathOf(url);
     const hash = path === null ? undefined : known[path];
     if (!hash || await cache.match(keyOf(/** @type {string} */ (path), hash))) continue;
-    const response = await fetchReadable(/** @type {string} */ (path), url).catch(() => null);
-    if (response) await keep(/** @type {string} */ (path), hash, response);
+    const response = await fetch(url).catch(() => null);
+    if (response?.status === 200) await keep(/** @type {string} */ (path), hash, response);
   }
   for (const client of await worker.clients.matchAll({ includeUncontrolled: true })) client.postMessage({ kept: urls.length });
 }
@@ -181,7 +144,7 @@ worker.addEventListener('message', (/** @type {any} */ event) => {
 });
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;
-  if (!['GET', 'HEAD'].includes(request.method) || pathOf(request.url) === null || request.headers.has('Range')) return;
+  if (request.method !== 'GET' || pathOf(request.url) === null || request.headers.has('Range')) return;
   const path = /** @type {string} */ (pathOf(request.url));
   if (path === MANIFEST || path === ICON || (listed && request.mode !== 'navigate' && !listed[path])) return;
   event.respondWith(answer(request, (work) => event.waitUntil(work)));

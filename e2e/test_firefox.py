@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -16,7 +14,7 @@ from e2e.harness import codec
 from e2e.harness.bidi import Session
 from e2e.harness.firefox import launch
 from tools.devkit.firefox import VARIABLE, ensure_firefox
-from tools.devkit.server import Handler, Server
+from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
 from tools.digits_data import from_counts, load_split
 
@@ -46,34 +44,6 @@ def _launch(factory: pytest.TempPathFactory, **preferences: bool) -> AbstractCon
     if executable is None:
         pytest.skip(f"there is no Firefox here: install one, or set {VARIABLE} to one")
     return launch(executable, factory.mktemp("firefox"), **preferences)
-
-
-def test_brotli__server_that_says_nothing_of_it__is_unpacked_in_the_page(
-    tmp_path_factory: pytest.TempPathFactory, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Firefox's DecompressionStream has Brotli."""
-    if not json.loads((site / "snapshot" / "manifest.json").read_text())["brotli"]:
-        pytest.skip("the build's Python has no module for Brotli")
-    names: list[str] = []
-    original = Handler.do_GET
-
-    def do_get(handler: Handler) -> None:
-        names.append(handler.path.rsplit("/", 1)[1])
-        original(handler)
-
-    monkeypatch.setattr(Handler, "do_GET", do_get)
-    folders = {"/": site, "/e2e/": Path(__file__).parent / "pages"}
-    with Server(folders, encodings=()) as server, _launch(tmp_path_factory) as session:
-        session.goto(server.url + "e2e/blank.html")
-        if not session.evaluate("try { return Boolean(new DecompressionStream('brotli')) } catch { return false }"):
-            pytest.skip("this Firefox unpacks no Brotli for JavaScript")
-        created = "const { InferenceSession } = await import('/web/pyruntime.js'); "
-        created += (
-            "const session = await InferenceSession.create('/models/digits.onnx'); return session.inputNames.length"
-        )
-        assert session.evaluate(created) == 1
-    assert "memory.br" in names
-    assert not [name for name in names if name == "memory.gz" or name.startswith("numpy-")]
 
 
 @pytest.fixture

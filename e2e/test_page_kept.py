@@ -91,27 +91,6 @@ def test_visits__second_and_offline__need_no_network_until_it_is_cleared(
     assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
 
 
-@pytest.mark.parametrize("encodings", [("zstd", "br"), ("br",), ()])
-def test_visits__offline__the_snapshot_that_was_fetched_is_the_one_that_is_kept(
-    encodings: tuple[str, ...], browser: Browser, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
-    names = {"zstd": ("memory.zst", "zstd"), "br": ("memory.br", "brotli")}
-    usable = [names[encoding][0] for encoding in encodings if manifest[names[encoding][1]]]
-    with (
-        Server({"/": site}, encodings=encodings) as server,
-        guarded_page(browser, server.url, service_workers="allow") as (page, guard),
-    ):
-        first_visit(page, server.url)
-        kept = [key.split("?")[0].rsplit("/", 1)[1] for key in page.evaluate(KEYS) if "/snapshot/" in key]
-        assert [name for name in kept if name.startswith("memory.")] == [*usable, "memory.gz"][:1]
-        counting = Counting(monkeypatch)
-        counting.down = True
-        guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")
-        open_page(page, server.url)
-        assert {*counting.drain()} <= {"/integrity.json", "/service-worker.js"}
-
-
 # When the first answer was shown, and when Python's worker was made.
 WATCH = """
     globalThis.times = { answer: null, python: null, said: [] };

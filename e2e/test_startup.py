@@ -14,16 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 
 from e2e.harness.browser import Guard, guarded_page
 from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
-# What Python is restored from, packed in different ways, in the order in which pages prefer them.
-PACKED = ("memory.zst", "memory.br", "memory.gz")
-MEMORY = set(PACKED)
+MEMORY = "memory.gz"
+"""What Python is restored from."""
 RUN_DIGITS = """
 async () => {
   const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
@@ -69,7 +68,7 @@ def messages_of(page: Page) -> list[str]:
 def test_snapshot__session_on_a_page__python_comes_from_it(page: Page, site_url: str, requested: list[str]) -> None:
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert MEMORY & set(requested)
+    assert MEMORY in requested
     assert not has_numpy_wheel(requested)
 
 
@@ -166,133 +165,12 @@ def test_snapshot__damaged__python_starts_from_nothing(
 ) -> None:
     damaged = tmp_path / "memory.gz"
     damaged.write_bytes(damage(site))
-    nothing = tmp_path / "memory.br"
-    nothing.write_bytes(b"")
     monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
-    for name in PACKED[:-1]:
-        monkeypatch.setitem(site_server.mounts, f"/snapshot/{name}", nothing)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert has_numpy_wheel(requested)
     assert any("starts without its snapshot" in text for text in messages)
-
-
-@pytest.fixture
-def asked(page: Page, site: Path) -> list[tuple[str, str]]:
-    """Methods and names of the page's requests for the snapshot's memory."""
-    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
-    if not manifest["zstd"] or not manifest["brotli"]:
-        pytest.skip("the build's Python has no modules for Zstandard and Brotli")
-    requests: list[tuple[str, str]] = []
-    page.context.on("request", lambda request: requests.append((request.method, request.url.rsplit("/", 1)[1])))
-    return requests
-
-
-def of_memory(asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(method, name) for method, name in asked if name in MEMORY]
-
-
-ZSTD = [("HEAD", "memory.zst"), ("GET", "memory.zst")]
-BROTLI = [("HEAD", "memory.br"), ("GET", "memory.br")]
-GZIP = [("HEAD", "memory.zst"), ("HEAD", "memory.br"), ("GET", "memory.gz")]
-
-
-def test_packed__server_that_says_so__memory_is_of_the_best(
-    page: Page, site_url: str, asked: list[tuple[str, str]]
-) -> None:
-    messages = messages_of(page)
-    page.goto(site_url + "e2e/blank.html")
-    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert of_memory(asked) == ZSTD
-    assert not has_numpy_wheel([name for _, name in asked])
-    assert messages == []
-
-
-@pytest.mark.parametrize("encodings", [("br",), ()])
-def test_packed__server_that_knows_less__memory_is_of_what_it_knows(
-    encodings: tuple[str, ...], browser: Browser, site: Path
-) -> None:
-    with (
-        Server({"/": site, "/e2e/": Path(__file__).parent / "pages"}, encodings=encodings) as server,
-        guarded_page(browser, server.url) as (page, _),
-    ):
-        asked: list[tuple[str, str]] = []
-        page.context.on("request", lambda request: asked.append((request.method, request.url.rsplit("/", 1)[1])))
-        page.goto(server.url + "e2e/blank.html")
-        assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-        unpacks = page.evaluate("try { Boolean(new DecompressionStream('brotli')) } catch { false }")
-    assert ("GET", "memory.br" if encodings or unpacks else "memory.gz") in asked
-    assert not has_numpy_wheel([name for _, name in asked])
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        None,
-        {"Content-Encoding": "br", "Content-Length": "17"},
-        {"Content-Encoding": "deflate"},
-        {"Content-Encoding": "br"},
-    ],
-    ids=["no connection", "another length", "another encoding", "no length"],
-)
-def test_packed__answer_that_does_not_fit__gzip(
-    headers: dict[str, str] | None, page: Page, site_url: str, asked: list[tuple[str, str]], guard: Guard
-) -> None:
-    guard.allow("Failed to load resource")
-
-    def answer(route: Route) -> None:
-        if route.request.method != "HEAD":
-            route.fallback()
-        elif headers is None:
-            route.abort()
-        else:
-            route.fulfill(headers=headers)
-
-    for name in PACKED[:-1]:
-        page.context.route(f"**/{name}", answer)
-    page.goto(site_url + "e2e/blank.html")
-    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert of_memory(asked) == GZIP
-    assert not has_numpy_wheel([name for _, name in asked])
-
-
-def noise(right: bytes) -> bytes:
-    return bytes(len(right))
-
-
-def ending_in_zeros(right: bytes) -> bytes:
-    """Well formed at the beginning."""
-    return right[:-1000] + bytes(1000)
-
-
-@pytest.mark.parametrize("damage", [noise, ending_in_zeros])
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [(PACKED[:1], [*ZSTD, *BROTLI]), (PACKED[:2], [*ZSTD, *BROTLI, ("GET", "memory.gz")])],
-    ids=["one", "both"],
-)
-def test_packed__damaged__the_next_one(
-    names: tuple[str, ...],
-    expected: list[tuple[str, str]],
-    damage: Callable[[bytes], bytes],
-    page: Page,
-    site: Path,
-    site_server: Server,
-    asked: list[tuple[str, str]],
-    guard: Guard,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    guard.allow("Failed to load resource|ERR_CONTENT_DECODING_FAILED")
-    for name in names:
-        damaged = tmp_path / name
-        damaged.write_bytes(damage((site / "snapshot" / name).read_bytes()))
-        monkeypatch.setitem(site_server.mounts, f"/snapshot/{name}", damaged)
-    page.goto(site_server.url + "e2e/blank.html")
-    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert of_memory(asked) == expected
-    assert not has_numpy_wheel([name for _, name in asked])
 
 
 def test_snapshot__function_table_of_another_length__python_starts_from_nothing(
@@ -338,7 +216,7 @@ def test_snapshot__device_that_pyodide_treats_apart__is_not_fetched(browser: Bro
     page = context.new_page()
     page.goto(site_url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert not MEMORY & set(names)
+    assert MEMORY not in names
     context.close()
     guard.check()
 
@@ -349,7 +227,7 @@ def test_env__snapshot_switched_off__python_starts_from_nothing(
     page.goto(site_url + "e2e/blank.html")
     page.evaluate("import('/web/pyruntime.js').then(({ env }) => { env.snapshotUrl = null; })")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
-    assert not MEMORY & set(requested)
+    assert MEMORY not in requested
 
 
 def test_wheel__record__lists_every_file_with_its_digest(site: Path) -> None:

@@ -10,8 +10,6 @@
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
  * @property {number} bytes of `memory.gz`, unpacked
- * @property {number} zstd bytes of `memory.zst`, and
- * @property {number} brotli bytes of `memory.br`: the same, packed otherwise; 0 where the build made none
  * @property {number} packages bytes of a bundle of files
  * @property {number} head bytes of what Pyodide says of the picture, before those of the memory
  * @property {number} heap bytes of the memory
@@ -28,8 +26,6 @@ const GC_MODULE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 95, 1, 1
 const WASM_PAGE = 1 << 16;
 /** As Pyodide has it. */
 const MOST_WASM_PAGES = 1 << 16;
-/** Bytes that are read at once. */
-const BLOCK = 1 << 18;
 
 /** Whether this browser's Python would be like the one that was pictured. Pyodide treats iOS apart. */
 export function snapshotsFit() {
@@ -45,52 +41,6 @@ async function get(url) {
   return response;
 }
 
-/** @typedef {(response: Response) => ReadableStream<Uint8Array<ArrayBuffer>>} Unpack what a file holds, from its response */
-
-/** @param {Response} response @param {string} [format] */
-function decompress({ body }, format = 'gzip') {
-  const unpacking = new DecompressionStream(/** @type {any} */ (format));
-  return /** @type {ReadableStream<any>} */ (body).pipeThrough(unpacking);
-}
-
-/** @type {Unpack} */
-const asItComes = ({ body }) => /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (body);
-
-/** Better packed than `memory.gz`. @type {{file: string, encoding: string, format: 'zstd' | 'brotli'}[]} */
-const PACKED = [
-  { file: 'memory.zst', encoding: 'zstd', format: 'zstd' },
-  { file: 'memory.br', encoding: 'br', format: 'brotli' },
-];
-
-/** Whether JavaScript can unpack it. @param {string} format */
-function isKnown(format) {
-  try {
-    return Boolean(new DecompressionStream(/** @type {any} */ (format)));
-  } catch {
-    return false;
-  }
-}
-
-/**
- * How a file of PACKED is unpacked: by the browser where the server says so (`Content-Encoding`), and not at all where it is
- * kept as it was then (service-worker.js); null where it is not what the build wrote, or nobody unpacks it.
- * @param {Response | null} head what the server says of it @param {Manifest} manifest @param {(typeof PACKED)[0]} how
- * @returns {Unpack | null}
- */
-function unpackingOf(head, manifest, { encoding, format }) {
-  const size = manifest[format];
-  if (!head?.ok || !size) return null;
-  const given = head.headers.get('Content-Encoding');
-  const length = Number(head.headers.get('Content-Length'));
-  if (given ? given === encoding && length === size : length === manifest.bytes) return asItComes;
-  return !given && length === size && isKnown(format) ? (response) => decompress(response, format) : null;
-}
-
-/** @param {string} url */
-function headOf(url) {
-  return fetch(url, { method: 'HEAD' }).catch(() => null);
-}
-
 /** @param {string} url */
 function compile(url) {
   const module = WebAssembly.compileStreaming(get(url));
@@ -99,38 +49,16 @@ function compile(url) {
 }
 
 /**
- * What a stream has, a block after the other, in memory that the next block may take.
- * @param {ReadableStream<Uint8Array<ArrayBuffer>>} stream
- */
-async function* blocks(stream) {
-  /** @type {ReadableStreamBYOBReader} */
-  let reader;
-  try {
-    reader = stream.getReader({ mode: 'byob' });
-  } catch { // no stream of bytes
-    const plain = stream.getReader();
-    for (let step = await plain.read(); !step.done; step = await plain.read()) yield step.value;
-    return;
-  }
-  let block = new Uint8Array(BLOCK);
-  for (;;) {
-    const { value, done } = await reader.read(block);
-    if (done || !value) return;
-    yield value;
-    block = new Uint8Array(value.buffer);
-  }
-}
-
-/**
  * Read a file into `targets`, one after the other, all of which it must fill.
- * @param {Response} response
- * @param {Unpack} unpack
+ * @param {Response} response whose body is compressed by gzip
  * @param {Uint8Array[]} targets
  * @param {() => void} first hears that the first one is full
  */
-async function fill(response, unpack, targets, first) {
+async function fill({ body, url }, targets, first) {
   let [index, filled, read] = [0, 0, 0];
-  for await (let block of blocks(unpack(response))) {
+  const reader = /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream('gzip')).getReader();
+  for (let step = await reader.read(); !step.done; step = await reader.read()) {
+    let block = step.value;
     read += block.length;
     while (block.length && index < targets.length) {
       const target = targets[index];
@@ -143,7 +71,7 @@ async function fill(response, unpack, targets, first) {
     }
   }
   const wanted = targets.reduce((sum, { length }) => sum + length, 0);
-  if (read !== wanted) throw new Error(`${response.url} has ${read} bytes, not ${wanted}`);
+  if (read !== wanted) throw new Error(`${url} has ${read} bytes, not ${wanted}`);
 }
 
 /** A picture, all of whose files have been asked for. */
@@ -159,7 +87,6 @@ class Picture {
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json())));
-    this.head = headOf(folder + PACKED[0].file);
     this.main = compile(`${indexURL}pyodide.asm.wasm`);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
     for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed
@@ -182,7 +109,7 @@ class Picture {
     const arrived = new Promise((resolve) => {
       first = resolve;
     });
-    const filled = this.#fill(known, targets, first);
+    const filled = this.#fill(targets, first);
     const bundled = Promise.race([arrived, filled]).then(() => bundle);
     for (const promise of [filled, bundled]) promise.catch(() => {}); // awaited when they are needed
     return {
@@ -197,27 +124,13 @@ class Picture {
   }
 
   /**
-   * Read the file that is packed best, of those that can be unpacked.
-   * @param {Manifest} known
    * @param {Uint8Array[]} targets
    * @param {() => void} first
    */
-  async #fill(known, targets, first) {
-    for (const how of PACKED) {
-      const url = this.folder + how.file;
-      const unpack = unpackingOf(await (how === PACKED[0] ? this.head : headOf(url)), known, how);
-      if (!unpack) continue;
-      try {
-        const response = await get(url);
-        if (unpack !== asItComes) await this.script;
-        return await fill(response, unpack, targets, first);
-      } catch (error) {
-        console.info(`pyruntime: another file in place of ${how.file}: ${/** @type {Error} */ (error).message}`);
-      }
-    }
+  async #fill(targets, first) {
     // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
     const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
-    return fill(response, decompress, targets, first);
+    await fill(response, targets, first);
   }
 }
 

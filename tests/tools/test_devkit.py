@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import io
 import json
@@ -19,7 +18,6 @@ import pytest
 
 from tools.devkit import pins
 from tools.devkit.fetch import HashMismatch, download, extract
-from tools.devkit.integrity import digest, write_integrity
 from tools.devkit.pyodide import recompress, record_digest, trim_lock
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT, SetupError, fingerprint, put_stamp, sha256, stamped
@@ -65,41 +63,6 @@ def test_server__path_outside_its_folders__is_not_found(server: Server, path: st
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(server.url + path)
     assert caught.value.code == 404
-
-
-@pytest.mark.parametrize("accepted", ["gzip, deflate, br, zstd", "br;q=1.0", "gzip", ""])
-@pytest.mark.parametrize(("suffix", "encoding"), [("br", "br"), ("zst", "zstd")])
-def test_server__packed_file__has_an_encoding_for_those_who_take_it(
-    server: Server, accepted: str, suffix: str, encoding: str
-) -> None:
-    for method in ("GET", "HEAD"):
-        url = f"{server.url}file.{suffix}"
-        request = urllib.request.Request(url, headers={"Accept-Encoding": accepted}, method=method)
-        with urllib.request.urlopen(request) as response:
-            assert response.headers["Content-Encoding"] == (encoding if encoding in accepted else None)
-            assert response.headers["Content-Length"] == "7"
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(
-            urllib.request.Request(f"{server.url}no.{suffix}", headers={"Accept-Encoding": encoding})
-        )
-    assert caught.value.code == 404
-    assert caught.value.headers["Content-Encoding"] is None
-
-
-def test_integrity__packed_file__is_hashed_as_browsers_unpack_it(tmp_path: Path) -> None:
-    for name, data in (
-        ("a.gz", gzip.compress(b"content")),
-        ("a.br", b"any"),
-        ("a.zst", b"any"),
-        ("b.br", b""),
-        ("c.txt", b"content"),
-    ):
-        (tmp_path / name).write_bytes(data)
-    write_integrity(tmp_path)
-    hashes = json.loads((tmp_path / "integrity.json").read_text())
-    assert hashes.keys() == {"a.gz", "a.br", "a.zst", "b.br", "c.txt"}
-    assert hashes["a.br"] == hashes["a.zst"] == hashes["c.txt"] == digest(tmp_path / "c.txt")
-    assert hashes["a.gz"] not in (hashes["a.br"], hashes["b.br"])
 
 
 def test_download__right_hash__writes_the_file(server: Server, tmp_path: Path) -> None:

@@ -12,13 +12,11 @@ import marshal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from py_compile import PycInvalidationMode, compile
 
 import pytest
 
-from tools.snapshot.__main__ import brotli, zstd
 from tools.snapshot.wheels import read_bytecode, read_wheel, source_of, with_bytecode
 
 RECORD = "small-1.0.dist-info/RECORD"
@@ -55,22 +53,6 @@ def compiled(tmp_path: Path) -> dict[str, bytes]:
         assert path
         made[Path(path).relative_to(tmp_path / "site").as_posix()] = Path(path).read_bytes()
     return made
-
-
-@pytest.mark.parametrize(("pack", "module"), [(brotli, "brotli"), (zstd, "zstandard")])
-def test_packed__without_its_module__is_nothing(
-    pack: Callable[[bytes], bytes], module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    assert pack(b"content") == b""
-
-
-@pytest.mark.parametrize(("pack", "module"), [(brotli, "brotli"), (zstd, "zstandard")])
-def test_packed__with_its_module__is_unpacked_to_the_same(pack: Callable[[bytes], bytes], module: str) -> None:
-    decompress = pytest.importorskip(module).decompress
-    data = bytes(range(256)) * 4096
-    assert decompress(pack(data)) == data
-    assert len(pack(data)) < 10_000
 
 
 def test_source_of__path_of_bytecode__is_pep_3147s() -> None:

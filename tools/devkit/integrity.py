@@ -1,12 +1,8 @@
-"""`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps.
-
-A file of Brotli or Zstandard is sent with a `Content-Encoding`: browsers unpack it, and hash what it holds.
-"""
+"""`integrity.json`: the hash of every file of the site, as pages give it in `integrity` attributes and import maps."""
 
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -15,13 +11,9 @@ NAME = "integrity.json"
 
 
 def digest(path: Path) -> str:
-    """`sha384-...`, as Subresource Integrity writes it. A packed file holds what the .gz beside it does, or nothing."""
-    found = hashlib.sha384()
-    if path.suffix in (".br", ".zst") and path.stat().st_size:
-        found.update(gzip.decompress(path.with_suffix(".gz").read_bytes()))
-    else:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha384")
+    """`sha384-...`, as Subresource Integrity writes it."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha384")
     return f"sha384-{base64.b64encode(found.digest()).decode()}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,6 @@ MIME_TYPES = {
 }
 
 
-# Of packed files, by how their names end.
-ENCODINGS = {".br": "br", ".zst": "zstd"}
-
-
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves several folders, each below its URL prefix. The longest prefix that fits decides."""
 
@@ -48,13 +44,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         policy: str | None,
         caching: str,
         shared: bool,
-        encodings: Collection[str],
     ) -> None:
         self.mounts = mounts
         self.policy = policy
         self.caching = caching
         self.shared = shared
-        self.encodings = encodings
         super().__init__(*args)  # type: ignore[arg-type]
 
     def translate_path(self, path: str) -> str:
@@ -68,19 +62,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return "/nonexistent"
         return f"{target}/" if path.endswith("/") and target.is_dir() else str(target)
 
-    def encoding(self) -> str | None:
-        """The encoding as which who asks takes the packed file that is asked for."""
-        path = urlsplit(self.path).path
-        accepted = {word.split(";")[0].strip() for word in self.headers.get("Accept-Encoding", "").split(",")}
-        found = ENCODINGS.get(Path(path).suffix)
-        known = found in self.encodings and found in accepted and Path(self.translate_path(path)).is_file()
-        return found if known else None
-
     def end_headers(self) -> None:
         self.send_header("Cache-Control", self.caching)
-        if encoding := self.encoding():
-            self.send_header("Content-Encoding", encoding)
-            self.send_header("Vary", "Accept-Encoding")
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
@@ -100,8 +83,7 @@ class Server:
     """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
 
     `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
-    lets pages of other origins read what is here. `encodings`: packed files are sent
-    with these as their `Content-Encoding`, to those who take it.
+    lets pages of other origins read what is here.
     """
 
     def __init__(
@@ -112,10 +94,9 @@ class Server:
         policy: str | None = CONTENT_SECURITY_POLICY,
         caching: str = "no-cache",
         shared: bool = False,
-        encodings: Collection[str] = ("zstd", "br"),
     ) -> None:
         self.mounts = dict(mounts)
-        options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared, "encodings": encodings}
+        options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared}
         handler = partial(Handler, mounts=self.mounts, **options)
         try:
             self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)

@@ -14,7 +14,6 @@ from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_
 SWITCH = "PYRUNTIME_SNAPSHOT"
 SCRIPTS = (ROOT / "web" / "snapshot.js", ROOT / "web" / "picture.js")
 SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx")
-FILES = ("memory.gz", "memory.br", "memory.zst")
 
 
 def ensure_snapshot(
@@ -57,7 +56,6 @@ def do_without(folder: Path, wheels: Sequence[Path]) -> None:
     shutil.rmtree(snapshot, ignore_errors=True)
     snapshot.mkdir()
     (snapshot / "manifest.json").write_text("null\n")
-    for name in FILES:
-        (snapshot / name).write_bytes(b"")
+    (snapshot / "memory.gz").write_bytes(b"")
     for wheel in wheels:
         shutil.copyfile(wheel, folder / wheel.name)

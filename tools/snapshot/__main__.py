@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import base64
 import gzip
-import importlib
 import json
 import shutil
 import sys
@@ -40,17 +39,8 @@ LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
 
 
-@dataclass(frozen=True)
-class Packing:
-    """How much work packing is: levels of Zstandard, Brotli and gzip. Brotli's highest, 11, would take a minute."""
-
-    zstd: int
-    brotli: int
-    gzip: int
-
-
-SMALL, QUICK = Packing(19, 9, 6), Packing(9, 5, 1)
-"""Of users' sites, and in a tenth of the time a tenth larger."""
+SMALL, QUICK = 9, 1
+"""Levels of gzip: of users' sites, and in a fifth of the time a sixth larger."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +94,7 @@ def take(pyodide: Path, folder: Path) -> dict[str, Any]:
         return answer
 
 
-def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, packing: Packing) -> None:
+def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: int) -> None:
     numpy = read_wheel(next(pyodide.glob("numpy-*.whl")))
     listed, libraries = split_libraries(numpy)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
@@ -127,44 +117,17 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, packing: 
         answer = take(pyodide, folder)
     compiled = read_bytecode(base64.b64decode(answer["bytecode"]))
     files |= {name: data for name, data in compiled.items() if name.split("/")[0] in kind.later}
-    write(out / "snapshot", answer, bundle(files), libraries, packing)
+    write(out / "snapshot", answer, bundle(files), libraries, level)
     for wheel in wheels:
         with_bytecode(wheel, compiled, out)
 
 
-def brotli(data: bytes, quality: int = SMALL.brotli) -> bytes:
-    """`data` in Brotli's format; nothing where Python has no module for it."""
-    try:
-        module: Any = importlib.import_module("brotli")
-    except ImportError:
-        return b""
-    compressed: bytes = module.compress(data, quality=quality, lgwin=24)
-    return compressed
-
-
-def zstd(data: bytes, level: int = SMALL.zstd) -> bytes:
-    """`data` in Zstandard's format, a third of Brotli's work to unpack; nothing where Python has no module for it."""
-    try:
-        module: Any = importlib.import_module("zstandard")
-    except ImportError:
-        return b""
-    # Browsers unpack windows of 8 MB and no larger ones (RFC 9659).
-    settings = module.ZstdCompressionParameters.from_level(level, window_log=23)
-    compressed: bytes = module.ZstdCompressor(compression_params=settings).compress(data)
-    return compressed
-
-
-def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files, packing: Packing) -> None:
+def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files, level: int) -> None:
     """The files of web/picture.js. `packages`, a bundle, comes first, so that it can be used while the memory comes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
-    packed = {
-        "memory.zst": zstd(content, packing.zstd),
-        "memory.br": brotli(content, packing.brotli),
-        "memory.gz": gzip.compress(content, packing.gzip, mtime=0),
-    }
+    packed = {"memory.gz": gzip.compress(content, level, mtime=0)}
     sizes = {"bytes": len(content), "packages": len(packages)}
-    sizes |= {"zstd": len(packed["memory.zst"]), "brotli": len(packed["memory.br"])}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
     for file, data in {**packed, **libraries}.items():
         (snapshot / file).write_bytes(data)
