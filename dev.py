@@ -47,7 +47,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
     subparsers.add_parser("tune", help="measure the kernels a model could run; more arguments go to bench/tune.py")
 
-    lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, tsc")
+    lint = subparsers.add_parser("lint", help="ruff, mypy --strict, import-linter, import cycles of web/, tsc")
     lint.add_argument("--fix", action="store_true", help="let ruff repair and format first")
 
     fuzz = subparsers.add_parser("fuzz", help="atheris on reader and planner; or, --minutes, operators against a peer")

@@ -133,6 +133,7 @@ def lint(*, fix: bool) -> int:
         ("ruff check", [bin_folder / "ruff", "check", "--quiet"]),
         ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
         ("import-linter", [bin_folder / "lint-imports"]),
+        ("import cycles of web/", [python(), "-m", "tools.devkit.cycles"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),

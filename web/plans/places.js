@@ -11,6 +11,9 @@
  * @property {Promise<unknown>} [moving]
  */
 
+/** Sessions over compiled models, by their handles: below 0, as those of Python's sessions are above. @type {Map<number, import('./standalone.js').StandaloneClient>} */
+export const sessions = new Map();
+
 /** Tensors of a run that may have to be moved. @param {import('../protocol.js').RunArguments} args @returns {Place[]} */
 export function placesOf({ feeds, kept }) {
   const found = (/** @type {any} */ value) => (value?.kind === 'sequence' ? value.values.flatMap(found) : value?.place ?? []);

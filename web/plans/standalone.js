@@ -10,7 +10,7 @@ import { env } from '../env.js';
 import { cut, Incoming } from '../pieces.js';
 import { matches, otherValues, run } from '../replay.js';
 import { wasteOf } from '../sizes.js';
-import { hold, placesOf } from './places.js';
+import { hold, placesOf, sessions } from './places.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
@@ -21,8 +21,6 @@ import { hold, placesOf } from './places.js';
  * @typedef {import('./housing.js').Housing} Housing
  */
 
-/** By their handles, which are below 0: those of Python's sessions are above. @type {Map<number, StandaloneClient>} */
-export const sessions = new Map();
 let lastHandle = 0;
 
 /** What a session talks to instead of the client. */

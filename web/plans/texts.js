@@ -3,8 +3,7 @@
 
 import { Decoding } from '../decoding.js';
 import { moved } from './moving.js';
-import { sessions } from './standalone.js';
-import { hold, placesOf } from './places.js';
+import { hold, placesOf, sessions } from './places.js';
 
 /**
  * @typedef {import('./housing.js').Housing} Housing
