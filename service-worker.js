@@ -107,9 +107,9 @@ async function answer(request, later) {
   if (!hash) return fetch(request);
   const key = keyOf(/** @type {string} */ (path), hash);
   const known = await caches.match(key, { cacheName: CACHE });
-  if (known) return known;
+  if (known) return request.method === 'HEAD' ? new Response(null, { headers: known.headers }) : known;
   const response = await fetch(request);
-  if (!isCleared && response.status === 200) {
+  if (!isCleared && request.method === 'GET' && response.status === 200) {
     later(tracked(keep(/** @type {string} */ (path), hash, response.clone())));
   }
   return response;
@@ -144,7 +144,7 @@ worker.addEventListener('message', (/** @type {any} */ event) => {
 });
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
   const { request } = event;
-  if (request.method !== 'GET' || pathOf(request.url) === null || request.headers.has('Range')) return;
+  if (!['GET', 'HEAD'].includes(request.method) || pathOf(request.url) === null || request.headers.has('Range')) return;
   const path = /** @type {string} */ (pathOf(request.url));
   if (path === MANIFEST || path === ICON || (listed && request.mode !== 'navigate' && !listed[path])) return;
   event.respondWith(answer(request, (work) => event.waitUntil(work)));
