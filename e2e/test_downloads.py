@@ -136,7 +136,8 @@ def test_open__no_worker__downloads_in_this_thread(
         + WITHOUT_WORKERS[why]
         + """
         const { downloads } = await import('/web/loading/downloads.js');
-        downloads.start(new Promise(() => {}));
+        const { makeDownloader } = await import('/web/port.js');
+        downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);
         const parts = [], came = (part) => { parts.push(part); };
         await new Promise((ended, failed) => { opened.pieces({ came, ended, failed }, () => {}); });
@@ -188,7 +189,7 @@ PAGE_MAKES = """
 """
 
 
-@pytest.mark.parametrize("script", ["downloader", "nothing", "../toucher"])  # the last one never says that it is up
+@pytest.mark.parametrize("script", ["downloader", "nothing", "../dom"])  # the last one never says that it is up
 def test_python_in_a_worker__page_makes_its_threads_and_it_does_without_those_that_fail(
     page: Page, site_url: str, served: dict[str, Served], script: str
 ) -> None:
@@ -198,33 +199,6 @@ def test_python_in_a_worker__page_makes_its_threads_and_it_does_without_those_th
     made, y = page.evaluate("async (X) => {" + source + "}", ROW)
     assert made == ["worker.js", "downloader.js"]
     np.testing.assert_array_equal(np.float32(y), expected(2))
-
-
-def test_python_in_a_worker__bytes_come_through_a_port_not_through_the_page(
-    page: Page, site_url: str, served: dict[str, Served]
-) -> None:
-    """Where a MessagePort does not copy, a page that is busy is not waited for."""
-    served["/m/model.onnx"] = Served(model(3))
-    page.goto(site_url + "e2e/blank.html")
-    said = page.evaluate(
-        """async () => {
-        const said = [], made = [];
-        globalThis.Worker = class extends Worker {
-            constructor(url, options) {
-                super(url, options);
-                if (String(url).endsWith('downloader.js')) {
-                    made.push(this);
-                    this.addEventListener('message', ({ data: { message } }) => said.push(Object.keys(message)));
-                }
-            }
-        };
-        const { InferenceSession } = await import('/web/pyruntime.js');
-        await (await InferenceSession.create('/m/model.onnx')).release();
-        return [made.length, said];
-        }"""
-    )
-    assert said == [1, []]
-    assert served["/m/model.onnx"].asked == [""]
 
 
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/m/model.onnx')).length"
@@ -238,7 +212,7 @@ def test_create__python_in_a_worker__model_passes_it_by(script: Script, served: 
 
 
 @pytest.mark.parametrize(
-    ("python", "script", "elsewhere"), [("starts", "downloader", True), ("is up", "../toucher", False)]
+    ("python", "script", "elsewhere"), [("starts", "downloader", True), ("is up", "../dom", False)]
 )
 def test_open__before_the_worker_is_up__waits_for_it_no_longer_than_for_python(
     page: Page, site_url: str, served: dict[str, Served], python: str, script: str, elsewhere: bool
@@ -251,7 +225,9 @@ def test_open__before_the_worker_is_up__waits_for_it_no_longer_than_for_python(
             constructor(url, options) { super(String(url).replace('downloader', script), options); }
         };
         const { downloads } = await import('/web/loading/downloads.js');
-        downloads.start(python === 'starts' ? new Promise(() => {}) : Promise.resolve());
+        const { makeDownloader } = await import('/web/port.js');
+        const up = python === 'starts' ? new Promise(() => {}) : Promise.resolve();
+        downloads.start(up, (port) => makeDownloader(port, () => {}));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);
         return [opened.isElsewhere, downloads.resources.filter((url) => url.endsWith('/m/data')).length];
         }""",

@@ -276,16 +276,15 @@ const chunks = async function* () {
 };
 try {
   const requests = new Requests('/m', { size, isExact: true, tag: '' }, new AbortController().signal);
-  const answers = { ahead: (ranges) => download.readAhead(ranges), isVouchedFor: async () => false, isElsewhere: true };
+  const answers = { ahead: (ranges) => download.readAhead(ranges) };
   const file = new ModelFile('/m', { size, isExact: true }, answers);
   // As in a worker: bytes are told of when the browser has them.
   const receiver = {
-    handed: (part) => { file.handed(part); },
-    graph() {},
+    handed: (part) => file.handed(part),
     ended: (...said) => file.ended(...said),
     failed: (error) => file.failed(error),
   };
-  const download = new Download('/m', size, receiver, null, null, requests);
+  const download = new Download('/m', size, receiver, requests);
   const taken = download.take(chunks(), () => {});
   await new Promise((resolve) => { setTimeout(resolve, 400); });
   const found = await file.ahead(wanted);

@@ -11,20 +11,13 @@ from playwright.sync_api import Browser
 
 from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
-from e2e.harness.chain import ROW, RUN, expected, loaded, model
+from e2e.harness.chain import expected, loaded, model
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from tools.devkit.server import Server
 
 LAYERS = 2
 """19 MB."""
-
-BEGIN = """(url) => new Promise((resolve) => {
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => InferenceSession.create(url, {
-        onProgress: ({ phase }) => { if (phase === 'shaders') resolve(); },
-    }));
-    made.catch(() => {});
-})"""
 
 
 @pytest.fixture(scope="module")
@@ -46,21 +39,8 @@ def elsewhere() -> Iterator[Delivery]:
 
 
 @pytest.mark.parametrize("how", [{}, {"compressed": True}, {"ranges": False}, {"chunked": True}, {"etag": None}])
-@pytest.mark.parametrize("typed", [False, True])
-def test_create__file_of_another_origin__is_right(
-    script: Script, elsewhere: Delivery, how: dict[str, bool], typed: bool
-) -> None:
+def test_create__file_of_another_origin__is_right(script: Script, elsewhere: Delivery, how: dict[str, bool]) -> None:
     """Nobody sees there whether it is compressed: the size that is announced may be another one."""
-    file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS, typed=typed), **how)  # type: ignore[arg-type]
+    file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS), **how)  # type: ignore[arg-type]
     np.testing.assert_array_equal(loaded(script, f"{elsewhere.url}m/model.onnx"), expected(LAYERS))
     assert [asked for asked in file.asked if not asked] == [""]
-
-
-def test_create__types_at_its_end__is_planned_before_the_weights_come(script: Script, elsewhere: Delivery) -> None:
-    script.preload()
-    file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS, typed=True), gate=1 << 20)
-    script.page.evaluate(BEGIN, f"{elsewhere.url}m/model.onnx")
-    assert file.comes_to(1 << 20) and len(file.parts) == 1
-    file.opened.set()
-    y = script(f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;", x=ROW)
-    np.testing.assert_array_equal(np.float32(y), expected(LAYERS))

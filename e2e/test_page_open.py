@@ -138,24 +138,28 @@ def test_files__one_at_a_time__the_model_waits_for_its_data(ready_page: Page, tm
     expect(report.get_by_role("region", name="Results")).to_contain_text("float32 [4]")
 
 
-SKELETON = """async ([bytes, step]) => {
-    const { Skeleton } = await import('./web/skeleton.js');
-    const skeleton = new Skeleton();
+SUMMARY = """async ([bytes, step]) => {
+    const { Scanner } = await import('./web/loading/scanner.js');
+    const { Summary } = await import('./web/summary.js');
+    const scanner = new Scanner();
     const data = new Uint8Array(bytes);
     let complete = -1;
+    let early;
     for (let at = 0; at < data.length; at += step) {
-        skeleton.feed(data.subarray(at, at + step));
-        if (complete < 0 && skeleton.hasAllNodes) complete = at;
+        scanner.push(data.subarray(at, at + step));
+        if (complete >= 0 || !scanner.hasAllNodes) continue;
+        complete = at;
+        early = new Summary(scanner).operators.size;
     }
-    skeleton.end();
-    const { operators, functions, external, broken } = skeleton;
+    scanner.end();
+    const { operators, functions, external, broken } = new Summary(scanner);
     return { operators: Object.fromEntries([...operators].map(([name, { count }]) => [name, count])),
-        functions: [...functions], external: [...external], broken, complete };
+        functions: [...functions], external: [...external], broken, complete, early };
 }"""
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000, 1 << 20])
-def test_skeleton__read_in_pieces_of_any_size__has_every_operator(ready_page: Page, step: int) -> None:
+def test_summary__read_in_pieces_of_any_size__has_every_operator(ready_page: Page, step: int) -> None:
     body = scaled(np.ones(3, np.float32)).graph
     branch = helper.make_graph(
         [helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Odd", ["n"], ["b"], domain="mine")],
@@ -164,36 +168,37 @@ def test_skeleton__read_in_pieces_of_any_size__has_every_operator(ready_page: Pa
         [helper.make_tensor_value_info("b", TensorProto.FLOAT, [3])],
     )
     nodes = [*body.node, helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)]
-    weights = [*body.initializer, numpy_helper.from_array(np.ones(3000, np.float32), "big")]
+    weights = [*body.initializer, numpy_helper.from_array(np.ones(30_000, np.float32), "big")]
     graph = helper.make_graph(nodes, "g", body.input, body.output, weights)
     function = helper.make_function(
         "mine", "Odd", ["x"], ["y"], [helper.make_node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 17)]
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
     data = helper.make_model(graph, opset_imports=opsets, functions=[function]).SerializeToString()
-    found = ready_page.evaluate(SKELETON, [list(data), step])
+    found = ready_page.evaluate(SUMMARY, [list(data), step])
     assert found["operators"] == {"Mul": 1, "If": 1, "Neg": 2, "mine.Odd": 2}
     assert found["functions"] == ["mine.Odd"]
     assert found["external"] == []
     assert not found["broken"]
     if step <= 1000:
-        assert 0 <= found["complete"] < len(data) - 9000
+        assert 0 <= found["complete"] < len(data) - 90_000
+        assert found["early"] == 4
 
 
-def test_skeleton__of_garbage__is_broken_and_nothing_else(ready_page: Page) -> None:
+def test_summary__of_garbage__is_broken_and_nothing_else(ready_page: Page) -> None:
     for data in (b"\xff" * 40, b"<!doctype html>", bytes(range(256)), b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x0a"):
-        found = ready_page.evaluate(SKELETON, [list(data), 5])
+        found = ready_page.evaluate(SUMMARY, [list(data), 5])
         assert found["external"] == []
 
 
 def test_operators__of_this_runtime__cover_the_models_it_ships(ready_page: Page) -> None:
     script = """async () => {
         const { operators } = await import('./web/pyruntime.js');
-        const { skeletonOf } = await import('./web/skeleton.js');
+        const { summaryOf } = await import('./web/summary.js');
         const blob = await (await fetch('models/enlarge3.onnx')).blob();
-        const skeleton = await skeletonOf(blob);
-        return [Object.fromEntries([...skeleton.operators].map(([name, { count }]) => [name, count])),
-            skeleton.unsupported(await operators())];
+        const summary = await summaryOf(blob);
+        return [Object.fromEntries([...summary.operators].map(([name, { count }]) => [name, count])),
+            summary.unsupported(await operators())];
     }"""
     found, unsupported = ready_page.evaluate(script)
     model = onnx.load(ROOT / "models" / "enlarge3.onnx")

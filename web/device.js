@@ -6,4 +6,5 @@ export { activity, play } from './player.js';
 export { compileQuickly, compileSoon, ready, settled } from './quick.js';
 export { bind, described, record } from './recording.js';
 export { prepareUpload, upload, uploadNow } from './staging.js';
+export { fetchAll } from './stream.js';
 export { timed } from './timing.js';

@@ -6,7 +6,10 @@ import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import { beginAhead, loadAhead, Runs } from './runs.js';
 import { startPython, timed } from './runtime.js';
+import { anew } from './stream.js';
 import { Tensors } from './tensors.js';
+
+export { downloads };
 
 /** @type {Map<number, import('./runs.js').Session>} */
 const sessions = new Map();
@@ -109,7 +112,6 @@ async function created(loading, known, work) {
     throw error;
   } finally {
     loading.stop();
-    loading.settle();
   }
 }
 
@@ -180,6 +182,37 @@ const runs = new Runs({
  * @property {ArrayBuffer[]} spare gets the pieces of streams that are not needed any more
  */
 
+/**
+ * Make a session.
+ * @param {import('./protocol.js').CreateArguments} args
+ * @param {Report} report
+ * @param {Request} request
+ * @param {RequestCache} [cache] how its files are asked for
+ */
+async function create({ model, externalData, options, ahead = false }, report, request, cache) {
+  const loading = new Loading(report, request.signal, cache);
+  const { extra } = /** @type {any} */ (options);
+  const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
+  /** @type {import('./runs.js').Session} */
+  const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
+  const told = expecting(report, aheadLoaded, known);
+  const { replays, spares, ...info } = await created(loading, known, async () => {
+    const [buffer, ...files] = await loading.open(model, externalData.map(({ data }) => data));
+    known.model = buffer;
+    const external = externalData.map(({ path }, index) => [path, files[index]]);
+    const beside = loading.beside(model);
+    return loading.rightly(
+      () => callCancellable(request, 'create', buffer, external, options, told, beside),
+      (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
+  });
+  known.outputs = info.outputs.length;
+  known.replays = replays;
+  for (const made of spares) tensors.spare(made, known.spares);
+  sessions.set(info.handle, known);
+  await aheadLoaded;
+  return info;
+}
+
 /** @type {Record<string, (args: any, report: Report, request: UnderWay) => Promise<any>>} */
 const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
@@ -187,7 +220,7 @@ const methods = {
     sessions.clear();
     bridge = startPython(places, report, ended).then((pyodide) => (
       timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
-    if (isWorker) downloads.start(bridge);
+    if (isWorker) downloads.start(bridge, (port) => self.postMessage({ downloads: port }, { transfer: [port] }));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
     settleInPython = python.settle;
@@ -205,29 +238,7 @@ const methods = {
   },
 
   /** @param {import('./protocol.js').CreateArguments} args */
-  async create({ model, externalData, options, ahead = false }, report, request) {
-    const loading = new Loading(report, request.signal);
-    const { extra } = /** @type {any} */ (options);
-    const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
-    /** @type {import('./runs.js').Session} */
-    const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
-    const told = expecting(report, aheadLoaded, known);
-    const { replays, spares, ...info } = await created(loading, known, async () => {
-      const [buffer, ...files] = await loading.open(model, externalData.map(({ data }) => data));
-      known.model = buffer;
-      const external = externalData.map(({ path }, index) => [path, files[index]]);
-      const beside = loading.beside(model);
-      return loading.rightly(
-        () => callCancellable(request, 'create', buffer, external, options, told, beside),
-        (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
-    });
-    known.outputs = info.outputs.length;
-    known.replays = replays;
-    for (const made of spares) tensors.spare(made, known.spares);
-    sessions.set(info.handle, known);
-    await aheadLoaded;
-    return info;
-  },
+  create: (args, report, request) => anew((cache) => create(args, report, request, cache)),
 
   /** @param {import('./protocol.js').RunArguments} args */
   async run(args, report, request) {

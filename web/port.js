@@ -2,7 +2,6 @@
 /** The ways to a thread that has Python: a worker, or this very thread. */
 
 import { env } from './env.js';
-import { Threads } from './threads.js';
 
 /**
  * @typedef {object} Port
@@ -32,9 +31,10 @@ function workerPort(receive, fail) {
   const options = { type: 'module', name: 'pyruntime' };
   const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
     : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
-  const threads = new Threads((answer, transfer) => worker.postMessage(answer, transfer));
+  /** @type {Worker | undefined} */
+  let downloader;
   worker.addEventListener('message', ({ data }) => {
-    if ('thread' in data) threads.hear(data);
+    if ('downloads' in data) downloader = makeDownloader(data.downloads, (message) => worker.postMessage({ downloads: message }));
     else receive(data);
   });
   worker.addEventListener('error', ({ message }) => (
@@ -44,9 +44,31 @@ function workerPort(receive, fail) {
     send: (message, transfer) => worker.postMessage(message, transfer),
     close: () => {
       worker.terminate();
-      threads.end();
+      downloader?.terminate();
     },
   };
+}
+
+/**
+ * The thread that downloads for Python's worker, which speaks with it through `port`. The page makes it: Firefox (153) stops a worker
+ * that makes a worker, about once in a hundred times for ever.
+ * @param {MessagePort} port
+ * @param {(message: string) => void} failed hears why there is none, or no longer
+ */
+export function makeDownloader(port, failed) {
+  try {
+    const url = new URL('./loading/downloader.js', import.meta.url);
+    const worker = new Worker(url, { type: 'module', name: 'pyruntime downloads' });
+    worker.addEventListener('error', (event) => {
+      event.preventDefault(); // else it is an error of the page, too
+      failed(event.message || 'its worker failed');
+    });
+    worker.postMessage(port, [port]);
+    return worker;
+  } catch (error) { // another origin's, or forbidden by a policy
+    failed(/** @type {Error} */ (error).message);
+  }
+  return undefined;
 }
 
 /** @type {typeof openPort} */

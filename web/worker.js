@@ -2,9 +2,6 @@
 /** The dedicated worker that hosts Python. */
 
 import { askAhead } from './picture.js';
-import { answered, askPage } from './threads.js';
-
-askPage((asked, transfer) => self.postMessage(asked, { transfer }));
 
 // A dozen modules, which arrive while what Python starts from is on its way.
 const host = import('./host.js');
@@ -25,13 +22,10 @@ function post(message, transfer) {
 }
 
 self.addEventListener('message', ({ data }) => {
-  if ('thread' in data) {
-    answered(data);
-    return;
-  }
   if (data.method === 'start') askAhead(data.arguments);
-  host.then(({ answer, arrive }) => {
+  host.then(({ answer, arrive, downloads }) => {
     if ('stream' in data) arrive(data);
+    else if ('downloads' in data) downloads.failed(data.downloads);
     else answer(data, post);
   }, () => {});
 });

@@ -25,7 +25,8 @@ const failure = async (work) => {
 
 DOWNLOADS_ARE_UP = """
     const { downloads } = await import('/web/loading/downloads.js');
-    downloads.start(new Promise(() => {}));
+    const { makeDownloader } = await import('/web/port.js');
+    downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
     for (let tries = 0; !downloads.resources.length; tries++) {
         if (tries === 1500) throw new Error('no worker has come');
         await new Promise((resolve) => { setTimeout(resolve, 20); });

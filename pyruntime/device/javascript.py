@@ -37,9 +37,6 @@ _BIG = 32 << 20
 _LARGE = 2 << 20
 """Bytes from which on web/staging.js uploads in pieces."""
 
-_BLOCK = 8 << 20
-"""Bytes of a download that become a Blob together."""
-
 
 class JsBytes(ByteSource):
     """Bytes of a JavaScript ArrayBuffer, outside the WebAssembly heap: parts are copied into Python when read."""
@@ -141,25 +138,13 @@ class JsArriving(JsFile):
     _arrived = 0
 
     def there_now(self, end: int) -> int:
-        """See `ByteSource.there_now`. Where all that a reader looks at was read ahead, it can go on to the end."""
+        """See `ByteSource.there_now`."""
         if end > self._arrived:
-            self._arrived = self.size if self.file.isReadAhead else int(self.file.arrived)
+            self._arrived = int(self.file.arrived)
         return self._arrived
 
-    async def readable(self, end: int) -> None:
-        """See `ArrivingSource.readable`."""
-        await self._wait(self.file.readable(end))
-
-    async def there(self, end: int) -> None:
-        """See `ArrivingSource.there`."""
-        await self._wait(self.file.values(end))
-
-    async def values(self) -> None:
-        """See `ArrivingSource.values`."""
-        await self._wait(self.file.values(self.size))
-
     def _kept(self, offset: int) -> JsObject:
-        return self.file.readAhead(offset)
+        return None
 
 
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
@@ -210,38 +195,19 @@ async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes |
     """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
 
     Raises:
-        NoSuchFile: the server does not answer with success.
+        NoSuchFile: the server does not answer with success. Fail: the file did not come whole, or changed meanwhile.
     """
+    told = create_proxy(lambda loaded, total: report(int(loaded), int(total or 0)))
     try:
-        response = await js.fetch(url)
+        blob = await web_modules().fetchAll(url, js_object({"onProgress": told, "cache": "no-cache"}))
     except JsException as error:
-        raise NoSuchFile(f"Load model from {url!r} failed: {error.message}") from None
-    if not response.ok:
-        raise NoSuchFile(f"Load model from {url!r} failed: HTTP status {response.status} {response.statusText}")
-    encoded = response.headers.get("Content-Encoding")
-    total = 0 if encoded else int(response.headers.get("Content-Length") or 0)
-    reader, parts, loaded, held = response.body.getReader(), js.Array.new(), 0, 0
-    while not (step := await _next(reader, url, loaded, total)).done:
-        parts.push(step.value)
-        loaded += int(step.value.byteLength)
-        held += int(step.value.byteLength)
-        if held >= _BLOCK:  # the browser keeps a Blob outside this process
-            parts, held = js.Array.of(js.Blob.new(parts)), 0
-        report(loaded, total)
-    blob = js.Blob.new(parts)
-    if loaded >= _BIG and hasattr(js, "FileReaderSync"):
+        kind = NoSuchFile if str(error.name) == "NoSuchFile" else Fail
+        raise kind(f"Load model from {url!r} failed: {error.message}") from None
+    finally:
+        told.destroy()
+    if int(blob.size) >= _BIG and hasattr(js, "FileReaderSync"):
         return JsBlob(blob)
     return JsBytes(await blob.arrayBuffer())
-
-
-async def _next(reader: JsObject, url: str, loaded: int, total: int) -> JsObject:
-    try:
-        return await reader.read()
-    except JsException as error:
-        of = f"{total:,}" if total else "an unknown number of"
-        raise Fail(
-            f"{url}: the connection broke after {loaded:,} of {of} bytes ({error.message}); load it again"
-        ) from None
 
 
 def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None) -> tuple[JsObject, int]:

@@ -116,13 +116,6 @@ class ArrivingSource(ByteSource):
     async def there(self, end: int) -> None:
         """Wait for the bytes before `end`, or for the end of the source. Raises Fail: they do not come."""
 
-    async def readable(self, end: int) -> None:
-        """Wait until `there_now(end)` says something else. Raises Fail: the bytes do not come."""
-        await self.there(end)
-
-    async def values(self) -> None:
-        """Wait until what planning may look at can be read, not a reader alone. Raises Fail: it does not come."""
-
     @abstractmethod
     async def complete(self) -> None:
         """Wait for all bytes. Raises Fail: they do not come."""

@@ -83,8 +83,6 @@ class Creation(Session):
                 with Phase("adapter", progress, self._timings):
                     await self._open_device()
             try:
-                if isinstance(source, ArrivingSource):
-                    await source.values()
                 cancelled()
                 if self._live is not None:
                     with Phase("shaders", progress, self._timings):
@@ -205,7 +203,7 @@ async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
             record: ModelRecord = done.value
             return record
         assert isinstance(source, ArrivingSource), "of others all is there"
-        await source.readable(end)
+        await source.there(end)
 
 
 async def _imported(

@@ -4,7 +4,7 @@
  * are as transformers.js or as onnxruntime-genai has them.
  */
 
-import { skeletonOf } from '../skeleton.js';
+import { summaryOf } from '../summary.js';
 import { addressOf, json, required } from './folder.js';
 
 /** @typedef {import('./folder.js').Folder} Folder */
@@ -201,7 +201,7 @@ export async function readGraph(folder, path, { signal, onProgress }) {
   const model = await fetched(path);
   const parent = path.split('/').slice(0, -1).map((part) => `${part}/`).join('');
   const externalData = [];
-  for (const name of (await skeletonOf(model, signal)).external) {
+  for (const name of (await summaryOf(model, signal)).external) {
     if (/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(name)) continue; // the runtime refuses it
     externalData.push({ path: name, data: addressOf(folder, parent + name)?.url ?? await fetched(parent + name) });
   }

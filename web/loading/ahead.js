@@ -1,14 +1,11 @@
 // @ts-check
 /**
- * What a graph's reader looks at in a model file, read while the file still streams in: an ONNX file has the inputs of its
- * graph, and small tensors, behind large ones. Range requests jump over these: all at once where the file's end tells where they
- * are (foretold.js), else one after the other. What they bring is a hint (requests.js).
+ * Parts of a large file, read by range requests before the stream brings them: what a graph's reader looks at in a model file,
+ * whose inputs and small tensors lie behind large tensors, and what planning may look at in a file of weights. What the stream
+ * brings is compared with them. A scanner sees each region once: from the stream, or from a request that is further.
  */
 
-import { agree, foretell } from './foretold.js';
-import { blank, partsOf, scanned } from './outline.js';
-import { AT_ONCE } from './ranges.js';
-import { NEAR, Requests } from './requests.js';
+import { MOST, NEAR, SHARE } from './requests.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
@@ -17,177 +14,168 @@ const FAR = 1 << 20;
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
-/** Bytes still to come from which on it is worth to ask for the file's end; how many of its last bytes that is, and at most. */
-const WORTH = 4 << 20;
-const TAIL = 1 << 17;
-const LONGEST = 1 << 20;
+/** Requests at a time. */
+const AT_ONCE = 8;
 
-/** @typedef {import('./ranges.js').Range} Range */
+/** Most bytes of a file of weights that are kept. */
+const MOST_KEPT = 64 << 20;
+
 /** @typedef {import('./scanner.js').Scanner} Scanner */
 /** @typedef {import('./scanner.js').Segment} Segment */
+/** @typedef {[begin: number, end: number]} Range */
 
-export class ReadingAhead {
+export class ReadAhead {
   #requests;
-  #size;
-  #jumps;
-  #isOver = false;
+  #scanner;
+  /** What was read ahead, ascending, apart; the stream has brought the first `#passed` of them. @type {Segment[]} */
+  #parts = [];
+  #passed = 0;
   #isUnderWay = false;
-  /** The file's last bytes, once they have been asked for. @type {Segment | null} */
-  #tail = null;
-  /** Whether it was looked at what they tell. */
-  #isRead = false;
-  #onOutline;
-  /** What of the file was told as its outline, but for the nodes, which the stream had brought. @type {import('./foretold.js').Head[]} */
-  #outlined = [];
-  #tell = () => {};
-  /** All that is kept of the file, or enough to see that it is no model, once it is. @type {Scanner | null} */
-  found = null;
-  /** Fulfilled when there is `found`. @type {Promise<void>} */
-  done = new Promise((resolve) => { this.#tell = resolve; });
+  #isOver = false;
+  #isFound = false;
+  #onFound;
+  /** Where the stream is. */
+  at = 0;
+  /** Whether it has brought nothing else than what was read ahead. */
+  agrees = true;
 
   /**
-   * @param {string} url that has answered, with no further redirection
-   * @param {import('./requests.js').Known} known
-   * @param {AbortSignal} signal
-   * @param {boolean} [jumps] whether it is worth to read one header after the other, where the file's end does not tell
-   * @param {(segments: Segment[]) => void} [onOutline] hears what there will be, with nothing in the tensors, where the file's end
-   * tells that
+   * @param {import('./requests.js').Requests | null} requests null: none are made
+   * @param {Scanner | null} [scanner] of a model
+   * @param {(isAhead: boolean) => void} [onFound] hears when that has seen all of it that it looks at ahead of the stream, or no model
    */
-  constructor(url, known, signal, jumps = true, onOutline = undefined) {
-    this.#requests = new Requests(url, known, signal);
-    this.#size = known.size;
-    this.#jumps = jumps;
-    this.#onOutline = onOutline;
+  constructor(requests, scanner = null, onFound = () => {}) {
+    this.#requests = requests;
+    this.#scanner = scanner;
+    this.#onFound = onFound;
   }
 
-  /**
-   * The stream has come as far as `scanner`: go ahead from there where that is worth a request.
-   * @param {Scanner} scanner
-   */
-  follow(scanner) {
-    if (this.#isOver || this.#isUnderWay || this.found) return;
-    if (!this.#isWorthItsEnd(scanner) && !this.#isTold(scanner) && !this.#isWorthJumps(scanner)) return;
-    this.#isUnderWay = true;
-    this.#go(scanner).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
+  /** Whether the server says of all that was read ahead that it is of the file that the stream brings. */
+  get isVouchedFor() {
+    return this.#requests?.areOfOneFile ?? false;
   }
 
-  /** @param {Scanner} stream */
-  async #go(stream) {
-    if (this.#isWorthItsEnd(stream)) await this.#askForEnd(stream);
-    if (this.#tail && this.#isTold(stream)) await this.#readForetold(this.#tail, stream);
-    if (!this.found && this.#isWorthJumps(stream)) await this.#read(stream.fork(), stream);
-  }
-
-  /** Whether the file's end is to be asked for: it is a model's, and takes long enough to come. @param {Scanner} stream */
-  #isWorthItsEnd(stream) {
-    return !this.#tail && stream.graphEnd >= 0 && this.#size - stream.at >= WORTH;
-  }
-
-  /** Whether it can be seen now what the file's end tells. @param {Scanner} stream */
-  #isTold(stream) {
-    return this.#tail !== null && !this.#isRead && stream.tensors >= 0;
-  }
-
-  /** @param {Scanner} stream */
-  #isWorthJumps(stream) {
-    return this.#jumps && stream.passing >= FAR;
-  }
-
-  /** See `Requests.isVouchedFor`. */
-  isVouchedFor() {
-    return this.#requests.isVouchedFor();
-  }
-
-  /** Whether what was told of the file is what a scanner of all of it has kept. @param {Scanner} scanner */
-  agrees(scanner) {
-    return this.found ? scanner.agrees(this.found) : agree(this.#outlined, scanner.segments, false);
-  }
-
-  /** Nothing of it is wanted any more. */
-  stop() {
-    this.#isOver = true;
-    this.found = null;
-  }
-
-  /** @param {Scanner} stream */
-  async #askForEnd(stream) {
-    const at = Math.max(stream.at, this.#size - Math.min(TAIL + Math.floor(this.#size / 256), LONGEST));
-    this.#tail = { at, bytes: await this.#requests.bytes(at, this.#size) };
-  }
-
-  /**
-   * Ask for what the file's end tells of; nothing where it does not.
-   * @param {Segment} tail
-   * @param {Scanner} stream
-   */
-  async #readForetold(tail, stream) {
-    this.#isRead = true;
-    const told = foretell(tail, stream.tensors, stream.graphEnd);
-    const parts = told && partsOf(told, tail, stream, this.#size);
-    if (!parts) return;
-    const asked = this.#ask([...parts], stream);
-    asked.catch(() => {}); // awaited below
-    const outline = this.#onOutline ? scanned(told, tail, blank(parts, told.tensors), stream, this.#size) : null;
-    if (outline) {
-      this.#outlined = [...told.tensors, { at: told.end, head: tail.bytes.subarray(told.end - tail.at) }];
-      this.#onOutline?.(outline.segments);
+  /** The stream brings these. @param {Uint8Array<ArrayBuffer>} chunk */
+  push(chunk) {
+    this.#compare(chunk);
+    const scanner = this.#scanner;
+    const from = scanner ? scanner.at - this.at : Infinity;
+    this.at += chunk.length;
+    if (!scanner || this.#isFound) return;
+    if (from < chunk.length) scanner.push(from > 0 ? chunk.subarray(from) : chunk);
+    if (scanner.isSenseless && !this.#parts.length) {
+      this.#isFound = true;
+      this.#onFound(false);
     }
-    const segments = await asked;
-    if (!segments || !agree(told.tensors, segments)) return;
-    const ahead = scanned(told, tail, segments, stream, this.#size);
-    if (ahead && !this.#isOver) this.#give(ahead);
+    if (this.#isOver || this.#isUnderWay || !this.#requests || scanner.passing < FAR) return;
+    this.#isUnderWay = true;
+    this.#jump(scanner, this.#requests).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
+  }
+
+  /** The file is at its end: nothing more is wanted. */
+  end() {
+    this.#isOver = true;
+    if (!this.#isFound) this.#scanner?.end();
   }
 
   /**
-   * Those of the parts that the stream does not bring sooner; null where nobody wants them any more. From the end of the file on:
-   * the stream begins at the other one.
-   * @param {Range[]} parts
-   * @param {Scanner} stream
+   * Read these parts ahead, where the stream has not brought them: what is asked for first is what is read. Null where it cannot be
+   * had; else also where the stream has brought the others.
+   * @param {readonly Range[]} wanted ascending, apart
+   * @returns {Promise<{from: number, segments: Segment[]} | null>}
    */
-  async #ask(parts, stream) {
-    /** @type {Segment[]} */
-    const made = [];
-    const several = async () => {
-      while (parts.length && !this.#isOver) {
-        const [begin, end] = /** @type {Range} */ (parts.pop());
-        if (end > stream.at) made.push({ at: begin, bytes: await this.#requests.bytes(begin, end) });
-      }
+  async read(wanted) {
+    const requests = this.#requests;
+    if (!requests || this.#isOver) return null;
+    const begun = wanted.findLast(([begin]) => begin < this.at);
+    const left = joined(wanted.filter(([begin]) => begin >= this.at), requests.size);
+    if (!left) return null;
+    let from = Math.max(this.at, begun ? begun[1] : 0);
+    // From the end of the file on, as the stream begins at the other one. First for one part: there are servers that answer with
+    // the whole file.
+    const next = async () => {
+      const [begin, end] = /** @type {Range} */ (left.pop());
+      const bytes = begin >= this.at ? await requests.bytes(begin, end) : null;
+      if (bytes && begin >= this.at) this.#add({ at: begin, bytes });
+      else from = Math.max(from, end);
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, several));
-    return this.#isOver ? null : made.sort((a, b) => a.at - b.at);
+    const several = async () => {
+      while (left.length && !this.#isOver) await next();
+    };
+    try {
+      if (left.length) await next();
+      await Promise.all(Array.from({ length: AT_ONCE }, several));
+    } catch {
+      left.length = 0;
+      return null;
+    }
+    return { from, segments: [...this.#parts] };
+  }
+
+  /** @param {Segment} part */
+  #add(part) {
+    const after = this.#parts.findLastIndex(({ at }) => at < part.at) + 1;
+    this.#parts.splice(after, 0, part);
+  }
+
+  /** @param {Uint8Array} chunk */
+  #compare(chunk) {
+    for (; this.#passed < this.#parts.length; this.#passed++) {
+      const { at, bytes } = this.#parts[this.#passed];
+      const [first, last] = [Math.max(at, this.at), Math.min(at + bytes.length, this.at + chunk.length)];
+      for (let place = first; place < last; place++) if (bytes[place - at] !== chunk[place - this.at]) this.agrees = false;
+      if (at + bytes.length > this.at + chunk.length) return;
+    }
   }
 
   /**
-   * @param {Scanner} ahead
-   * @param {Scanner} stream
+   * Follow what the scanner looks at from request to request.
+   * @param {Scanner} scanner
+   * @param {import('./requests.js').Requests} requests
    */
-  async #read(ahead, stream) {
+  async #jump(scanner, requests) {
+    const { size } = requests;
     for (let window = WINDOW; ;) {
-      if (ahead.passing > NEAR || ahead.at + ahead.passing >= this.#size) {
-        ahead.skip();
+      if (scanner.passing > NEAR || scanner.at + scanner.passing >= size) {
+        scanner.skip();
         window = WINDOW;
       }
-      if (ahead.at >= this.#size || ahead.isBroken) break;
-      if (this.#isOver || stream.at >= ahead.at) return; // the stream is further: perhaps later
-      ahead.push(await this.#bytes(ahead.at, Math.min(ahead.at + window, this.#size)));
+      const { at } = scanner;
+      if (at >= size || scanner.isBroken) break;
+      const bytes = await requests.bytes(at, Math.min(at + window, size));
+      if (this.#isOver || scanner.at !== at) return; // the stream is further: perhaps later
+      this.#add({ at, bytes });
+      scanner.push(bytes);
       window = Math.min(2 * window, WIDEST);
     }
-    ahead.end();
-    const isWhole = ahead.at === this.#size && !ahead.isBroken;
-    const isNoModel = ahead.at > this.#size || ahead.isSenseless;
-    if (!isWhole && !(isNoModel && await this.isVouchedFor())) this.#isOver = true;
-    if (!this.#isOver) this.#give(ahead);
+    scanner.end();
+    const isWhole = scanner.at === size && !scanner.isBroken;
+    const isNoModel = (scanner.at > size || scanner.isSenseless) && this.isVouchedFor;
+    this.#isFound = true;
+    this.#isOver = true;
+    if (isWhole || isNoModel) this.#onFound(true);
   }
+}
 
-  /** Bytes of the file, asked for where they are not among its last ones. @param {number} begin @param {number} end */
-  async #bytes(begin, end) {
-    const tail = this.#tail;
-    return tail && begin >= tail.at ? tail.bytes.subarray(begin - tail.at, end - tail.at) : this.#requests.bytes(begin, end);
-  }
-
-  /** @param {Scanner} ahead */
-  #give(ahead) {
-    this.found = ahead;
-    this.#tell();
+/**
+ * The parts to ask for, with what is between those that are near; null where that is too much of a file of `size` bytes.
+ * @param {Range[]} wanted
+ * @param {number} size
+ * @returns {Range[] | null}
+ */
+function joined(wanted, size) {
+  const most = Math.min(SHARE * size, MOST_KEPT);
+  for (let near = NEAR; ; near >>= 1) {
+    /** @type {Range[]} */
+    const parts = [];
+    for (const [begin, end] of wanted) {
+      const last = parts.at(-1);
+      if (last && begin - last[1] <= near) last[1] = end;
+      else parts.push([begin, end]);
+    }
+    const nbytes = parts.reduce((sum, [begin, end]) => sum + end - begin, 0);
+    if (parts.length > MOST || (parts.at(-1)?.[1] ?? 0) > size) return null;
+    if (nbytes <= most) return parts;
+    if (!near) return null;
   }
 }

@@ -41,14 +41,4 @@ export class Arrival {
   complete() {
     return this.there(Infinity);
   }
-
-  /**
-   * Fulfilled when the server says that what was read of it is of this file, or when everything has come.
-   * @param {{isVouchedFor: () => Promise<boolean>}} download
-   */
-  async vouchedFor(download) {
-    const complete = this.complete();
-    const isVouchedFor = await Promise.race([complete.then(() => true), download.isVouchedFor()]);
-    if (!isVouchedFor) await complete;
-  }
 }

@@ -2,8 +2,6 @@
 /** The worker that downloads files, so that the thread that wants them is free to plan meanwhile. Answers downloads.js. */
 
 import { openFile } from './download.js';
-import { rehearse } from './rehearsal.js';
-import { speak } from '../thread.js';
 
 /** @typedef {import('./download.js').Opened} Opened */
 
@@ -13,23 +11,26 @@ const REPORTED_MS = 50;
 /** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
 const files = new Map();
 
-/** To who has this thread. @type {(answer: import('./downloads.js').Answer, transfer?: Transferable[]) => void} */
-const post = speak(({ file, method, ...asked }) => methods[method](file, asked), () => post({ ready: true }));
+/** @type {MessagePort} */
+let port;
 
-/** @param {unknown} error */
-function described(error) {
-  const { name = 'Error', message = String(error) } = /** @type {any} */ (error ?? {});
-  return { name, message };
+/** What is said of a file, by name. @param {number} file @param {string} what @param {unknown[]} args @param {Transferable[]} [transfer] */
+const tell = (file, what, args, transfer = []) => port.postMessage([file, what, ...args], transfer);
+
+/** @param {number} file @param {unknown} error */
+function fail(file, error) {
+  const { name = 'Error', message = String(error), isChanged } = /** @type {any} */ (error ?? {});
+  tell(file, 'failed', [{ name, message, isChanged }]);
 }
 
 /** Sends on what is said of a file. @param {number} file @returns {import('./download.js').Receiver} */
 function receiver(file) {
   return {
-    handed: (part) => post({ file, handed: part }),
-    graph: (segments, isAhead) => post({ file, graph: { segments, isAhead } }),
-    outline: (segments) => post({ file, outline: segments }),
-    ended: (segments, agrees) => post({ file, ended: { segments, agrees } }),
-    failed: (error) => post({ file, failed: described(error) }),
+    came: (chunk) => tell(file, 'came', [chunk], [chunk.buffer]),
+    handed: (part) => tell(file, 'handed', [part]),
+    graph: (...told) => tell(file, 'graph', told),
+    ended: (...told) => tell(file, 'ended', told),
+    failed: (error) => fail(file, error),
   };
 }
 
@@ -40,58 +41,31 @@ function progress(file) {
     const now = performance.now();
     if (now - last < REPORTED_MS && loaded !== total) return;
     last = now;
-    post({ file, progress: { loaded, total } });
+    tell(file, 'progress', [loaded, total]);
   };
 }
 
-/** @type {Record<string, (file: number, asked: any) => Promise<void> | void>} */
+/** @type {Record<string, (file: number, ...args: any[]) => Promise<void> | void>} */
 const methods = {
-  async open(file, { url, isModel }) {
+  async open(file, url, isModel, cache) {
     const controller = new AbortController();
     files.set(file, { controller });
     try {
-      const opened = await openFile(url, isModel, controller.signal);
+      const opened = await openFile(url, isModel, controller.signal, cache);
       files.set(file, { controller, opened });
-      const { size, isExact, tag } = opened;
-      post({ file, opened: { size, isExact, tag } });
+      const { size, isExact, tag, validator } = opened;
+      tell(file, 'opened', [{ size, isExact, tag, validator }]);
     } catch (error) {
-      post({ file, failed: described(error) });
+      fail(file, error);
     }
   },
 
-  /** The last bytes are told of together with the end, so that nobody goes on between the two. */
-  pieces(file) {
-    const opened = files.get(file)?.opened;
-    let left = opened?.size ?? Infinity;
-    /** @type {Uint8Array<ArrayBuffer>[]} */
-    const last = [];
-    const buffers = (/** @type {Uint8Array<ArrayBuffer>[]} */ chunks) => chunks.map(({ buffer }) => buffer);
-    opened?.pieces({
-      ...receiver(file),
-      came: (...chunks) => {
-        for (const { length } of chunks) left -= length;
-        if (left > 0) post({ file, came: chunks }, buffers(chunks));
-        else last.push(...chunks);
-      },
-      ended: (segments, agrees) => post({ file, came: last, ended: { segments, agrees } }, buffers(last)),
-    }, progress(file));
-  },
+  pieces: (file) => files.get(file)?.opened?.pieces(receiver(file), progress(file)),
 
-  into(file) {
-    files.get(file)?.opened?.into(receiver(file), progress(file));
-  },
+  into: (file) => files.get(file)?.opened?.into(receiver(file), progress(file)),
 
-  async ahead(file, { wanted }) {
-    post({ file, ahead: await files.get(file)?.opened?.ahead(wanted) ?? null });
-  },
-
-  async vouch(file) {
-    post({ file, isVouchedFor: await files.get(file)?.opened?.isVouchedFor() ?? false });
-  },
-
-  /** Until there is a file. */
-  rehearse() {
-    if (!files.size) rehearse();
+  async ahead(file, wanted) {
+    tell(file, 'ahead', [await files.get(file)?.opened?.ahead(wanted) ?? null]);
   },
 
   stop(file) {
@@ -99,3 +73,9 @@ const methods = {
     files.delete(file);
   },
 };
+
+self.addEventListener('message', ({ data }) => {
+  port = data;
+  port.onmessage = ({ data: [file, method, ...args] }) => methods[method](file, ...args);
+  tell(0, 'ready', []);
+}, { once: true });

@@ -8,10 +8,10 @@ import { ArrivingBuffer } from './buffer.js';
 import { downloads } from './downloads.js';
 import { ModelFile } from './file.js';
 import { timed } from '../runtime.js';
+import { changed, validatorOf } from '../stream.js';
 
-/** Bytes from which on a file stays outside this thread's memory where it can; a model, which is uploaded at once, later. */
+/** Bytes from which on a file stays outside this thread's memory where it can, and is read ahead. */
 const BIG = 32 << 20;
-const BIG_MODEL = 64 << 20;
 
 const readsBlobs = 'FileReaderSync' in globalThis;
 
@@ -23,6 +23,7 @@ const LONG = 1 << 20;
 export class Loading {
   #report;
   #signal;
+  #cache;
   #ended = new AbortController();
   /** What each address has brought and will bring. @type {Map<string, {loaded: number, total: number | undefined}>} */
   #counts = new Map();
@@ -30,13 +31,19 @@ export class Loading {
   tags = {};
   /** @type {(ArrivingBuffer | ModelFile)[]} */
   #files = [];
+  /** The model's, and what changes with it. @type {{file: ArrivingBuffer | ModelFile, validator: string} | null} */
+  #model = null;
+  /** Fulfilled when the model is known to be the server's; null where nobody has asked. @type {Promise<void> | null} */
+  #confirmed = null;
 
   /**
    * @param {import('../runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
    * @param {AbortSignal} signal
+   * @param {RequestCache} [cache] how files are asked for
    */
-  constructor(report, signal) {
+  constructor(report, signal, cache) {
     this.#report = report;
+    this.#cache = cache;
     this.#signal = this.#ended.signal;
     if (signal.aborted) this.#ended.abort(signal.reason);
     signal.addEventListener('abort', () => this.#ended.abort(signal.reason), { once: true });
@@ -52,6 +59,7 @@ export class Loading {
     return new Promise((resolve, reject) => {
       timed(this.#report, 'model', async () => {
         resolve(await Promise.all([this.model(model), ...others.map((other) => this.data(other))]));
+        if (others.some((other) => typeof other === 'string')) await this.#confirm();
         await this.#inMemory();
       }).catch(reject);
     });
@@ -67,9 +75,7 @@ export class Loading {
     const file = await this.#open(source, true);
     if (!(file instanceof ModelFile)) return file;
     await file.readable();
-    if (!file.isComplete) return file;
-    file.settle();
-    return file.arrived < BIG_MODEL ? file.whole() : file;
+    return file.isComplete && file.arrived < BIG ? file.whole() : file;
   }
 
   /**
@@ -95,6 +101,7 @@ export class Loading {
       if (!href.startsWith(folder)) throw new TypeError(`${path} is not in ${folder}`);
       const held = asked.get(href) ?? this.data(href);
       asked.set(href, held);
+      await this.#confirm();
       return held;
     };
   }
@@ -126,8 +133,28 @@ export class Loading {
     }
   }
 
-  /** Rejected with what ended one of the files early; fulfilled where nothing has. */
+  /**
+   * Fulfilled when the model is the one that the server has. The browser may have kept it, and the files of its weights not, and
+   * does not ask for what it takes for fresh: an old graph would compute with new weights.
+   */
+  #confirm() {
+    this.#confirmed ??= this.#ask();
+    return this.#confirmed;
+  }
+
+  async #ask() {
+    if (!this.#model || this.#cache === 'reload') return;
+    const { file, validator } = this.#model;
+    if (!validator || (file.isComplete && !file.isCached)) return;
+    const response = await fetch(file.url, { cache: 'no-cache', signal: this.#signal }).catch(() => null);
+    response?.body?.cancel().catch(() => {});
+    const now = response?.ok ? validatorOf(response) : '';
+    if (now && now !== validator) throw changed(file.url, `it was ${validator}, it is ${now}`);
+  }
+
+  /** Rejected with what ended one of the files early, or shows that they do not belong together; fulfilled where nothing has. */
   async failed() {
+    await this.#confirmed;
     for (const { failure } of this.#files) if (failure) throw failure.error;
   }
 
@@ -141,11 +168,6 @@ export class Loading {
     this.#ended.abort();
   }
 
-  /** Nobody follows the downloads any more. */
-  settle() {
-    for (const file of this.#files) file.settle();
-  }
-
   /**
    * The file at `url`, when its size is known; a tiny one when it is there.
    * @param {string} url
@@ -153,13 +175,13 @@ export class Loading {
    * @returns {Promise<ArrayBuffer | ArrivingBuffer | ModelFile>}
    */
   async #open(url, isModel) {
-    const download = await downloads.open(url, isModel, this.#signal);
+    const download = await downloads.open(url, isModel, this.#signal, this.#cache);
     const { size, isExact } = download;
     this.tags[url] = download.tag;
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
-    if (!readsBlobs || (size ?? Infinity) < (isModel ? BIG_MODEL : BIG)) return this.#intoMemory(url, download, isModel, onProgress);
+    if (!readsBlobs || (size ?? Infinity) < BIG) return this.#intoMemory(url, download, isModel, onProgress);
     const file = new ModelFile(url, { size, isExact }, download);
-    this.#files.push(file);
+    this.#add(file, isModel, download);
     download.into(file, onProgress);
     if (size === undefined) await file.complete();
     return file;
@@ -172,19 +194,22 @@ export class Loading {
    * @param {import('./download.js').OnProgress} onProgress
    */
   async #intoMemory(url, download, isModel, onProgress) {
-    const size = (download.size ?? Infinity) < BIG_MODEL ? download.size : undefined;
-    const file = new ArrivingBuffer(url, size, download);
-    this.#files.push(file);
+    const file = new ArrivingBuffer(url, (download.size ?? Infinity) < BIG ? download.size : undefined, download.isExact);
+    this.#add(file, isModel, download);
     download.pieces({
-      came: (...chunks) => { for (const chunk of chunks) file.came(chunk); },
-      // Planning in the thread that the file comes through would hold it up.
-      ...(isModel && download.isElsewhere ? { graph: (segments) => file.graph(segments), outline: (segments) => file.outline(segments) } : {}),
-      ended: (_, agrees) => file.ended(agrees),
+      came: (chunk) => file.came(chunk),
+      ended: (_, __, isCached) => file.ended(isCached),
       failed: (error) => file.failed(error),
     }, onProgress);
-    if (size !== undefined && size >= LONG) return file;
+    if (file.size !== undefined && file.size >= LONG) return file;
     await file.complete();
     return file.buffer;
+  }
+
+  /** @param {ArrivingBuffer | ModelFile} file @param {boolean} isModel @param {import('./download.js').Opened} download */
+  #add(file, isModel, { validator }) {
+    this.#files.push(file);
+    if (isModel) this.#model = { file, validator };
   }
 
   /** @param {string} url @param {number} loaded @param {number | undefined} total */

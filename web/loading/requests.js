@@ -44,14 +44,9 @@ export class Requests {
     return this.#known.size;
   }
 
-  /**
-   * Whether the server says of all that was read that it is of the file that the stream brings, and how long that is; it is asked
-   * for a byte where nothing was read.
-   */
-  async isVouchedFor() {
-    if (!this.#known.tag) return false;
-    if (!this.#count) await this.bytes(this.size - 1, this.size).catch(() => {});
-    return this.#alike === this.#count;
+  /** Whether the server says of all that was read that it is of the file that the stream brings, and how long that is. */
+  get areOfOneFile() {
+    return this.#count > 0 && this.#alike === this.#count;
   }
 
   /** Those from `begin` to `end`. @param {number} begin @param {number} end */
@@ -70,7 +65,7 @@ export class Requests {
     if (tag && this.#known.tag && tag !== this.#known.tag) throw new RangeError('this is another file');
     const bytes = new Uint8Array(await response.arrayBuffer());
     if (bytes.length !== end - begin) throw new RangeError('these are not the bytes that were asked for');
-    if (tag && (range !== null || this.#known.isExact)) this.#alike += 1;
+    if (tag && this.#known.tag && (range !== null || this.#known.isExact)) this.#alike += 1;
     return bytes;
   }
 }

@@ -71,18 +71,12 @@ export class Scanner {
   #begin = 0;
   #broken = false;
   #senseless = false;
-  #mostFolded;
-  /** Where the graph's first tensor begins, and where the graph ends; -1 until they are known. */
-  tensors = -1;
-  graphEnd = -1;
+  /** Whether all nodes of the graph have been seen, as far as they stand in front of its tensors, where writers put them. */
+  hasAllNodes = false;
 
-  /**
-   * @param {number} [size] of the file, where it is known for certain
-   * @param {number} [mostFolded] bytes that are kept of tensors because they may be folded
-   */
-  constructor(size = Infinity, mostFolded = MOST_FOLDED) {
+  /** @param {number} [size] of the file, where it is known for certain */
+  constructor(size = Infinity) {
     this.#within = [{ kind: KINDS.model, end: size }];
-    this.#mostFolded = mostFolded;
   }
 
   /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
@@ -136,50 +130,21 @@ export class Scanner {
 
   /** Go on behind the bytes that are not looked at. */
   skip() {
-    this.#close(new Uint8Array(), 0);
+    this.#close(NOTHING, 0);
     this.#at += this.#pass;
     this.#pass = 0;
     this.#begin = this.#at;
   }
 
-  /** Go on behind the field that comes, without what is kept of it. */
-  leave() {
-    this.#at += this.#keep + this.#pass;
-    this.#keep = 0;
-    this.#pass = 0;
-  }
-
-  /** Another one that has come as far, and goes on by itself. */
-  fork() {
-    const other = new Scanner(Infinity, this.#mostFolded);
-    other.segments = [...this.segments];
-    other.nbytes = this.nbytes;
-    other.#at = this.#at;
-    other.#keep = this.#keep;
-    other.#pass = this.#pass;
-    other.#rest = this.#rest;
-    other.#within = this.#within.map((message) => ({ ...message }));
-    other.#folded = this.#folded;
-    other.#parts = [...this.#parts];
-    other.#begin = this.#begin;
-    other.tensors = this.tensors;
-    other.graphEnd = this.graphEnd;
-    other.#broken = this.#broken;
-    other.#senseless = this.#senseless;
-    return other;
-  }
-
-  /** Whether it has kept the same bytes. @param {Scanner} other */
-  agrees({ segments }) {
-    return segments.length === this.segments.length && segments.every(({ at, bytes }, i) => {
-      const own = this.segments[i];
-      return own.at === at && own.bytes.length === bytes.length && own.bytes.every((byte, k) => byte === bytes[k]);
-    });
+  /** What is kept so far, also of a segment that goes on. @returns {Segment[]} */
+  get kept() {
+    return this.#parts.length ? [...this.segments, { at: this.#begin, bytes: together(this.#parts) }] : this.segments;
   }
 
   /** The file is at its end. */
   end() {
-    this.#close(new Uint8Array(), 0);
+    this.#close(NOTHING, 0);
+    this.hasAllNodes = true;
   }
 
   /**
@@ -202,10 +167,10 @@ export class Scanner {
 
   /**
    * Decide about a field.
-   * @param {{field: number, wire: number, size: number, value: number, length: number}} header
+   * @param {{field: number, wire: number, size: number, value: number}} header
    * @param {number} begin of its content
    */
-  #enter({ field, wire, size, value, length }, begin) {
+  #enter({ field, wire, size, value }, begin) {
     const within = this.#within;
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
     const message = within[within.length - 1];
@@ -214,10 +179,9 @@ export class Scanner {
       this.#break();
       return;
     }
-    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR && this.tensors < 0) this.tensors = begin - length;
+    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR) this.hasAllNodes = true;
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
-      if (kind === KINDS.model && inner === 'graph') this.graphEnd = begin + size;
       within.push({ kind: KINDS[inner], end: begin + size });
     } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
       this.#keep = Math.max(0, HEAD - begin);
@@ -235,7 +199,7 @@ export class Scanner {
    * @param {number} size
    */
   #isFolded({ kind, type = 0 }, size) {
-    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), this.#mostFolded - this.#folded);
+    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), MOST_FOLDED - this.#folded);
     if (kind !== KINDS.tensor || size > most) return false;
     this.#folded += size;
     return true;
@@ -248,24 +212,28 @@ export class Scanner {
 
   /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
   #close(last, at) {
-    const parts = [...this.#parts, last];
-    const nbytes = parts.reduce((sum, { length }) => sum + length, 0);
+    const bytes = together([...this.#parts, last]);
     this.#parts = [];
-    if (!nbytes) return;
-    const bytes = new Uint8Array(nbytes);
-    let to = 0;
-    for (const part of parts) {
-      bytes.set(part, to);
-      to += part.length;
-    }
+    if (!bytes.length) return;
     this.segments.push({ at: this.#begin, bytes });
-    this.nbytes += nbytes;
+    this.nbytes += bytes.length;
     this.#begin = this.#at + at;
   }
 }
 
+/** @param {Uint8Array[]} parts */
+function together(parts) {
+  const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let to = 0;
+  for (const part of parts) {
+    bytes.set(part, to);
+    to += part.length;
+  }
+  return bytes;
+}
+
 /** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
-export function varint(data, at) {
+function varint(data, at) {
   let value = 0;
   for (let scale = 1; at < data.length; scale *= 128) {
     const byte = data[at++];
@@ -280,7 +248,7 @@ export function varint(data, at) {
  * there.
  * @param {Uint8Array} data
  */
-function headerOf(data) {
+export function headerOf(data) {
   const tag = varint(data, 0);
   if (!tag) return null;
   const [field, wire] = [Math.floor(tag[0] / 8), tag[0] % 8];

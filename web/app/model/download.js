@@ -2,7 +2,7 @@
 /** Files from this site, kept for the next visit, with progress as they come. */
 
 import { Parts, noRoom, partOf } from '../../loading/parts.js';
-import { openStream } from '../../loading/stream.js';
+import { anew, openStream } from '../../stream.js';
 import * as store from './store.js';
 
 /** Speed is taken over this much of the past. */
@@ -51,13 +51,23 @@ async function ask(url, signal) {
  * @param {object} options
  * @param {AbortSignal} options.signal
  * @param {(progress: Progress) => void} [options.onProgress]
- * @param {(chunk: Uint8Array, loaded: number, total: number) => Promise<void> | void} [options.onChunk] the next bytes wait for it
+ * @param {(chunk: Uint8Array<ArrayBuffer>, loaded: number, total: number) => Promise<void> | void} [options.onChunk] the next bytes wait for it; where the file
+ * changed while it came, `loaded` begins anew
  * @returns {Promise<{blob: Blob, kept: boolean}>}
  */
-export async function download(url, { signal, onProgress, onChunk }) {
-  const known = await store.find(url.href, await ask(url, signal));
+export async function download(url, options) {
+  const known = await store.find(url.href, await ask(url, options.signal));
   if (known) return { blob: known, kept: true };
-  const { response, size: total = 0, chunks } = await openStream(url.href, signal);
+  return anew((cache) => fetched(url, options, cache));
+}
+
+/**
+ * @param {URL} url
+ * @param {Parameters<typeof download>[1]} options
+ * @param {RequestCache} [cache]
+ */
+async function fetched(url, { signal, onProgress, onChunk }, cache = 'no-cache') {
+  const { response, size: total = 0, chunks } = await openStream(url.href, signal, cache);
   const [pace, parts] = [new Pace(), new Parts()];
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const pending = [];

@@ -5,7 +5,8 @@ import { operators } from '../../pyruntime.js';
 import { h } from '../../dom.js';
 import { formatBytes, formatCount, formatDuration } from '../format.js';
 import { download } from './download.js';
-import { Skeleton, skeletonOf } from '../../skeleton.js';
+import { Scanner } from '../../loading/scanner.js';
+import { Summary, summaryOf } from '../../summary.js';
 
 /** @typedef {import('./download.js').Progress} Progress */
 /** @typedef {{path: string, data: Blob}} External */
@@ -68,25 +69,28 @@ export class DownloadBar {
 export async function gather(source, { signal, bar, ask }) {
   const { name, data, files = [] } = source;
   if (data instanceof Blob) {
-    const skeleton = await skeletonOf(data, signal);
-    return { model: data, external: chosen(skeleton, files) };
+    return { model: data, external: chosen(await summaryOf(data, signal), files) };
   }
-  const skeleton = new Skeleton();
+  let scanner = new Scanner();
   let asked = false;
   const { blob, kept } = await download(data, {
     signal,
     onProgress: (progress) => bar.show(name, progress),
     onChunk: async (chunk, loaded, total) => {
-      skeleton.feed(chunk);
-      if (asked || !skeleton.hasAllNodes) return;
-      const missing = skeleton.unsupported(await operators());
+      if (loaded === chunk.length) scanner = new Scanner();
+      const saw = scanner.hasAllNodes;
+      scanner.push(chunk);
+      if (loaded === total) scanner.end();
+      if (asked || saw || !scanner.hasAllNodes) return;
+      const missing = new Summary(scanner).unsupported(await operators());
       if (missing.length && loaded === total) return; // too late to say so before; its weights may be elsewhere
       asked = true;
       if (missing.length) await ask({ missing, loaded, total });
     },
   });
-  const whole = kept ? await skeletonOf(blob, signal) : skeleton;
-  const external = await fetchExternal(data, whole, { signal, bar, ask }, asked);
+  scanner.end();
+  const summary = kept ? await summaryOf(blob, signal) : new Summary(scanner);
+  const external = await fetchExternal(data, summary, { signal, bar, ask }, asked);
   bar.done();
   return { model: blob, external };
 }
@@ -94,15 +98,15 @@ export async function gather(source, { signal, bar, ask }) {
 /**
  * The files that a model names, from beside it. What is no plain path within its folder is left to the runtime to refuse.
  * @param {URL} model
- * @param {Skeleton} skeleton
+ * @param {Summary} summary
  * @param {{signal: AbortSignal, bar: DownloadBar, ask: Ask}} options
  * @param {boolean} asked
  */
-async function fetchExternal(model, skeleton, { signal, bar, ask }, asked) {
+async function fetchExternal(model, summary, { signal, bar, ask }, asked) {
   const external = [];
-  const plain = [...skeleton.external].filter((path) => !/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(path));
+  const plain = [...summary.external].filter((path) => !/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(path));
   if (plain.length && !asked) {
-    const missing = skeleton.unsupported(await operators());
+    const missing = summary.unsupported(await operators());
     if (missing.length) await ask({ missing, loaded: 0, total: 0 });
   }
   for (const path of plain) {
@@ -114,17 +118,17 @@ async function fetchExternal(model, skeleton, { signal, bar, ask }, asked) {
   return external;
 }
 
-/** The files that a model names among those that came with it. @param {Skeleton} skeleton @param {readonly File[]} files */
-function chosen(skeleton, files) {
+/** The files that a model names among those that came with it. @param {Summary} summary @param {readonly File[]} files */
+function chosen(summary, files) {
   const last = (/** @type {string} */ path) => path.split(/[/\\]/).pop();
   const external = [];
   const absent = [];
-  for (const path of skeleton.external) {
+  for (const path of summary.external) {
     const file = files.find(({ name }) => name === path) ?? files.find(({ name }) => name === last(path));
     if (file) external.push({ path, data: file });
     else absent.push(path);
   }
-  if (absent.length && !skeleton.broken) throw new FilesMissing(absent);
+  if (absent.length && !summary.broken) throw new FilesMissing(absent);
   const used = new Set(external.map(({ data }) => data));
   return [...external, ...files.filter((file) => !used.has(file)).map((file) => ({ path: file.name, data: file }))];
 }

@@ -1,0 +1,325 @@
+// @ts-check
+/**
+ * A file as its bytes arrive. Where the connection breaks, it goes on from there: by a range request, or, where the server
+ * has none, by the whole file again without what is here already. That all is of one file is checked; where it is not, the error
+ * is `isChanged`, and the file has to be read anew, past the browser's cache (`anew`).
+ * Source: RFC 9110, sections 8.8 (validators) and 14 (range requests).
+ */
+
+import { strongTag } from './tags.js';
+import { filled, readerInto, reading } from './reading.js';
+
+/** @typedef {import('./reading.js').Buffers} Buffers */
+
+/** Milliseconds before each attempt to go on, as long as none brings `ENOUGH` bytes. */
+const PAUSES = [0, 250, 500, 1000, 2000];
+const ENOUGH = 1 << 16;
+
+/** Bytes that become a Blob together. */
+const BLOCK = 8 << 20;
+
+/** Milliseconds within which the browser has noted what a response took that has ended, or does not note it. */
+const NOTED_MS = 500;
+
+/** The server does not have what a URL names. Python's class of that name means the same. */
+class NoSuchFile extends Error {
+  name = 'NoSuchFile';
+  /** The HTTP status; 0 where there was no answer. */
+  status = 0;
+}
+
+/** What came is not what was to come. Python's class of that name means the same. */
+class Fail extends Error {
+  name = 'Fail';
+}
+
+/**
+ * @typedef {object} Opened
+ * @property {number | undefined} size in bytes where the server tells. What another origin tells may be the size of a
+ * compressed form: `Content-Encoding` cannot be seen there.
+ * @property {boolean} isExact whether `size` counts the bytes that arrive
+ * @property {Response} response the server's first answer; its body is not to be read
+ * @property {string} validator changes with the file; '' where the server gives none
+ * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
+ * these, as long as the connection holds, and whoever takes a chunk gives its buffer back
+ * @property {() => Promise<boolean>} isCached whether it came from the browser's cache and the server was not asked, as far as
+ * the browser tells; when it has ended
+ *
+ * @typedef {object} Known what is known of the file from its first response
+ * @property {number | undefined} size
+ * @property {boolean} isExact whether `size` counts the bytes that arrive
+ * @property {boolean} isEncoded whether ranges would be of other bytes than those that arrive
+ * @property {string} validator
+ */
+
+/**
+ * Ask for the file at `url`.
+ * @param {string} url
+ * @param {AbortSignal} [signal]
+ * @param {RequestCache} [cache]
+ * @returns {Promise<Opened>}
+ */
+export async function openStream(url, signal, cache = 'default') {
+  const noted = noteOf(url);
+  const response = await fetch(url, { signal, cache }).catch((error) => {
+    noted.stop();
+    signal?.throwIfAborted();
+    throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);
+  });
+  noted.answered();
+  if (!response.ok || !response.body) {
+    noted.stop();
+    const error = new NoSuchFile(`${url} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
+    throw Object.assign(error, { status: response.status });
+  }
+  const isEncoded = response.headers.has('Content-Encoding');
+  const length = isEncoded ? null : response.headers.get('Content-Length');
+  const size = length === null ? undefined : Number(length);
+  const validator = validatorOf(response);
+  const known = { size, isExact: response.type !== 'cors', isEncoded, validator };
+  const note = validator && cache !== 'reload' ? noted.note : () => Promise.resolve(null);
+  return {
+    size,
+    isExact: known.isExact,
+    response,
+    validator,
+    chunks: (buffers) => chunks(url, response, known, note, signal, buffers),
+    isCached: async () => cache !== 'reload' && !(await noted.note())?.transferSize,
+  };
+}
+
+/** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */
+export function validatorOf(response) {
+  return strongTag(response) || (response.headers.get('Last-Modified') ?? '');
+}
+
+/** @param {string} url @param {string} why */
+export function changed(url, why) {
+  return Object.assign(new Fail(`${url} changed while it was read (${why}): load it again`), { isChanged: true });
+}
+
+/**
+ * What `work` makes; once more, past the browser's cache, where a file changed while it was read.
+ * @template T
+ * @param {(cache?: RequestCache) => Promise<T>} work
+ * @returns {Promise<T>}
+ */
+export async function anew(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(/** @type {any} */ (error)?.isChanged)) throw error;
+    return work('reload');
+  }
+}
+
+/**
+ * All of a file.
+ * @param {string} url
+ * @param {object} [options]
+ * @param {AbortSignal} [options.signal]
+ * @param {(loaded: number, total: number | undefined) => void} [options.onProgress]
+ * @param {RequestCache} [options.cache]
+ */
+export function fetchAll(url, { signal, onProgress, cache } = {}) {
+  return anew(async (again = cache) => {
+    const { size, chunks: read } = await openStream(url, signal, again);
+    /** @type {BlobPart[]} */
+    let parts = [];
+    let [loaded, held] = [0, 0];
+    for await (const chunk of read()) {
+      parts.push(chunk);
+      loaded += chunk.length;
+      held += chunk.length;
+      if (held >= BLOCK) [parts, held] = [[new Blob(parts)], 0]; // which the browser keeps outside this process
+      onProgress?.(loaded, size);
+    }
+    return new Blob(parts);
+  });
+}
+
+/** What the browser notes of the request for `url` that follows: null where it notes nothing. @param {string} url */
+function noteOf(url) {
+  const { href } = new URL(url, globalThis.location.href);
+  const from = performance.now() - 2; // clocks may be coarse
+  let until = Infinity;
+  /** @type {PerformanceResourceTiming[]} */
+  const seen = [];
+  let tell = () => {};
+  const observer = 'PerformanceObserver' in globalThis ? new PerformanceObserver((list) => {
+    seen.push(.../** @type {PerformanceResourceTiming[]} */ (list.getEntriesByName(href)));
+    tell();
+  }) : null;
+  observer?.observe({ type: 'resource' });
+  // Other requests for parts of the file begin when this one has been answered.
+  const find = () => seen.find(({ startTime }) => startTime >= from && startTime <= until) ?? null;
+  /** @type {Promise<PerformanceResourceTiming | null> | undefined} */
+  let found;
+  return {
+    answered() {
+      until = performance.now();
+    },
+    stop: () => observer?.disconnect(),
+    /** When the response has ended. */
+    note() {
+      found ??= new Promise((resolve) => {
+        const timer = setTimeout(resolve, observer ? NOTED_MS : 0, null);
+        tell = () => {
+          const one = find();
+          if (!one) return;
+          clearTimeout(timer);
+          resolve(one);
+        };
+        tell();
+      }).finally(() => observer?.disconnect());
+      return found;
+    },
+  };
+}
+
+/**
+ * @param {string} url
+ * @param {Response} first
+ * @param {Known} known
+ * @param {() => Promise<PerformanceResourceTiming | null>} note
+ * @param {AbortSignal} [signal]
+ * @param {Buffers} [buffers]
+ * @returns {AsyncGenerator<Uint8Array<ArrayBuffer>>}
+ */
+async function* chunks(url, first, known, note, signal, buffers) {
+  /** @type {Response | null} */
+  let response = first;
+  let [loaded, attempt, repeated, since] = [0, 0, 0, 0];
+  for (;;) {
+    /** @type {unknown} */
+    let why = new Error('it ended early');
+    if (response) {
+      const isFirst = response === first;
+      const reader = readerOf(/** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body), isFirst ? buffers : undefined);
+      try {
+        for (let step = await reader.next(); ; step = await reader.next()) {
+          if ('error' in step) {
+            why = step.error;
+            break;
+          }
+          if (!step.value) {
+            if (!isWhole(loaded, known)) break;
+            if (isFirst && await isJoined(url, loaded, known, note, signal)) throw changed(url, 'the browser had kept a part of it');
+            return;
+          }
+          const fresh = step.value.subarray(Math.min(repeated, step.value.length));
+          repeated -= step.value.length - fresh.length;
+          if (!fresh.length) continue;
+          since += fresh.length;
+          if (since >= ENOUGH) attempt = 0;
+          loaded += fresh.length;
+          if (known.isExact && loaded > (known.size ?? Infinity)) throw changed(url, `more came than ${count(loaded, known.size)}`);
+          yield fresh;
+        }
+      } finally {
+        reader.cancel().catch(() => {});
+      }
+    }
+    signal?.throwIfAborted();
+    if (attempt === PAUSES.length || !known.validator) throw broken(url, loaded, known, why);
+    await pause(PAUSES[attempt++], signal);
+    since = 0;
+    const again = await goOn(url, loaded, known, signal);
+    if (again === 'whole') return;
+    response = again?.response ?? null;
+    repeated = again?.repeated ?? 0;
+  }
+}
+
+/**
+ * What reads a response: into `buffers`, each filled; else what comes as it comes. A broken connection takes what is in a buffer
+ * with it, so responses that go on behind one are read without.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
+ * @param {Buffers} [buffers]
+ */
+function readerOf(body, buffers) {
+  const failed = (/** @type {unknown} */ error) => ({ error, value: undefined });
+  if (buffers) {
+    const { read, cancel } = readerInto(body);
+    const next = () => filled(read, buffers.take()).then((value) => ({ value: value.length ? value : undefined }), failed);
+    return { next, cancel };
+  }
+  const reader = reading(body.getReader());
+  return { next: () => reader.read().catch(failed), cancel: () => reader.cancel() };
+}
+
+/** Whether a response that has ended was all. @param {number} loaded @param {Known} known */
+function isWhole(loaded, { size, isExact }) {
+  return size === undefined || loaded === size || (!isExact && loaded > size);
+}
+
+/**
+ * Whether the browser may have put parts of two files together: it had kept the beginning of this one, asked for the rest by Range
+ * and If-Range, and takes a 206 of servers that ignore the latter. Where the file is still the one it was, they are of one.
+ * @param {string} url
+ * @param {number} loaded
+ * @param {Known} known
+ * @param {() => Promise<PerformanceResourceTiming | null>} note
+ * @param {AbortSignal} [signal]
+ */
+async function isJoined(url, loaded, known, note, signal) {
+  if (known.isEncoded || known.size !== loaded) return false;
+  const came = (await note())?.encodedBodySize;
+  if (!came || came >= loaded) return false;
+  const now = await fetch(url, { method: 'HEAD', cache: 'no-store', signal }).catch(() => null);
+  signal?.throwIfAborted();
+  return !now?.ok || validatorOf(now) !== known.validator;
+}
+
+/**
+ * The response that goes on behind `loaded` bytes, and how many of its own are `repeated` ones; null where the server does
+ * not answer now, 'whole' where there is nothing behind them.
+ * @param {string} url
+ * @param {number} loaded
+ * @param {Known} known
+ * @param {AbortSignal} [signal]
+ */
+async function goOn(url, loaded, known, signal) {
+  const headers = known.isEncoded ? undefined : { Range: `bytes=${loaded}-` };
+  const response = await fetch(url, { headers, signal, cache: 'no-store' }).catch(() => null);
+  signal?.throwIfAborted();
+  if (!response || response.status >= 500 || response.status === 429) return null;
+  if (response.status === 416 && !known.isExact) return 'whole';
+  if (response.status === 416) throw changed(url, `it ends before ${count(loaded, known.size)}`);
+  if (!response.ok || !response.body) {
+    throw new Fail(`${url}: the connection broke after ${count(loaded, known.size)}, and to go on the server answers `
+      + `HTTP status ${response.status} ${response.statusText}`);
+  }
+  if (validatorOf(response) !== known.validator) {
+    throw changed(url, `it was ${known.validator}, it is ${validatorOf(response) || 'unknown'}`);
+  }
+  const range = /^bytes (\d+)-\d+\/(\d+)?/.exec(response.headers.get('Content-Range') ?? '');
+  const total = response.status === 206 ? range?.[2] : !known.isEncoded && response.headers.get('Content-Length');
+  if (known.isExact && known.size !== undefined && total && Number(total) !== known.size) {
+    throw changed(url, `it had ${known.size} bytes, it has ${total}`);
+  }
+  if (response.status !== 206) return { response, repeated: loaded };
+  if (range && Number(range[1]) !== loaded) {
+    throw new Fail(`${url}: the server was asked for bytes from ${loaded} on and sent those from ${range[1]} on`);
+  }
+  return { response, repeated: 0 };
+}
+
+/** @param {string} url @param {number} loaded @param {Known} known @param {unknown} why */
+function broken(url, loaded, { size, validator }, why) {
+  const hint = validator ? 'try again later'
+    : 'the server gives neither ETag nor Last-Modified, so that it cannot go on from there: load it again';
+  return new Fail(`${url}: the connection broke after ${count(loaded, size)} (${/** @type {Error} */ (why).message}); ${hint}`);
+}
+
+/** @param {number} loaded @param {number | undefined} size */
+function count(loaded, size) {
+  const format = (/** @type {number} */ bytes) => bytes.toLocaleString('en');
+  return `${format(loaded)} of ${size === undefined ? 'an unknown number of' : format(size)} bytes`;
+}
+
+/** @param {number} ms @param {AbortSignal} [signal] */
+async function pause(ms, signal) {
+  await new Promise((resolve) => { setTimeout(resolve, ms); });
+  signal?.throwIfAborted();
+}
