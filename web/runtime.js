@@ -4,6 +4,7 @@
 import * as device from './device.js';
 import { mendStack } from './stack.js';
 import { restorePython, snapshotsFit } from './snapshot.js';
+import { fetchAll } from './stream.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
 /** @typedef {(event: ProgressEvent) => void} Report */
@@ -22,39 +23,6 @@ export async function timed(report, phase, work) {
   const result = await work();
   report({ phase, status: 'end', ms: performance.now() - begin });
   return result;
-}
-
-/** The server does not have what a URL names. Python's class of that name means the same. */
-class NoSuchFile extends Error {
-  name = 'NoSuchFile';
-}
-
-/**
- * What is at `url`, and its length where that is known before it is there.
- * @param {string} url
- * @param {(loaded: number, total: number | undefined) => void} onProgress
- * @param {AbortSignal} [signal]
- */
-async function fetchResponse(url, onProgress, signal) {
-  const response = await fetch(url, { signal }).catch((error) => {
-    signal?.throwIfAborted();
-    throw new NoSuchFile(`${url} cannot be fetched: ${error.message}`);
-  });
-  if (!response.ok || !response.body) {
-    throw new NoSuchFile(`${url} cannot be fetched: HTTP status ${response.status} ${response.statusText}`);
-  }
-  // A compressed response's Content-Length counts other bytes than those that arrive.
-  const length = response.headers.has('Content-Encoding') ? null : response.headers.get('Content-Length');
-  const total = length ? Number(length) : undefined;
-  let loaded = 0;
-  const counted = response.body.pipeThrough(new TransformStream({
-    transform(chunk, controller) {
-      loaded += chunk.byteLength;
-      onProgress(loaded, total);
-      controller.enqueue(chunk);
-    },
-  }));
-  return { response: new Response(counted), total };
 }
 
 /**
@@ -106,9 +74,11 @@ function loadingPyodide(report, folders, load) {
 
 /** An archive as the phase 'wheel'. @param {Report} report @param {string} url */
 function fetchWheel(report, url) {
-  const archive = timed(report, 'wheel', async () => (
-    (await fetchResponse(url, (loaded, total) => report({ phase: 'wheel', status: 'progress', loaded, total })))
-      .response.arrayBuffer()));
+  const archive = timed(report, 'wheel', async () => {
+    const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
+      report({ phase: 'wheel', status: 'progress', loaded, total }));
+    return (await fetchAll(url, { onProgress })).arrayBuffer();
+  });
   archive.catch(() => {}); // awaited when Pyodide is there
   return archive;
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import http.server
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.message import Message
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tools.devkit.server import Handler, Server
 
-__all__ = ["Delivery", "Served"]
+__all__ = ["Answer", "Delivery", "Scripted", "Served"]
 
 _PIECE = 1 << 18
 
@@ -64,12 +67,63 @@ class Served:
         return self.sent == [*sent]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """An answer; `headers` are without Content-Length, `cut` is the bytes after which the connection breaks."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: int | None = None
+
+
+@dataclass
+class Scripted:
+    """A file whose answers follow from the headers of each request.
+
+    Attributes:
+        holds: an answer that is cut holds the connection open instead, until whoever asked has gone.
+        cut: set when so much of an answer is sent.
+    """
+
+    answer: Callable[[Message], Answer]
+    holds: bool = False
+    cut: threading.Event = field(default_factory=threading.Event)
+
+
 class _Handler(Handler):
-    def __init__(self, *args: object, served: Mapping[str, Served], **options: Any) -> None:
-        self.served = served
+    def __init__(
+        self, *args: object, served: Mapping[str, Served], scripted: Mapping[str, Scripted], **options: Any
+    ) -> None:
+        self.served, self.scripted = served, scripted
         super().__init__(*args, **options)
 
+    def _follow(self, file: Scripted) -> None:
+        answer = file.answer(self.headers)
+        self.send_response(answer.status)
+        self.send_header("Content-Length", str(len(answer.body)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        super(http.server.SimpleHTTPRequestHandler, self).end_headers()  # without the Cache-Control of other files
+        if self.command == "HEAD":
+            return
+        self.wfile.write(answer.body[: answer.cut])
+        if answer.cut is not None:
+            self.wfile.flush()
+            file.cut.set()
+            if file.holds:
+                self.connection.settimeout(30)
+                with suppress(OSError):
+                    self.connection.recv(1)
+            else:
+                time.sleep(0.1)  # what was sent arrives before the end does
+            self.close_connection = True
+            self.connection.close()
+
     def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
+        if scripted := self.scripted.get(urlsplit(self.path).path):
+            self._follow(scripted)
+            return
         file = self.served.get(urlsplit(self.path).path)
         if file is None:
             super().do_GET()
@@ -77,6 +131,9 @@ class _Handler(Handler):
             self._deliver(file)
 
     def do_HEAD(self) -> None:  # noqa: N802 (the name that http.server calls)
+        if scripted := self.scripted.get(urlsplit(self.path).path):
+            self._follow(scripted)
+            return
         file = self.served.get(urlsplit(self.path).path)
         if file is None:
             super().do_HEAD()
@@ -163,11 +220,12 @@ class _Handler(Handler):
 
 
 class Delivery(Server):
-    """The built site, and `served`: files by the path of their URL."""
+    """The built site, and `served` and `scripted`: files by the path of their URL."""
 
     def __init__(self, mounts: Mapping[str, Path], shared: bool = False) -> None:
         super().__init__(mounts, shared=shared)
         self.served: dict[str, Served] = {}
+        self.scripted: dict[str, Scripted] = {}
         old = self.http.RequestHandlerClass
         assert isinstance(old, partial)
-        self.http.RequestHandlerClass = partial(_Handler, served=self.served, **old.keywords)
+        self.http.RequestHandlerClass = partial(_Handler, served=self.served, scripted=self.scripted, **old.keywords)

@@ -1,6 +1,8 @@
 // @ts-check
 /** The files of a model by their paths: from a URL, from files that somebody chose, or from a reader of the caller's. */
 
+import { fetchAll } from '../stream.js';
+
 /**
  * @callback Report how far a file is
  * @param {number} loaded
@@ -52,25 +54,9 @@ class RemoteFolder {
   /** @param {string} path @param {{signal?: AbortSignal, onProgress?: Report}} [options] */
   async read(path, { signal, onProgress } = {}) {
     const { url } = this.address(path);
-    const response = await fetch(url, { signal }).catch((error) => {
-      signal?.throwIfAborted();
-      throw new NotThere(`${url} cannot be fetched: ${error.message}`);
-    });
-    if (response.status === 404) return null;
-    if (!response.ok || !response.body) throw new NotThere(`${url} cannot be fetched: HTTP status ${response.status}`);
-    // A compressed response's Content-Length counts other bytes than those that arrive.
-    const length = response.headers.has('Content-Encoding') ? null : response.headers.get('Content-Length');
-    let loaded = 0;
-    const counted = response.body.pipeThrough(new TransformStream({
-      transform(chunk, controller) {
-        loaded += chunk.byteLength;
-        onProgress?.(loaded, length ? Number(length) : undefined);
-        controller.enqueue(chunk);
-      },
-    }));
-    return new Response(counted).blob().catch((error) => {
-      signal?.throwIfAborted();
-      throw new NotThere(`${url} stopped coming: ${error.message}`);
+    return fetchAll(url, { signal, onProgress, cache: 'no-cache' }).catch((error) => {
+      if (error?.status === 404) return null;
+      throw error;
     });
   }
 }

@@ -5,6 +5,7 @@
 
 import { started } from '../client.js';
 import { chosenDevice, env, version } from '../env.js';
+import { fetchAll } from '../stream.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { StandaloneClient } from './standalone.js';
@@ -73,11 +74,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
 async function planBytes(source, signal) {
   if (source instanceof ArrayBuffer) return source;
   if (source instanceof Blob) return source.arrayBuffer();
-  const response = await fetch(source, { signal }).catch((error) => {
-    throw signal?.aborted ? error : new Refused(`it cannot be fetched: ${error.message}`);
-  });
-  if (!response.ok) throw new Refused(`it cannot be fetched: HTTP status ${response.status}`);
-  return response.arrayBuffer();
+  return (await fetchAll(source, { signal })).arrayBuffer();
 }
 
 /**

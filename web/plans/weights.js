@@ -3,18 +3,26 @@
 
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
+import { Buffers, filled, readerInto } from '../reading.js';
+import { anew, openStream } from '../stream.js';
 import { strongTag } from '../tags.js';
-import { readerInto } from '../reading.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
   #rest = new Uint8Array(0);
 
-  /** @param {GPUQueue} queue @param {GPUBuffer} buffer @param {number} at */
-  constructor(queue, buffer, at) {
+  /** @param {GPUQueue} queue @param {GPUBuffer} buffer @param {number} begin */
+  constructor(queue, buffer, begin) {
     this.queue = queue;
     this.buffer = buffer;
-    this.at = at;
+    this.begin = begin;
+    this.at = begin;
+  }
+
+  /** The same bytes come again from the first on. */
+  restart() {
+    this.at = this.begin;
+    this.#rest = new Uint8Array(0);
   }
 
   /** @param {Uint8Array<ArrayBuffer>} bytes @param {boolean} last */
@@ -48,47 +56,66 @@ const HASHING = 4;
  * `isKnown`: whether the server says that it is the file for which `tags` were kept.
  * @param {string | Blob | ArrayBuffer} source
  * @param {Record<string, string>} tags
+ * @param {Buffers} buffers that the chunks are in
  * @param {AbortSignal} [signal]
- * @returns {Promise<{stream: ReadableStream<any>, isKnown: boolean}>}
+ * @param {RequestCache} [cache]
+ * @returns {Promise<{chunks: AsyncIterable<Uint8Array<ArrayBuffer>>, isKnown: boolean}>}
  */
-async function opened(source, tags, signal) {
+async function opened(source, tags, buffers, signal, cache) {
   if (typeof source !== 'string') {
-    return { stream: (source instanceof Blob ? source : new Blob([source])).stream(), isKnown: false };
+    return { chunks: through((source instanceof Blob ? source : new Blob([source])).stream(), buffers), isKnown: false };
   }
-  const response = await fetch(source, { signal });
-  if (!response.ok || !response.body) throw new Refused(`the model cannot be fetched: HTTP status ${response.status}`);
+  const { response, chunks } = await openStream(source, signal, cache);
   const tag = strongTag(response);
-  return { stream: response.body, isKnown: tag !== '' && tags[source] === tag };
+  return { chunks: chunks(buffers), isKnown: cache !== 'reload' && tag !== '' && tags[source] === tag };
 }
 
-/**
- * The model's bytes, in blocks of `BLOCK`, each there until the next one is asked for.
- * @param {ReadableStream<any>} stream
- * @param {(loaded: number, total: number) => void} report
- * @param {number} nbytes that there should be
- */
-async function* blocks(stream, report, nbytes) {
+/** @param {ReadableStream<any>} stream @param {Buffers} buffers */
+async function* through(stream, buffers) {
   const { read, cancel } = readerInto(stream);
-  let buffer = new ArrayBuffer(BLOCK);
   try {
-    for (let total = 0, isEnd = false; !isEnd;) {
-      let filled = 0;
-      while (filled < BLOCK) {
-        const part = await read(new Uint8Array(buffer, filled, BLOCK - filled));
-        buffer = part.buffer;
-        filled += part.length;
-        isEnd = !part.length;
-        if (isEnd) break;
-        if (total + filled > nbytes) throw new Refused('it is for another model: this one is larger');
-        report(total + filled, nbytes);
-      }
-      total += filled;
-      if (filled) yield new Uint8Array(buffer, 0, filled);
-      if (isEnd && total !== nbytes) throw new Refused('it is for another model: this one is smaller');
+    for (;;) {
+      const chunk = await filled(read, buffers.take());
+      if (!chunk.length) return;
+      yield chunk;
     }
   } finally {
     cancel().catch(() => {});
   }
+}
+
+/**
+ * The model's bytes, in blocks of `BLOCK`, each there until the next one is asked for.
+ * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks as large, as long as the connection holds
+ * @param {Buffers} buffers that they are in
+ * @param {(loaded: number) => void} report
+ * @param {number} nbytes that there should be
+ */
+async function* blocks(chunks, buffers, report, nbytes) {
+  /** @type {Uint8Array<ArrayBuffer>} */
+  let rest = new Uint8Array();
+  let total = 0;
+  for await (const chunk of chunks) {
+    total += chunk.length;
+    if (total > nbytes) throw new Refused('it is for another model: this one is larger');
+    report(total);
+    let left = chunk;
+    while (left.length) {
+      let block = left;
+      if (rest.length || left.length < BLOCK) {
+        block = new Uint8Array(Math.min(BLOCK, rest.length + left.length));
+        block.set(rest);
+        block.set(left.subarray(0, block.length - rest.length), rest.length);
+      } else block = left.subarray(0, BLOCK);
+      left = left.subarray(block.length - rest.length);
+      rest = new Uint8Array();
+      if (block.length === BLOCK) yield block;
+      else rest = block;
+    }
+    buffers.give(chunk.buffer);
+  }
+  if (rest.length) yield rest;
+  if (total !== nbytes) throw new Refused('it is for another model: this one is smaller');
 }
 
 /** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
@@ -118,8 +145,12 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
   let before = 0;
   for (const [i, { nbytes, hash }] of files.entries()) {
     const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
-    const { stream, isKnown } = await opened(sources[i], tags, signal);
-    const made = await passed(blocks(stream, progress, nbytes), waiting[i], !isKnown);
+    const made = await anew(async (cache) => {
+      const buffered = new Buffers(BLOCK);
+      const { chunks, isKnown } = await opened(sources[i], tags, buffered, signal, cache);
+      for (const { writer } of waiting[i]) writer.restart();
+      return passed(blocks(chunks, buffered, progress, nbytes), waiting[i], !isKnown);
+    });
     if (made !== null && made !== hash) {
       throw new Refused('it is for another model: the hash differs');
     }
