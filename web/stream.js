@@ -83,7 +83,7 @@ export async function openStream(url, signal, cache = 'default') {
     isExact: known.isExact,
     response,
     validator,
-    chunks: (buffers) => chunks(url, response, known, note, signal, buffers),
+    chunks: (buffers) => noting(noted, chunks(url, response, known, note, signal, buffers)),
     isCached: async () => cache !== 'reload' && !(await noted.note())?.transferSize,
   };
 }
@@ -146,7 +146,8 @@ function noteOf(url) {
   /** @type {PerformanceResourceTiming[]} */
   const seen = [];
   let tell = () => {};
-  const observer = 'PerformanceObserver' in globalThis ? new PerformanceObserver((list) => {
+  const isNoted = 'PerformanceObserver' in globalThis && /^https?:/.test(href);
+  const observer = isNoted ? new PerformanceObserver((list) => {
     seen.push(.../** @type {PerformanceResourceTiming[]} */ (list.getEntriesByName(href)));
     tell();
   }) : null;
@@ -175,6 +176,22 @@ function noteOf(url) {
       return found;
     },
   };
+}
+
+/**
+ * The chunks; the browser's note of them is awaited where they come to their end.
+ * @param {ReturnType<typeof noteOf>} noted
+ * @param {AsyncGenerator<Uint8Array<ArrayBuffer>>} all
+ */
+async function* noting(noted, all) {
+  let isOver = false;
+  try {
+    yield* all;
+    isOver = true;
+    noted.note();
+  } finally {
+    if (!isOver) noted.stop();
+  }
 }
 
 /**

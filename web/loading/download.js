@@ -79,7 +79,7 @@ export async function openFile(url, isModel, signal, cache) {
           came?.(chunk);
           onProgress(loaded, size);
         }
-        ended([], true, await isCached());
+        ended([], true, isModel && await isCached());
       } catch (error) {
         failed(error);
       }
@@ -87,7 +87,7 @@ export async function openFile(url, isModel, signal, cache) {
     into(receiver, onProgress) {
       const requests = size === undefined ? null : new Requests(response.url || url, { size, isExact, tag }, signal);
       download = new Download(url, size, receiver, requests, isModel ? new Scanner(isExact ? size : undefined) : null);
-      download.take(chunks(download.buffers), onProgress, isCached);
+      download.take(chunks(download.buffers), onProgress, isModel ? isCached : undefined);
     },
     ahead: async (wanted) => download?.readAhead(wanted) ?? null,
     isElsewhere: false,

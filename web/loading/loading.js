@@ -145,6 +145,7 @@ export class Loading {
   async #ask() {
     if (!this.#model || this.#cache === 'reload') return;
     const { file, validator } = this.#model;
+    if (file.arrived === file.size) await file.complete(); // which tells where it came from
     if (!validator || (file.isComplete && !file.isCached)) return;
     const response = await fetch(file.url, { cache: 'no-cache', signal: this.#signal }).catch(() => null);
     response?.body?.cancel().catch(() => {});
