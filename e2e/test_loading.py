@@ -85,11 +85,18 @@ def test_create__connection_breaks__goes_on_from_there(script: Script, served: d
         assert sum(file.sent) <= len(file.data) + (1 << 20)
 
 
-def test_create__file_changed_while_it_was_read__is_an_error(script: Script, served: dict[str, Served]) -> None:
-    served["/m/model.onnx"] = Served(model(4), breaks=[5_000_000], changed='"two"')
+def test_create__file_changed_while_it_was_read__is_read_anew_once(script: Script, served: dict[str, Served]) -> None:
+    file = served["/m/model.onnx"] = Served(model(4), breaks=[5_000_000], changed='"two"')
+    np.testing.assert_array_equal(loaded(script, "/m/model.onnx"), expected(4))
+    assert len(file.asked) == 3 and file.asked[2] == ""
+
+
+def test_create__file_changed_whenever_it_was_read__is_an_error(script: Script, served: dict[str, Served]) -> None:
+    breaks = [5_000_000, None, 5_000_000]
+    file = served["/m/model.onnx"] = Served(model(4), breaks=breaks, changed='"two"', later='"three"')
     failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
     assert failed["name"] == "Fail" and "changed while it was read" in failed["message"]
-    assert '"one"' in failed["message"] and '"two"' in failed["message"]
+    assert '"two"' in failed["message"] and '"three"' in failed["message"] and len(file.asked) == 4
 
 
 def test_create__connection_breaks_and_nothing_tells_the_file__says_how_far_it_came(

@@ -12,7 +12,6 @@ LOST = """async (failures) => {
     const chunk = (n) => new Uint8Array(1 << 20).fill(n);
     const chunks = async function* () { for (let n = 0; n < 20; n++) yield chunk(n); };
     await new Download('/m.onnx', file.size, file).take(chunks(), () => {});
-    file.settle();
     const stream = Blob.prototype.stream;
     Blob.prototype.stream = function () {
         return failures-- > 0 ? new ReadableStream({ type: 'bytes', pull() { throw new TypeError('network error'); } })
@@ -46,7 +45,6 @@ def test_model_file__target_that_went_away__is_not_tried_again(page: Page, site_
             const file = new ModelFile('/m.onnx', { size: 1 << 20, isExact: true });
             const chunks = async function* () { yield new Uint8Array(1 << 20); };
             await new Download('/m.onnx', file.size, file).take(chunks(), () => {});
-            file.settle();
             const target = new Uint8Array(100);
             const began = performance.now();
             const done = file.copyInto(0, target);
@@ -69,7 +67,6 @@ KEPT_SLICES = """
             yield new Uint8Array(Math.min(1000003, size - at)).map((_, i) => byteAt(at + i));
         }
     })(), () => {});
-    file.settle();
     const { slice } = Blob.prototype;
     const slices = [];
     Blob.prototype.slice = function (...range) {

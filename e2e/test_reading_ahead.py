@@ -73,8 +73,8 @@ def wait_for_parts(script: Script, file: Served, number: int) -> None:
         ("graph", None, LAYERS),
         ("graph", 'W/"one"', LAYERS),
         ("graph", '"two"', 1),
-        ("noise", None, 2),
-        ("short", None, 1),
+        ("noise", None, 1),
+        ("short", None, LAYERS),
     ],
 )
 def test_create__parts_are_of_another_file__session_is_that_of_the_stream(

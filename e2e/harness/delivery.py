@@ -29,7 +29,8 @@ class Served:
 
     Attributes:
         ranges: whether the server answers range requests with 206.
-        etag: its ETag; None: neither that nor Last-Modified. `changed` is its ETag from the second request on.
+        etag: its ETag; None: neither that nor Last-Modified. `changed` is its ETag from the second request on, `later`
+            from the fourth.
         compressed: sent with Content-Encoding: gzip. chunked: without Content-Length.
         breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
@@ -44,6 +45,7 @@ class Served:
     ranges: bool = True
     etag: str | None = '"one"'
     changed: str | None = None
+    later: str | None = None
     compressed: bool = False
     chunked: bool = False
     breaks: list[int | None] = field(default_factory=list)
@@ -176,6 +178,7 @@ class _Handler(Handler):
         self.send_response(file.status if file.status != 200 else 206 if wanted else 200)
         self.send_header("Content-Type", "application/octet-stream")
         etag = file.changed if file.changed and number else file.etag
+        etag = file.later if file.later and number >= 3 else etag
         if etag:
             self.send_header("ETag", etag)
         if wanted:
