@@ -161,7 +161,7 @@ export class Loading {
 
   /** Fulfilled when all of the files in memory are there. */
   async #inMemory() {
-    await Promise.all(this.#files.map((file) => (file instanceof ArrivingBuffer ? file.complete() : null)));
+    await Promise.all(this.#files.map((file) => (file instanceof ArrivingBuffer ? file.there(file.size ?? Infinity) : null)));
   }
 
   /** Nobody wants what has not come yet. */
