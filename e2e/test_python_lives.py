@@ -8,6 +8,8 @@ from playwright.sync_api import Browser
 from e2e.harness.browser import guarded_page
 from e2e.harness.python import BrowserPython, BrowserPythonError
 from e2e.harness.script import Script
+from pyruntime.session.ahead import compile_model
+from tests.plan.test_saved import DIGITS
 from tests.session import models
 
 STACK = """
@@ -158,6 +160,64 @@ def test_python__ended__is_told_to_who_waits_and_the_next_session_has_another(br
         )
     assert "Python has ended, and its sessions with it: on purpose" in found["told"]
     assert found["after"] == "0,0,2,4"
+
+
+CALLS = """
+const x = () => new Tensor('float32', new Float32Array(4), [1, 4]);
+const told = (call) => call.then((value) => value ?? 'nothing', ({ message }) => message);
+"""
+
+
+@pytest.mark.parametrize("worker", [True, False])
+def test_python__ended__its_sessions_say_so_and_new_ones_work(browser: Browser, site_url: str, worker: bool) -> None:
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        guard.allow("fatal error|on purpose")
+        script = Script(page, guard)
+        script(
+            CALLS
+            + """
+            if (worker) env.workerUrl = '/e2e/ending_worker.js';
+            else {
+              env.worker = false;
+              await import('/e2e/ending.js');
+            }
+            globalThis.session = await InferenceSession.create(decode(model));
+            globalThis.onGpu = await InferenceSession.create(decode(model), { preferredOutputLocation: 'gpu-buffer' });
+            globalThis.planned = await InferenceSession.create(new Blob([decode(digits)]), { plan: decode(plan) });
+            globalThis.y = (await onGpu.run({ x: x() })).y;
+            await session.run({ x: x() });
+            await planned.explain();
+            """,
+            model=models.double(),
+            digits=DIGITS.read_bytes(),
+            plan=compile_model(DIGITS),
+            worker=worker,
+        )
+        (script.worker if worker else page).evaluate("() => endPython()")
+        found = script(
+            CALLS
+            + """
+            const signal = new AbortController().signal;
+            const calls = {
+              run: session.run({ x: x() }), signalled: session.run({ x: x() }, { signal }), explain: session.explain(),
+              summary: session.summary(), profile: session.startProfiling(), getData: y.getData(), fed: onGpu.run({ x: y }),
+              planned: planned.explain(),
+            };
+            const ends = {};
+            for (const [name, call] of Object.entries(calls)) ends[name] = await told(call);
+            const released = [];
+            for (const one of [session, onGpu, planned]) released.push(await told(one.release()));
+            const again = await InferenceSession.create(decode(model));
+            const after = await again.run({ x: x() }).then(({ y: { data } }) => [...data].join());
+            await again.release();
+            return { ends, released, after };
+            """,
+            model=models.double(),
+        )
+    assert [name for name, end in found["ends"].items() if "Python has ended, and its sessions with it" not in end] == []
+    assert found["released"] == ["nothing"] * 3
+    assert found["after"] == "0,0,0,0"
 
 
 @pytest.mark.parametrize("warm", [0, 3], ids=["by Python", "replayed"])

@@ -1,6 +1,7 @@
 // @ts-check
 /** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
 
+import { unlessAborted } from './aborting.js';
 import { answerDevice, chosenDevice, env, places } from './env.js';
 import { cut, takeBack } from './pieces.js';
 import { openPort } from './port.js';
@@ -34,6 +35,8 @@ class Client {
   #disposed = [];
   /** @type {Set<ProgressListener>} */
   #startListeners = new Set();
+  /** Why nothing can be asked for any more. @type {Error | undefined} */
+  #ended;
 
   constructor() {
     this.port = openPort((message) => this.#receive(message), (message) => (
@@ -89,6 +92,7 @@ class Client {
 
   /** The buffer of a tensor alone, for a page in the host's thread. @param {number} number by which the host knows it */
   settle(number) {
+    if (this.#ended) throw this.#ended;
     return this.port.settle?.(number);
   }
 
@@ -120,6 +124,9 @@ class Client {
     if (onProgress) this.#startListeners.add(onProgress);
     try {
       return await this.#request(method, args, transfer, listening);
+    } catch (error) {
+      if (method === 'release' && this.#ended) return undefined; // nothing is left to be released
+      throw error;
     } finally {
       if (onProgress) this.#startListeners.delete(onProgress);
     }
@@ -147,18 +154,16 @@ class Client {
    */
   #request(method, args, transfer, { onProgress, signal, undo }) {
     this.#sendDisposed();
+    if (this.#ended) return Promise.reject(this.#ended);
     const id = ++this.#lastId;
     const { promise, resolve, reject } = withResolvers();
-    const abort = () => {
-      this.#pending.set(id, { resolve: undo ?? (() => {}), reject: () => {} });
-      this.#request('cancel', { request: id }, [], {}).catch(() => {});
-      reject(signal?.reason);
-    };
-    this.#pending.set(id, { resolve, reject, onProgress });
+    const pending = { resolve, reject, onProgress };
+    this.#pending.set(id, pending);
     this.port.send({ id, method, arguments: args }, transfer);
-    if (!signal) return promise;
-    signal.addEventListener('abort', abort, { once: true });
-    return promise.finally(() => signal.removeEventListener('abort', abort));
+    return unlessAborted(promise, signal, undo, () => {
+      pending.onProgress = undefined;
+      this.#request('cancel', { request: id }, [], {}).catch(() => {});
+    });
   }
 
   /** @param {import('./protocol.js').Answer} message */
@@ -176,10 +181,11 @@ class Client {
   }
 
   /**
-   * Give the worker up: what was asked of it fails, and the next call makes another.
+   * Give the worker up: what was asked of it and what its sessions still ask fails, and the next session gets another.
    * @param {Error} error
    */
   #close(error) {
+    this.#ended ??= error;
     if (shared === this) shared = undefined;
     this.port.close();
     for (const { reject } of this.#pending.values()) reject(error);

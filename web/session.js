@@ -1,6 +1,7 @@
 // @ts-check
 /** InferenceSession: a model, held by the worker. */
 
+import { unlessAborted } from './aborting.js';
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
@@ -155,8 +156,8 @@ export class InferenceSession {
       }
     }
     const owner = client();
-    if (device) await owner.useDevice(device);
-    await owner.ready;
+    if (device) await unlessAborted(owner.useDevice(device), signal);
+    await unlessAborted(owner.ready, signal);
     const undo = (/** @type {{handle: number}} */ { handle }) => {
       owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
     };
@@ -239,9 +240,12 @@ export class InferenceSession {
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
     const { signal, ...plain } = options ?? {};
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
+    const undo = (/** @type {Record<string, any>} */ late) => {
+      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#memory);
+    };
     const answer = moves && isShared(this.#client)
-      ? this.#runMoved(request, transfer, signal)
-      : this.#client.call('run', request, transfer, { signal });
+      ? unlessAborted(this.#runMoved(request, transfer, { signal, undo }), signal)
+      : this.#client.call('run', request, transfer, { signal, undo });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
       if (stream) this.#client.send(stream, viewOf(given[name]));
@@ -260,13 +264,13 @@ export class InferenceSession {
    * A run with tensors that Python does not have yet.
    * @param {import('./protocol.js').RunArguments} request
    * @param {Transferable[]} transfer
-   * @param {AbortSignal} [signal]
+   * @param {import('./client.js').Listening} listening
    */
-  async #runMoved(request, transfer, signal) {
+  async #runMoved(request, transfer, listening) {
     const letGo = hold(placesOf(request));
     try {
       const { moved } = await import('./plans/moving.js');
-      return await this.#client.call('run', await moved(request, this.#client), transfer, { signal });
+      return await this.#client.call('run', await moved(request, this.#client), transfer, listening);
     } finally {
       letGo();
     }
@@ -351,6 +355,15 @@ export class InferenceSession {
   #refuseReleased() {
     if (this.#released) throw new Error('the session is released');
   }
+}
+
+/**
+ * Free an output on the GPU that no caller gets.
+ * @param {any} wire
+ * @param {import('./wire.js').Memory} memory
+ */
+function giveBack(wire, memory) {
+  if (wire?.kind === 'gpu') (wire.home ?? memory).dispose(wire.gpu);
 }
 
 /**

@@ -3,6 +3,7 @@
  * Opens sessions over compiled models, without Python: plans of the page's, and those that are kept.
  */
 
+import { unlessAborted } from '../aborting.js';
 import { started } from '../client.js';
 import { chosenDevice, env, version } from '../env.js';
 import { fetchAll } from '../stream.js';
@@ -126,16 +127,15 @@ async function start(file, there, { create, onProgress, signal }, tags) {
 }
 
 /**
- * What `work` makes; null where it does not, which the console says why.
- * @template T
- * @param {() => Promise<T>} work
+ * The session that `work` makes; null where it does not, which the console says why.
+ * @param {() => ReturnType<typeof start>} work
  * @param {AbortSignal} [signal]
  * @param {(error: unknown) => void} [refused]
  */
 async function unlessRefused(work, signal, refused) {
   signal?.throwIfAborted();
   try {
-    return await work();
+    return await unlessAborted(work(), signal, ({ owner }) => { owner.call('release', {}); });
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
     refused?.(error);

@@ -61,6 +61,7 @@ async function compilerOf({ header: { shaders } }, device, vendor) {
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
+  #isReleased = false;
   /** By the number of their shader. @type {Map<number, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
   /** What begins with a pipeline. @type {(device: GPUDevice, code: string) => {pipeline: Promise<GPUComputePipeline>}} */
@@ -155,6 +156,7 @@ export class Program {
 
   /** @param {number} nbytes */
   #buffer(nbytes) {
+    if (this.#isReleased) throw new Error('the session was released');
     const buffer = bufferOf(this.device, Math.max(nbytes, 256));
     this.#held.add(buffer);
     return buffer;
@@ -264,6 +266,7 @@ export class Program {
 
   /** Free everything. */
   release() {
+    this.#isReleased = true;
     for (const { seen } of this.entries) seen.live = false;
     for (const buffer of this.#held) buffer.destroy();
     this.#held.clear();

@@ -5,6 +5,7 @@
  * they are fed tensors on Python's GPU.
  */
 
+import { unlessAborted } from '../aborting.js';
 import { client, started } from '../client.js';
 import { env } from '../env.js';
 import { cut, Incoming } from '../pieces.js';
@@ -91,7 +92,7 @@ export class StandaloneClient {
     if (method === 'release') return this.#release();
     if (method === 'run') {
       const letGo = hold(placesOf(args));
-      return this.#run(args, transfer, listening).finally(letGo);
+      return unlessAborted(this.#run(args, transfer, listening).finally(letGo), listening.signal);
     }
     if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
@@ -158,12 +159,10 @@ export class StandaloneClient {
       return this.#forward(why, args, transfer, listening, streams);
     }
     const given = this.#received(found.given);
-    const running = this.#replayed(found.entry, given, args);
+    const running = unlessAborted(this.#replayed(found.entry, given, args), listening.signal, (late) => this.#housing?.drop(late));
     this.#running.add(running);
     try {
       const outputs = await running;
-      if (listening.signal?.aborted) this.#housing?.drop(outputs);
-      listening.signal?.throwIfAborted();
       return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
     } catch (error) {
       if (listening.signal?.aborted) throw error;
@@ -283,14 +282,19 @@ export class StandaloneClient {
     this.#python?.then(({ owner }) => owner.dispose(number), () => {});
   }
 
+  /** Free everything: what runs use when the last of them is done or aborted, which is not waited for, as one may hang. */
   async #release() {
-    await Promise.allSettled(this.#running);
     sessions.delete(this.handle);
+    if (this.#running.size) Promise.allSettled(this.#running).then(() => this.#free());
+    else this.#free();
+    const python = await this.#python?.catch(() => undefined);
+    if (python) await python.owner.call('release', { session: python.handle });
+  }
+
+  #free() {
     this.#program.release();
     for (const replay of this.#replays) replay.live = false;
     this.#housing?.release();
-    const python = await this.#python?.catch(() => undefined);
-    if (python) await python.owner.call('release', { session: python.handle });
   }
 }
 
