@@ -14,7 +14,7 @@ import pytest
 from e2e.harness.script import Script
 from pyruntime.plan.saved import FORMAT
 from pyruntime.session.ahead import compile_model
-from tests.plan.test_saved import DIGITS, broken_plans
+from tests.plan.test_saved import DIGITS, SHAPES, broken_plans
 from tests.session.test_keeping import kept_file
 
 REASONS = """
@@ -54,6 +54,8 @@ h => h.programs[0].plan.commands[0].shader = 1e6
 h => h.programs[0].plan.commands[0].grid = [1e9, 1, 1]
 h => h.programs[0].plan.commands[0].grid = [-1, 1, 1]
 h => h.programs[0].plan.commands[0].grid = [1]
+h => h.programs[0].plan.commands[0].grid = [65535, 65535, 65535]
+h => h.programs[0].plan.commands[0].grid = [65535, 65535, 1]
 h => h.programs[0].plan.commands[0].scaled = [0, 0, 0]
 h => h.programs[0].plan.commands[0].params = [0, 1e9]
 h => h.programs[0].plan.arenas = [2 ** 50]
@@ -63,6 +65,16 @@ h => h.programs[0].plan.arenas = null
 h => h.programs[0].plan.params = [0, 2 ** 40]
 h => h.programs[0].plan.uploads[0].dims = [2 ** 30, 2 ** 30]
 h => h.programs[0].plan.uploads[0].bits = 7
+h => h.programs[0].plan.uploads[0].bits = 16
+h => h.programs[0].plan.uploads[0].type = 'float16'
+h => h.programs[0].plan.uploads[0].type = 'constructor'
+h => h.programs[0].plan.downloads[0].bits = 8
+h => h.programs[0].plan.downloads[0].bits = 16
+h => h.programs[0].plan.downloads[0].type = 'string'
+h => Object.assign(h.programs[0].plan.downloads[0], { type: 'int8', bits: 8 })
+h => h.programs[0].plan.numbers = [numbers({ type: 'int64', bits: 32 }, h)]
+h => h.programs[0].plan.numbers = [numbers({ type: 'float32', bits: 32 }, h)]
+h => h.programs[0].plan.numbers = [numbers({ type: 'int4', bits: 4 }, h)]
 h => h.programs[0].plan.uploads[0].name = 5
 h => h.programs[0].plan.uploads[0].name = '__proto__'
 h => h.programs[0].plan.downloads = []
@@ -83,6 +95,7 @@ h => h.programs[0].plan.unread = [{ name: 'x', type: 'float32', dims: [1], scale
 h => h.programs[0].plan.nodes = [['a', 'b', 'c', 'nowhere', '', []]]
 h => h.programs[0].plan.nodes = null
 h => h.programs[0].plan.memory = [-1, 0, 0, 0, 0]
+h => h.programs[0].plan.memory = [1, 1, 1, 1]
 h => h.programs = Array(65).fill(h.programs[0])
 h => h.constants[0][1] = 2 ** 52
 h => h.constants[0][2] = 2 ** 40
@@ -108,6 +121,8 @@ h => { h.files = [{ path: 'a', nbytes: 4, hash: '' }]; h.constants[0][0] = 2; }
 h => h.buffers[0][0] = 2 ** 27
 h => h.buffers[0][0] = 2 ** 60
 h => h.buffers = Array(1e5).fill([256, 1])
+h => h.buffers[0] = [h.buffers[0][0], 2]
+h => h.buffers[0] = [h.buffers[0][0]]
 h => h.shaders = [1]
 h => h.model = null
 h => h.model.nbytes = -1
@@ -116,6 +131,13 @@ h => h.target.limits.storage_buffers = 1e6
 h => h.target.limits = {}
 h => h.target.features = ['float32-filterable-and-more']
 h => h.target.vendor = 'other'
+h => h.target.vendor = 5
+h => h.target.features = 'subgroups'
+h => h.model.inside = 0
+h => h.inputs[0].isTensor = 'yes'
+h => h.inputs.push(h.inputs[0])
+h => h.outputs.push(h.outputs[0])
+h => h.outputs[0].type = 'int64'
 h => h.inputs = [null]
 h => h.outputs = []
 h => h.computed = [1]
@@ -131,7 +153,14 @@ h => h.decoder = turning({ caches: [], cos: [1], sin: [], interleaved: true })
 h => h.decoder = turning({ caches: [], cos: ['1'], sin: [1], interleaved: true })
 h => h.decoder = turning({ caches: [], cos: [], sin: [] })
 h => { let e = []; for (let i = 0; i < 100; i++) e = [[1, [['//', e, []]]]]; h.programs[0].plan.expressions = [e]; }
-h => h.programs[0].sizes = { ranges: [[0, 'x']], grows: [], guards: [], waste: 1 }
+h => h.programs[0].sizes = sizes({ ranges: [[0, 'x']] })
+h => h.programs[0].sizes = sizes({ ranges: [[0]] })
+h => h.programs[0].sizes = sizes({ ranges: [[9, 1]] })
+h => h.programs[0].sizes = sizes({ grows: [] })
+h => h.programs[0].sizes = sizes({ grows: [1] })
+h => h.programs[0].sizes = sizes({ guards: [[[[1, [0]]], '<', 1]] })
+h => h.programs[0].sizes = sizes({ values: { image: 0 } })
+h => h.programs[0].sizes = sizes({ waste: '1' })
 """.strip().splitlines()
 
 
@@ -175,6 +204,8 @@ FORGED_CACHES = """
 (h, p) => p.plan.kept[0].axis = 0.5
 (h, p) => p.plan.kept[0].room = 99
 (h, p) => p.plan.kept[0].room = 'x'
+(h, p) => p.plan.kept[0].type = p.plan.external[0].type = 'int32'
+(h, p) => p.plan.external[0].bits = p.plan.kept[0].bits = 64
 (h, p) => p.plan.kept[0].given = 5
 (h, p) => p.plan.kept[0].given = { dims: [1], scaled: [] }
 (h, p) => p.plan.kept[0].given = { dims: null, scaled: [] }
@@ -211,17 +242,27 @@ FORGED_ROWS = """
 (h, p) => p.plan.kept[0].first.expression = 1e6
 (h, p) => p.plan.kept[0].first.offset = null
 (h, p) => p.plan.kept[0].first.input = '__proto__'
+(h, p) => p.plan.kept[0].first.input = 'nothing'
+(h, p) => p.plan.kept[0].first.input = p.inputs[0]
+(h, p) => p.plan.kept[0].end.input = p.plan.uploads.find(({ type }) => type === 'float32').name
 """.strip().splitlines()
 
 
-def forged(good: bytes, changes: list[str], script: Script) -> list[tuple[str, str]]:
-    """Changes of the header of a plan, its hash right again, with why the plan is refused."""
+PARTS = """
+const local = { kept: 1, drop: 1, chunk: 1 };
+const turning = (turn) => ({ positions: null, rows: {}, local: { ...local, turns: [turn] } });
+const sizes = (change) => ({ ranges: [[1, 2]], grows: [false], guards: [], values: {}, waste: 1, ...change });
+const numbers = (type, h) => ({
+  transfer: { ...h.programs[0].plan.downloads[0], dims: [2], ...type }, elements: [1, 2], expressions: [-1, -1] });
+"""
+
+
+def plans_with(good: bytes, changes: list[str], script: Script) -> list[bytes]:
+    """A plan with each of these changes of its header, its hash right again."""
     _, _, packed, _, _, _ = struct.unpack_from("<8sIIII32s", good)
     header = json.loads(zlib.decompress(good[56 : 56 + packed]))
     headers = script(
-        "const local = { kept: 1, drop: 1, chunk: 1 };"
-        "const turning = (turn) => ({ positions: null, rows: {}, local: { ...local, turns: [turn] } });"
-        f"const changes = [{', '.join(changes)}];"
+        f"{PARTS} const changes = [{', '.join(changes)}];"
         "return changes.map((change) => { const h = structuredClone(header);"
         "change(h, h.programs.find(({ plan }) => plan.kept.length)); return JSON.stringify(h); })",
         header=header,
@@ -235,6 +276,12 @@ def forged(good: bytes, changes: list[str], script: Script) -> list[tuple[str, s
             "<8sIIII32s", b"pyrtplan", FORMAT, len(data), len(text.encode()), len(sections), sha256(body).digest()
         )
         plans.append(head + body)
+    return plans
+
+
+def forged(good: bytes, changes: list[str], script: Script) -> list[tuple[str, str]]:
+    """Changes of the header of a plan, its hash right again, with why the plan is refused."""
+    plans = plans_with(good, changes, script)
     *reasons, last = script(REASONS, plans=[base64.b64encode(p).decode() for p in (*plans, good)])
     assert last == "was read"
     return list(zip(changes, reasons, strict=True))
@@ -260,3 +307,29 @@ def test_forged_caches__right_hash__are_refused_before_anything_is_allocated(
         good = thread.submit(kept_file, name).result()
     found = forged(good, changes, script)
     assert [pair for pair in found if not pair[1].startswith("it ")] == []
+
+
+def test_forged_grid__of_as_many_workgroups_as_a_size_says__fails_before_it_is_queued(script: Script) -> None:
+    change = """h => {
+      const { plan } = h.programs[0];
+      plan.expressions.push([[60000, []]]);
+      plan.commands[0].scaled = [0, 0, 0].fill(plan.expressions.length - 1);
+    }"""
+    (plan,) = plans_with(compile_model(DIGITS, SHAPES), [change], script)
+    found = script(
+        """
+        const said = [];
+        const { info } = console;
+        console.info = (text) => said.push(text);
+        const session = await InferenceSession.create(decode(model), { plan: decode(plan) });
+        const image = new Tensor('float32', new Float32Array(512), [2, 1, 16, 16]);
+        const { probabilities } = await session.run({ image });
+        console.info = info;
+        await session.release();
+        return { said, sum: probabilities.data.reduce((a, b) => a + b) };
+        """,
+        model=DIGITS.read_bytes(),
+        plan=plan,
+    )
+    assert "the plan is damaged: 60000,60000,60000 workgroups" in found["said"][0]
+    assert found["sum"] == pytest.approx(2, abs=1e-4)

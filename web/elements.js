@@ -74,6 +74,11 @@ export function lengthOf(type, size) {
   return Math.ceil(size / (PACKED[type] ?? 1));
 }
 
+/** Bits of an element, which the names of all types but `bool` have in them. @param {string} type */
+export function bitsOf(type) {
+  return type === 'bool' ? 8 : Number(/\d+/.exec(type)?.[0]);
+}
+
 /**
  * The type of a tensor made of `data` alone.
  * @param {unknown} data

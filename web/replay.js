@@ -45,6 +45,8 @@ import { isLost } from './waiting.js';
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
  * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
+ * @property {{grid: number[], scaled: number[], most: number}[]} [grids] of a plan out of a file: those that depend on sizes, and how
+ *   many workgroups each may have
  * @property {boolean} live false once its memory is freed
  * @property {number} [seconds] that a run may take: the session's limit `run_seconds`
  * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
@@ -268,6 +270,10 @@ function boundTo(replay, memory) {
 export function prepare(replay, feeds, values, tensors, spares) {
   const { sizes } = replay;
   const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
+  for (const { grid, scaled, most } of replay.grids ?? []) {
+    const made = grid.map((n, axis) => (scaled[axis] < 0 ? n : numbers[scaled[axis]]));
+    if (!(made[0] * made[1] * made[2] <= most)) throw new Error(`the plan is damaged: ${made} workgroups`);
+  }
   const memory = memoryOf(replay, feeds, numbers, tensors, spares);
   if (!memory) return null;
   const staying = [

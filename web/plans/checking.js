@@ -1,6 +1,8 @@
 // @ts-check
 /** What readers of compiled models check what they read with. */
 
+import { ARRAYS, bitsOf } from '../elements.js';
+
 /** A plan that is not used, and why. */
 export class Refused extends Error {}
 
@@ -28,10 +30,29 @@ export const check = {
     if (typeof value !== 'string' || value === '__proto__') refuse(`it is damaged: ${what}`);
   },
   /** @param {unknown} value @param {string} what */
+  flag(value, what) {
+    if (typeof value !== 'boolean') refuse(`it is damaged: ${what}`);
+  },
+  /** @param {unknown} value @param {string} what */
   object(value, what) {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(`it is damaged: ${what}`);
   },
 };
+
+/** The type of a tensor with data, and the bits of its elements. @param {any} tensor */
+export function checkType({ type, bits }) {
+  if (!Object.hasOwn(ARRAYS, type) || bits !== bitsOf(type)) refuse('it is damaged: the type of a tensor');
+}
+
+/**
+ * An input on the host whose elements are read as integers.
+ * @param {any} plan
+ * @param {string} name
+ */
+export function checkIntegers({ uploads, unread }, name) {
+  const input = [...uploads, ...unread].find((one) => one.name === name);
+  if (!/^u?int(8|16|32|64)$/.test(input?.type)) refuse(`it is damaged: '${name}' is no input of integers`);
+}
 
 /** @param {any} expression @param {number} sizes @param {number} depth */
 export function checkExpression(expression, sizes, depth = 0) {
@@ -63,7 +84,8 @@ export function checkDecoder(decoder) {
   check.list(local.turns, 'turns', (turn) => {
     check.list(turn?.caches, 'caches', (name) => check.text(name, 'a name'), 4096);
     for (const part of [turn.cos, turn.sin]) check.list(part, 'angles', number, 4096);
-    if (turn.cos.length !== turn.sin.length || typeof turn.interleaved !== 'boolean') refuse('it is damaged: a turn');
+    check.flag(turn.interleaved, 'a turn');
+    if (turn.cos.length !== turn.sin.length) refuse('it is damaged: a turn');
   }, 4096);
 }
 

@@ -1,6 +1,7 @@
 // @ts-check
 /** Tensors on the GPU whose memory is JavaScript's own: those of sessions over compiled models. */
 
+import { bitsOf } from '../elements.js';
 import { play } from '../player.js';
 import { caught, guarded } from '../staging.js';
 import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
@@ -9,11 +10,6 @@ import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
  * @typedef {import('../tensors.js').Memory} Memory
  * @typedef {import('../tensors.js').Remote} Remote
  */
-
-/** Bits of an element, as a type's name has them. @param {string} type */
-function bitsOf(type) {
-  return type === 'bool' ? 8 : Number(/\d+/.exec(type)?.[0]);
-}
 
 /** @param {readonly number[]} dims */
 const sizeOf = (dims) => dims.reduce((product, dim) => product * dim, 1);

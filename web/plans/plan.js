@@ -4,8 +4,9 @@
  * number, place and name is checked here, before anything is allocated.
  */
 
-import { check, checkDecoder, checkExpression, checkOpen, checkScaled, refuse, Refused } from './checking.js';
+import { check, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checking.js';
 import { checkStaying } from './staying.js';
+import { sizeOf } from '../elements.js';
 import { reading } from '../reading.js';
 
 export { Refused };
@@ -95,15 +96,22 @@ function checkRegion(header, plan, region) {
 /** @param {any} header @param {any} plan @param {any} transfer */
 function checkTransfer(header, plan, transfer) {
   check.object(transfer, 'a tensor');
-  const { name, type, bits, dims, region, scaled } = transfer;
+  const { name, bits, dims, region, scaled } = transfer;
   check.text(name, 'a name');
-  check.text(type, 'a type');
-  if (![1, 2, 4, 8, 16, 32, 64].includes(bits)) refuse('it is damaged: bits of an element');
+  checkType(transfer);
   check.list(dims, 'a shape', (d) => check.integer(d, 2 ** 40, 'a dimension'), 64);
   checkScaled(scaled, plan, dims.length);
   checkRegion(header, plan, region);
   const size = dims.reduce((/** @type {number} */ product, /** @type {number} */ d) => product * d, bits / 8);
   if (!(Math.ceil(size) <= region[3])) refuse(`it is damaged: '${name}' is larger than its memory`);
+}
+
+/** Workgroups that may be in excess: those of a grid's last row. */
+const SURPLUS = 65535;
+
+/** Workgroups of a command at most: each has a byte at least of what it binds. @param {Region[]} regions */
+export function mostWorkgroups(regions) {
+  return regions.reduce((sum, [, , , nbytes]) => sum + nbytes, SURPLUS);
 }
 
 /** @param {any} header @param {any} plan @param {any} command @param {number} workgroups */
@@ -115,7 +123,7 @@ function checkCommand(header, plan, { shader, regions, params, grid, scaled }, w
     if (!(params[0] + params[1] <= plan.params[1]) || params[0] % 256) refuse('it is damaged: parameters');
   }
   check.list(grid, 'a grid', (n) => check.integer(n, workgroups, 'a grid'), 3);
-  if (grid.length !== 3) refuse('it is damaged: a grid');
+  if (grid.length !== 3 || !(sizeOf(grid) <= mostWorkgroups(regions))) refuse('it is damaged: a grid');
   checkScaled(scaled, plan, 3);
 }
 
@@ -145,6 +153,7 @@ function checkPlan(header, plan, sizes, sections, limits) {
     checkTransfer(header, plan, transfer);
     check.list(elements, 'elements', (n) => check.integer(n, 2 ** 53, 'an element', -(2 ** 53)));
     checkScaled(expressions, plan, elements.length);
+    if (!/^u?int/.test(transfer.type) || transfer.bits < 8) refuse('it is damaged: the type of elements');
     if (expressions.length !== elements.length || elements.length * transfer.bits / 8 > transfer.region[3]) {
       refuse('it is damaged: elements');
     }
@@ -165,6 +174,7 @@ function checkReport({ nodes, memory }) {
     check.list(node[5], 'kernels', (name) => check.text(name, 'a kernel'));
   });
   check.list(memory, 'memory', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'memory'), 5);
+  if (memory.length !== 5) refuse('it is damaged: memory');
 }
 
 /** @param {any} header @param {any} program */
@@ -181,14 +191,20 @@ function checkSizes(header, { plan, sizes, computed }) {
   }
   check.list(sizes.ranges, 'ranges', (range) => {
     check.list(range, 'a range', (n) => check.integer(n, 2 ** 40, 'a range'), 2);
+    if (!(range[0] <= range[1])) refuse('it is damaged: a range');
   }, 256);
-  check.list(sizes.grows, 'sizes', () => {}, sizes.ranges.length);
+  check.list(sizes.grows, 'sizes', (grows) => check.flag(grows, 'sizes'), sizes.ranges.length);
+  if (sizes.grows.length !== sizes.ranges.length) refuse('it is damaged: sizes');
   check.list(sizes.guards, 'guards', (guard) => {
-    if (!Array.isArray(guard) || !['<', '=='].includes(guard[1]) || typeof guard[2] !== 'boolean') refuse('it is damaged: a guard');
+    if (!Array.isArray(guard) || !['<', '=='].includes(guard[1])) refuse('it is damaged: a guard');
+    check.flag(guard[2], 'a guard');
     checkExpression(guard[0], sizes.ranges.length);
   });
   check.object(sizes.values, 'sizes');
-  for (const number of Object.values(sizes.values)) check.integer(number, sizes.ranges.length - 1, 'the number of a size');
+  for (const [name, number] of Object.entries(sizes.values)) {
+    check.integer(number, sizes.ranges.length - 1, 'the number of a size');
+    checkIntegers(plan, name);
+  }
   if (typeof sizes.waste !== 'number') refuse('it is damaged: sizes');
   for (const { scaled } of [...plan.uploads, ...plan.unread]) checkOpen(plan, scaled);
 }
@@ -202,6 +218,9 @@ function isWithinFolder(path) {
 function checkHeader(header, sections, limits) {
   check.object(header, 'its header');
   check.object(header.model, 'the model');
+  check.flag(header.model.inside, 'the model');
+  check.list(header.target.features, 'features', (feature) => check.text(feature, 'a feature'), 256);
+  check.text(header.target.vendor, 'a vendor');
   check.integer(header.model.nbytes, Number.MAX_SAFE_INTEGER, 'the size of the model');
   check.text(header.model.hash, 'the hash of the model');
   check.list(header.files, 'files', (file) => {
@@ -213,7 +232,10 @@ function checkHeader(header, sections, limits) {
   }, 1 << 12);
   const sizes = [sections, header.model.nbytes, ...header.files.map((/** @type {any} */ file) => file.nbytes)];
   check.list(header.shaders, 'shaders', (text) => check.text(text, 'a shader'));
-  check.list(header.buffers, 'buffers', (b) => check.integer(b?.[0], limits.maxBufferSize, 'a buffer'), 1 << 16);
+  check.list(header.buffers, 'buffers', (buffer) => {
+    check.integer(buffer?.[0], limits.maxBufferSize, 'a buffer');
+    check.integer(buffer[1], 1, 'a buffer');
+  }, 1 << 16);
   check.list(header.constants, 'constants', (constant) => {
     check.list(constant, 'a constant', (n) => check.integer(n, Number.MAX_SAFE_INTEGER, 'a constant'), 5);
     const [number, at, nbytes, buffer, place] = constant;
@@ -230,6 +252,7 @@ function checkHeader(header, sections, limits) {
     check.list(header[kind], kind, (value) => {
       check.text(value?.name, 'a name');
       check.text(value.type, 'a type');
+      if (value.isTensor !== undefined) check.flag(value.isTensor, 'a value');
       check.list(value.shape, 'a shape', (d) => typeof d === 'string' || check.integer(d, 2 ** 40, 'a dimension'), 64);
     }, 1 << 16);
   }

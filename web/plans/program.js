@@ -5,6 +5,7 @@ import { bufferOf } from '../buffers.js';
 import { play } from '../player.js';
 import { commandOf, compile } from '../recording.js';
 import { caught, guarded } from '../staging.js';
+import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
 
 /** @typedef {import('./plan.js').Saved} Saved */
@@ -255,6 +256,8 @@ export class Program {
         const { buffer, offset, bits } = placed(transfer);
         return { elements, expressions: made, bytes: bits / 8, buffer, offset };
       }),
+      grids: plan.commands.filter(({ scaled }) => scaled.length)
+        .map(({ grid, scaled, regions }) => ({ grid, scaled, most: mostWorkgroups(regions) })),
       sizes: sizes && { ...sizes, expressions, patches, params: raw, buffer: patches.length ? params : null },
       inputs: given,
       outputs: left,

@@ -1,7 +1,7 @@
 // @ts-check
 /** Checks of what compiled models say about tensors that stay on the GPU (`SavedProgram`, `Kept` of `pyruntime/plan/`). */
 
-import { check, checkOpen, checkScaled, refuse } from './checking.js';
+import { check, checkIntegers, checkOpen, checkScaled, refuse } from './checking.js';
 
 /**
  * @typedef {object} SavedKept an output in the memory of an input
@@ -36,6 +36,7 @@ function checkRows(rows, plan) {
   if (rows === null) return;
   check.object(rows, 'rows');
   check.text(rows.input, 'the input of rows');
+  if (rows.input !== '') checkIntegers(plan, rows.input);
   check.integer(rows.offset, 2 ** 40, 'rows', -(2 ** 40));
   check.integer(rows.expression, plan.expressions.length - 1, 'rows', -1);
 }
@@ -86,8 +87,11 @@ export function checkStaying(header, program, sections) {
   const written = plan.kept.filter((/** @type {SavedKept} */ { room, first }) => room >= 0 || first);
   checkNames(written.map((/** @type {SavedKept} */ { input }) => input), 'inputs that are written');
   checkNames(bound.map((name) => String(external.get(name).region[1])), 'the memory of tensors on the GPU');
-  const known = new Set(header.outputs.map((/** @type {any} */ { name }) => name));
-  if (!made.length || made.some((name) => !known.has(name))) refuse('it is damaged: its outputs');
+  checkNames(header.inputs.map((/** @type {any} */ { name }) => name), 'its inputs');
+  checkNames(header.outputs.map((/** @type {any} */ { name }) => name), 'its outputs');
+  const types = new Map(header.outputs.map((/** @type {any} */ { name, type }) => [name, type]));
+  const given = [...outputs.map((/** @type {string} */ name) => external.get(name)), ...plan.downloads, ...plan.kept];
+  if (!given.length || given.some(({ name, type }) => types.get(name) !== type)) refuse('it is damaged: its outputs');
   for (const name of inputs) {
     const { given } = plan.kept.find((/** @type {SavedKept} */ kept) => kept.input === name && kept.given) ?? {};
     checkOpen(plan, (given ?? external.get(name)).scaled);
