@@ -5,7 +5,7 @@ import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
 import { Incoming } from './pieces.js';
 import { beginAhead, loadAhead, Runs } from './runs.js';
-import { startPython, timed } from './runtime.js';
+import { startBridge } from './runtime.js';
 import { anew } from './stream.js';
 import { Tensors } from './tensors.js';
 
@@ -218,8 +218,7 @@ const methods = {
   /** @param {import('./protocol.js').StartArguments} places */
   async start(places, report) {
     sessions.clear();
-    bridge = startPython(places, report, ended).then((pyodide) => (
-      timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'))));
+    bridge = startBridge(places, report, ended);
     if (isWorker) downloads.start(bridge, (port) => self.postMessage({ downloads: port }, { transfer: [port] }));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });

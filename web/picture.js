@@ -36,14 +36,17 @@ export function snapshotsFit() {
 
 /** @param {string} url @returns {Promise<Response>} */
 async function get(url) {
-  const response = await fetch(url);
+  const response = await fetch(url).catch((error) => { throw new Error(`${url}: ${error.message}`); });
   if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
   return response;
 }
 
-/** @param {string} url */
-function compile(url) {
-  const module = WebAssembly.compileStreaming(get(url));
+/** Servers that do not know WebAssembly send it as another type, which `compileStreaming` refuses. @param {string} url */
+export function compile(url) {
+  const module = get(url).then(async (response) => (response.headers.get('Content-Type') === 'application/wasm'
+    ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()))).catch((error) => {
+    throw new Error(`${url} cannot be made: ${error.message}`);
+  });
   module.catch(() => {}); // awaited when it is needed
   return module;
 }
@@ -86,7 +89,9 @@ class Picture {
     this.script = import(`${indexURL}pyodide.asm.js`);
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
-      /** @type {Promise<Manifest | null>} */ (response.json())));
+      /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {
+      throw new Error(`${folder}manifest.json cannot be read: ${error.message}`);
+    });
     this.main = compile(`${indexURL}pyodide.asm.wasm`);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
     for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed

@@ -3,6 +3,9 @@
 
 import { env } from './env.js';
 
+/** Milliseconds after which the files of a worker that has said nothing are looked at: one that is cut off may be silent. */
+const SILENT_MS = 5000;
+
 /**
  * @typedef {object} Port
  * @property {boolean} sharesBuffers whether GPUBuffers can go there
@@ -17,32 +20,87 @@ import { env } from './env.js';
  * @returns {Port}
  */
 export function openPort(receive, fail) {
+  refuseServiceWorker();
   return inWorker() ? workerPort(receive, fail) : ownPort(receive, fail);
 }
 
-/** A worker must be of the page's own origin; where this file is not, Python runs in the caller's thread. */
-function inWorker() {
-  return env.worker ?? (env.workerUrl !== undefined || new URL(import.meta.url).origin === globalThis.location.origin);
+/**
+ * Whether Python gets a worker: that must be of the page's own origin, which a sandboxed page has none of, and a worker that pages share
+ * makes none. Elsewhere Python runs in the caller's thread.
+ */
+export function inWorker() {
+  if (env.worker !== undefined) return env.worker;
+  return 'Worker' in globalThis && (env.workerUrl !== undefined || new URL(import.meta.url).origin === globalThis.origin);
+}
+
+/** Throw in a service worker, where nothing of this can run. */
+export function refuseServiceWorker() {
+  const scope = /** @type {any} */ (globalThis).ServiceWorkerGlobalScope;
+  if (scope && globalThis instanceof scope) {
+    throw new Error('pyruntime does not run in a service worker, which cannot import modules on demand: create sessions in a page, or in '
+      + "an extension's offscreen document, and send it messages");
+  }
+}
+
+/** @returns {Worker} */
+function makeWorker() {
+  /** @type {WorkerOptions} */
+  const options = { type: 'module', name: 'pyruntime' };
+  try {
+    if (env.workerUrl) return new Worker(new URL(env.workerUrl, globalThis.location.href), options);
+    return new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' }); // as bundlers look for it
+  } catch (error) {
+    throw new Error(`no worker can be made here (${/** @type {Error} */ (error).message}): leave env.worker and env.workerUrl undefined, `
+      + 'or set env.worker = false before the first session, so that Python runs in this thread');
+  }
+}
+
+/**
+ * Why a thread of Python's has not begun: what is wrong with a file of it, else what the browser says. Of bundles nobody knows the files.
+ * @param {string} script that the thread begins with, relative to this one
+ * @param {string} message
+ */
+async function reasonOf(script, message) {
+  if (!import.meta.url.endsWith('/port.js')) return message;
+  try {
+    const { faultOf } = await import('./diagnosis.js');
+    const fault = await faultOf({ script: new URL(script, import.meta.url).href });
+    return fault ? `pyruntime does not start: ${fault}` : message;
+  } catch { // that one is not there either
+    return message;
+  }
 }
 
 /** @type {typeof openPort} */
 function workerPort(receive, fail) {
-  /** @type {WorkerOptions} */
-  const options = { type: 'module', name: 'pyruntime' };
-  const worker = env.workerUrl ? new Worker(new URL(env.workerUrl, globalThis.location.href), options)
-    : new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
+  const worker = makeWorker();
+  const script = env.workerUrl ? new URL(env.workerUrl, globalThis.location.href).href : './worker.js';
+  let hasBegun = false;
+  const begun = () => {
+    hasBegun = true;
+    clearTimeout(silent);
+  };
+  const silent = setTimeout(async () => {
+    const fault = await reasonOf(script, '');
+    if (fault && !hasBegun) fail(fault);
+  }, SILENT_MS);
   /** @type {Worker | undefined} */
   let downloader;
   worker.addEventListener('message', ({ data }) => {
+    if ('id' in data) begun();
     if ('downloads' in data) downloader = makeDownloader(data.downloads, (message) => worker.postMessage({ downloads: message }));
     else receive(data);
   });
-  worker.addEventListener('error', ({ message }) => (
-    fail(`pyruntime's worker failed: ${message || 'it could not be loaded'}`)));
+  worker.addEventListener('error', async ({ message }) => {
+    const said = `pyruntime's worker failed: ${message || 'it could not be loaded; the Content-Security-Policy must allow it (worker-src), '
+      + 'or set env.worker = false before the first session'}`;
+    fail(hasBegun ? said : await reasonOf(script, said));
+  });
   return {
     sharesBuffers: false,
     send: (message, transfer) => worker.postMessage(message, transfer),
     close: () => {
+      clearTimeout(silent);
       worker.terminate();
       downloader?.terminate();
     },
@@ -81,7 +139,8 @@ function ownPort(receive, fail) {
     loaded = module;
     module.whenEnded(fail);
   }, () => {});
-  host.catch((error) => fail(`pyruntime could not be loaded: ${error.message}`));
+  host.catch(async (error) => (
+    fail(await reasonOf('./host.js', `pyruntime could not be loaded: ${error.message}`))));
   return {
     sharesBuffers: true,
     send: (message) => {

@@ -3,7 +3,8 @@
 
 import * as device from './device.js';
 import { mendStack } from './stack.js';
-import { restorePython, snapshotsFit } from './snapshot.js';
+import { compile } from './picture.js';
+import { placeLibraries, restorePython, snapshotsFit } from './snapshot.js';
 import { fetchAll } from './stream.js';
 
 /** @typedef {import('./pyruntime.js').ProgressEvent} ProgressEvent */
@@ -23,6 +24,20 @@ export async function timed(report, phase, work) {
   const result = await work();
   report({ phase, status: 'end', ms: performance.now() - begin });
   return result;
+}
+
+/** A module of WebAssembly that does nothing. */
+const EMPTY = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]);
+
+/** Throw where this thread may not make WebAssembly: Pyodide would wait for ever. */
+function requireWebAssembly() {
+  if (typeof WebAssembly === 'undefined') throw new Error('this browser has no WebAssembly, which Python needs: use another one');
+  try {
+    new WebAssembly.Module(EMPTY);
+  } catch {
+    throw new Error("the Content-Security-Policy forbids Python's code: add 'wasm-unsafe-eval' to its script-src, in the headers of "
+      + 'the page and of web/worker.js');
+  }
 }
 
 /**
@@ -113,7 +128,12 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
   const wheel = fetchWheel(report, wheelUrl);
   const pyodide = await loadingPyodide(report, pyodideUrls, async () => {
     const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
-    return loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
+    const placed = await placeLibraries(indexURL, compile(`${indexURL}pyodide.asm.wasm`), [], async () => {});
+    try {
+      return await loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
+    } finally {
+      placed.restore();
+    }
   });
   const sitePackages = pyodide.pyimport('sysconfig').get_path('purelib');
   pyodide.unpackArchive(await wheel, 'wheel', { extractDir: sitePackages });
@@ -121,14 +141,14 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
 }
 
 /**
- * Start Python. Everything that needs no other part is under way at once: Pyodide with NumPy, the package, and the GPU
+ * Pyodide with pyruntime. Everything that needs no other part is under way at once: Pyodide with NumPy, the package, and the GPU
  * process, which the first request for an adapter wakes.
  * @param {import('./protocol.js').StartArguments} places
  * @param {Report} report
  * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/device.js` as the module `pyruntime_device`
  */
-export async function startPython(places, report, ended) {
+async function startPython(places, report, ended) {
   performance.mark('pyruntime: adapter asked'); // device/adapter.py waits no longer than a GPU process takes from here
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   adapter.catch(() => {}); // the device asks again, and says what is wrong
@@ -138,4 +158,23 @@ export async function startPython(places, report, ended) {
   pyodide._api.on_fatal = (/** @type {any} */ error) => ended(`Python has ended, and its sessions with it: ${error?.message ?? error}`);
   pyodide.registerJsModule('pyruntime_device', device);
   return pyodide;
+}
+
+/**
+ * Start Python. Where that fails by a file that is missing, or another than it should be, the error names it.
+ * @param {import('./protocol.js').StartArguments} places
+ * @param {Report} report
+ * @param {(message: string) => void} ended hears why Python has ended
+ * @returns {Promise<any>} Python's `pyruntime.bridge`
+ */
+export async function startBridge(places, report, ended) {
+  requireWebAssembly();
+  try {
+    const pyodide = await startPython(places, report, ended);
+    return await timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge'));
+  } catch (error) {
+    const { faultOf } = await import('./diagnosis.js');
+    const fault = await faultOf({ places });
+    throw fault ? Object.assign(new Error(`Python does not start: ${fault}`), { name: 'Fail' }) : error;
+  }
 }

@@ -44,14 +44,28 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
       global.fetch = fetch;
     },
   };
+  let fail = (/** @type {unknown} */ _) => {};
+  /** Rejects with what Pyodide writes to the console and waits after for ever. @type {Promise<never>} */
+  const failed = new Promise((_, reject) => { fail = reject; });
+  failed.catch(() => {}); // awaited where Pyodide waits
   // Pyodide fetches what `main` is made of, too.
-  global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => (
-    String(source) === `${indexURL}pyodide.asm.wasm` ? Promise.resolve(new Response()) : fetch(source, options));
+  global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => {
+    const url = String(source);
+    if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
+    const response = fetch(source, options);
+    return url === `${indexURL}python_stdlib.zip` ? archive(url, response).catch((error) => { fail(error); throw error; }) : response;
+  };
   WebAssembly.instantiateStreaming = async (_, imports) => {
-    const module = await main;
-    return { module, instance: await WebAssembly.instantiate(module, imports) };
+    try {
+      const module = await main;
+      return { module, instance: await WebAssembly.instantiate(module, imports) };
+    } catch (error) {
+      fail(error);
+      throw error;
+    }
   };
   global._createPyodideModule = (/** @type {any} */ settings) => new Promise((resolve, reject) => {
+    failed.catch(reject);
     settings.preRun.push((/** @type {any} */ module) => {
       placed.module = module;
       module.addRunDependency('libraries');
@@ -65,6 +79,19 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
     }).then(resolve, reject);
   });
   return placed;
+}
+
+/** Bytes at whose beginning or behind it a zip archive says where its directory ends, with a comment of 1 KB at most. */
+const DIRECTORY_END = 22 + 1024;
+
+/** A zip archive that has come whole: its directory is at its end. @param {string} url @param {Promise<Response>} response */
+async function archive(url, response) {
+  const { ok, status, statusText, bytes } = await response.then(async (it) => (
+    { ok: it.ok, status: it.status, statusText: it.statusText, bytes: new Uint8Array(await it.arrayBuffer()) }));
+  if (!ok) throw new Error(`${url}: HTTP status ${status} ${statusText}`);
+  const tail = String.fromCharCode(...bytes.subarray(-DIRECTORY_END));
+  if (!tail.includes('PK\x05\x06')) throw new Error(`${url} is no whole zip archive`);
+  return new Response(bytes);
 }
 
 /** @param {any} module @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries */

@@ -6,6 +6,7 @@
 import { unlessAborted } from '../aborting.js';
 import { started } from '../client.js';
 import { chosenDevice, env, version } from '../env.js';
+import { inWorker } from '../port.js';
 import { fetchAll } from '../stream.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
@@ -63,7 +64,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
   const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
   if (stay && !same) return 'outputs stay on the GPU';
-  if (stay && (started()?.sharesBuffers ?? env.worker === false)) return 'outputs stay in buffers of the page';
+  if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
   if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });

@@ -7,8 +7,8 @@
 
 import { unlessAborted } from '../aborting.js';
 import { client, started } from '../client.js';
-import { env } from '../env.js';
 import { cut, Incoming } from '../pieces.js';
+import { inWorker } from '../port.js';
 import { matches, otherValues, run } from '../replay.js';
 import { wasteOf } from '../sizes.js';
 import { hold, placesOf, sessions } from './places.js';
@@ -58,7 +58,7 @@ export class StandaloneClient {
 
   /** Whether GPUBuffers can go to Python, which is where they are. */
   get sharesBuffers() {
-    return started()?.sharesBuffers ?? env.worker === false;
+    return started()?.sharesBuffers ?? !inWorker();
   }
 
   /** Who holds Python's tensors. @returns {object} */

@@ -1,0 +1,3 @@
+import { outcome } from './home.js';
+
+parent.postMessage(await outcome(), '*');

@@ -1,0 +1,3 @@
+import { outcome } from './home.js';
+
+self.onmessage = async ({ source }) => source.postMessage(await outcome());

@@ -1,0 +1,3 @@
+import { outcome } from './home.js';
+
+self.onconnect = async ({ ports: [port] }) => port.postMessage(await outcome());
