@@ -62,7 +62,8 @@ def fresh(page: Page, guard: Guard, site_url: str) -> Script:
 @pytest.mark.parametrize("options", [{}, {"tag": "t"}], ids=["replayed", "by Python"])
 def test_run__aborted_while_its_answer_is_on_the_way__leaves_no_tensor(script: Script, options: dict[str, str]) -> None:
     script(
-        f"globalThis.session = await InferenceSession.create(decode(model), {{ preferredOutputLocation: 'gpu-buffer' }});"
+        "const place = { preferredOutputLocation: 'gpu-buffer' };"
+        "globalThis.session = await InferenceSession.create(decode(model), place);"
         f"{RUN} for (let k = 0; k < 3; k++) (await run(options)).y.dispose();",
         model=models.double(),
         options=options,

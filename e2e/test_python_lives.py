@@ -201,8 +201,8 @@ def test_python__ended__its_sessions_say_so_and_new_ones_work(browser: Browser, 
             const signal = new AbortController().signal;
             const calls = {
               run: session.run({ x: x() }), signalled: session.run({ x: x() }, { signal }), explain: session.explain(),
-              summary: session.summary(), profile: session.startProfiling(), getData: y.getData(), fed: onGpu.run({ x: y }),
-              planned: planned.explain(),
+              summary: session.summary(), profile: session.startProfiling(), getData: y.getData(),
+              fed: onGpu.run({ x: y }), planned: planned.explain(),
             };
             const ends = {};
             for (const [name, call] of Object.entries(calls)) ends[name] = await told(call);
@@ -215,7 +215,9 @@ def test_python__ended__its_sessions_say_so_and_new_ones_work(browser: Browser, 
             """,
             model=models.double(),
         )
-    assert [name for name, end in found["ends"].items() if "Python has ended, and its sessions with it" not in end] == []
+    assert [
+        name for name, end in found["ends"].items() if "Python has ended, and its sessions with it" not in end
+    ] == []
     assert found["released"] == ["nothing"] * 3
     assert found["after"] == "0,0,0,0"
 

@@ -1,6 +1,8 @@
 // @ts-check
 /** Types of tensors' elements, and the arrays that hold these. */
 
+import { wrong } from './arguments.js';
+
 /** @typedef {import('./pyruntime.js').TensorType} TensorType */
 /** @typedef {import('./pyruntime.js').TensorData} TensorData */
 /** @typedef {import('./pyruntime.js').TypedArray} TypedArray */
@@ -91,7 +93,7 @@ export function inferType(data) {
     throw new TypeError('an array of numbers needs its tensor type: new Tensor(type, data, dims)');
   }
   const type = TYPES.get(/** @type {object} */ (data)?.constructor);
-  if (!type) throw new TypeError('data must be a typed array, or an array of strings or booleans');
+  if (!type) throw wrong('data', 'a typed array, or an array of strings or booleans', data);
   return type;
 }
 
@@ -104,7 +106,7 @@ export function inferType(data) {
 export function convert(type, data) {
   if (type === 'string') {
     if (Array.isArray(data) && data.every((text) => typeof text === 'string')) return data;
-    throw new TypeError('a string tensor needs an array of strings');
+    throw wrong('data of a string tensor', 'an array of strings', data);
   }
   const ArrayType = ARRAYS[type];
   if (!ArrayType) throw new TypeError(`unknown tensor type '${type}'; known: string, ${Object.keys(ARRAYS).join(', ')}`);
@@ -120,5 +122,5 @@ export function convert(type, data) {
   if (bytes || (data instanceof Int8Array && type === 'int4')) {
     return new Uint8Array(data.buffer, data.byteOffset, data.length);
   }
-  throw new TypeError(`a ${type} tensor needs ${ArrayType.name}, got ${data?.constructor?.name ?? typeof data}`);
+  throw new TypeError(`data: a ${type} tensor needs ${ArrayType.name}, got ${data?.constructor?.name ?? String(data)}`);
 }

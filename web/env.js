@@ -63,7 +63,7 @@ function pyodideUrls() {
 
 /** @param {string} url */
 function folder(url) {
-  return new URL(url.replace(/\/?$/, '/'), globalThis.location.href).href;
+  return new URL(String(url).replace(/\/?$/, '/'), globalThis.location.href).href;
 }
 
 /**

@@ -1,6 +1,8 @@
 // @ts-check
 /** Pictures to tensors and back: `Tensor.fromImage`, `toImageData` and `toDataURL`. */
 
+import { optionsOf, wrong } from './arguments.js';
+
 /** @typedef {import('./pyruntime.js').ImageSource} ImageSource */
 /** @typedef {import('./pyruntime.js').FromImageOptions} FromImageOptions */
 /** @typedef {import('./pyruntime.js').ToImageOptions} ToImageOptions */
@@ -60,6 +62,9 @@ async function drawable(image) {
     const bitmap = await createImageBitmap(image);
     return { picture: bitmap, width: bitmap.width, height: bitmap.height };
   }
+  if (typeof image !== 'object' || image === null || !('width' in image)) {
+    throw wrong('image', 'an ImageData, an ImageBitmap, an image, a canvas, a video, a Blob or a URL', image);
+  }
   const { width, height, naturalWidth, naturalHeight, videoWidth, videoHeight } = /** @type {any} */ (image);
   const size = { width: naturalWidth || videoWidth || width, height: naturalHeight || videoHeight || height };
   if (!(size.width > 0 && size.height > 0)) throw new TypeError('the image has no size: is it loaded?');
@@ -90,10 +95,10 @@ async function pixels(image, { resizedWidth, resizedHeight }) {
  * @param {FromImageOptions} [options]
  * @returns {Promise<{type: 'float32' | 'uint8', data: Float32Array | Uint8Array, dims: number[]}>}
  */
-export async function imageToTensor(image, options = {}) {
-  const { tensorFormat = 'RGB', tensorLayout = 'NCHW', dataType = 'float32', norm } = options;
+export async function imageToTensor(image, options) {
+  const { tensorFormat = 'RGB', tensorLayout = 'NCHW', dataType = 'float32', norm } = optionsOf('options', options);
   const places = order(tensorFormat);
-  const { data: source, width, height } = await pixels(image, options);
+  const { data: source, width, height } = await pixels(image, options ?? {});
   const channels = places.length;
   const data = dataType === 'uint8' ? new Uint8ClampedArray(width * height * channels)
     : new Float32Array(width * height * channels);
@@ -115,7 +120,8 @@ export async function imageToTensor(image, options = {}) {
  * @param {ToImageOptions} [options]
  * @returns {ImageData}
  */
-export function tensorToImageData({ data, dims }, { format, tensorLayout = 'NCHW', norm } = {}) {
+export function tensorToImageData({ data, dims }, options) {
+  const { format, tensorLayout = 'NCHW', norm } = optionsOf('options', options);
   if (dims.length !== 4 || dims[0] !== 1) throw new RangeError(`a picture is a tensor [1, ...] of rank 4, not [${dims}]`);
   const [channels, height, width] = tensorLayout === 'NHWC' ? [dims[3], dims[1], dims[2]] : dims.slice(1);
   const places = channels === 1 ? [0, 0, 0] : order(format ?? (channels === 4 ? 'RGBA' : 'RGB'));

@@ -122,8 +122,13 @@ export declare namespace Tensor {
   type DataType = TensorData;
 }
 
-/** A URL (relative to the page), a file, or bytes. Bytes are copied: the caller's buffer stays usable. */
-export type ModelSource = string | URL | Blob | ArrayBufferLike | ArrayBufferView;
+/**
+ * A URL (relative to the page), a file, a Response or stream that nobody has read, or bytes; or a promise of one of these. Bytes are
+ * copied: the caller's buffer stays usable.
+ */
+export type ModelSource = GivenSource | PromiseLike<GivenSource>;
+type GivenSource =
+  | string | URL | Blob | FileSystemFileHandle | Response | ReadableStream<Uint8Array> | ArrayBufferLike | ArrayBufferView;
 
 /** Steps towards a session: loading Python ('pyodide', 'wheel', 'adapter', 'import'), then the model. */
 export interface ProgressEvent {
@@ -191,6 +196,8 @@ export interface SessionOptions {
 }
 
 export interface RunOptions {
+  /** true: the run rejects with Fail before it begins. `signal` ends one that is under way. */
+  terminate?: boolean;
   tag?: string;
   logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
   extra?: Readonly<Record<string, unknown>>;
@@ -390,8 +397,8 @@ export { TextGenerator } from './generate/generator.js';
 
 export interface Env {
   /**
-   * Whether Python is in a worker. Default: yes where web/ is of the page's own origin (a browser makes no worker of another
-   * one) or `workerUrl` is set; otherwise in the page's thread.
+   * Whether Python is in a worker. Default: yes where workers can be made, and web/ is of the page's own origin (a browser makes no
+   * worker of another one) or `workerUrl` is set; otherwise in the caller's thread.
    */
   worker: boolean | undefined;
   /** A script of the page's own origin that imports web/worker.js from wherever it is: a worker for pages elsewhere. */

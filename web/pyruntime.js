@@ -7,6 +7,7 @@
  *   const { y } = await session.run({ x: new Tensor('float32', data, [1, 3, 224, 224]) });
  */
 
+import { optionsOf } from './arguments.js';
 import { client } from './client.js';
 import { env } from './env.js';
 import { TextGenerator } from './generate/on_demand.js';
@@ -19,7 +20,8 @@ export { InferenceSession, Tensor, TextGenerator, env };
  * Start Python before the first session asks for it.
  * @param {{onProgress?: (event: import('./pyruntime.js').ProgressEvent) => void}} [options]
  */
-export async function preload({ onProgress } = {}) {
+export async function preload(options) {
+  const { onProgress } = optionsOf('options', options);
   await client().call('ready', {}, [], { onProgress });
 }
 

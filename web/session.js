@@ -2,54 +2,26 @@
 /** InferenceSession: a model, held by the worker. */
 
 import { unlessAborted } from './aborting.js';
+import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
 import { hold, placesOf } from './plans/places.js';
+import { refuseServiceWorker } from './port.js';
+import { toFile, toSource, transferable } from './sources.js';
 import { Tensor, moveTo } from './tensor.js';
-import { bytesOf, fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './wire.js';
+import { fromWire, isMovable, remoteToWire, takesCopying, toStream, toWire, viewOf } from './wire.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */
 /** @typedef {import('./pyruntime.js').ValueMetadata} ValueMetadata */
 
 /**
- * What crosses to the worker for a model or an external data file: an absolute URL, a Blob, or bytes of its own.
- * @param {ModelSource} source
- * @returns {string | Blob | ArrayBuffer}
- */
-function toSource(source) {
-  if (typeof source === 'string' || source instanceof URL) {
-    return new URL(source, globalThis.document?.baseURI ?? globalThis.location.href).href;
-  }
-  if (source instanceof Blob) return source;
-  if (ArrayBuffer.isView(source)) return bytesOf(source);
-  if (source instanceof ArrayBuffer) return source.slice(0);
-  if (typeof SharedArrayBuffer !== 'undefined' && source instanceof SharedArrayBuffer) {
-    return bytesOf(new Uint8Array(new Uint8Array(source)));
-  }
-  throw new TypeError('the model must be a URL, a Blob, an ArrayBuffer or a typed array');
-}
-
-/** @param {unknown} value @returns {Transferable[]} */
-function transferable(value) {
-  return value instanceof ArrayBuffer ? [value] : [];
-}
-
-/**
- * A file that the model names: by its place in the model and where its bytes are, or by an address that is both.
- * @param {string | {path: string, data: ModelSource}} file
- */
-function toFile(file) {
-  const { path, data } = typeof file === 'string' ? { path: file, data: file } : file;
-  return { path: path.replace(/^\.\//, ''), data: toSource(data) };
-}
-
-/**
  * The execution providers without the GPUDevice that one of them may name, and that device.
  * @param {readonly any[] | undefined} providers
  */
 function splitDevice(providers) {
+  if (providers) requireArray('executionProviders', providers);
   const device = providers?.find((provider) => provider?.device)?.device;
   return { device, names: providers?.map((provider) => provider?.name ?? provider) };
 }
@@ -127,29 +99,35 @@ export class InferenceSession {
    * @param {any[]} rest
    */
   static async create(source, ...rest) {
-    let options = rest[0] ?? {};
+    let options = rest[0];
     if (typeof options === 'number') {
       const [byteOffset, byteLength] = rest;
       const buffer = /** @type {ArrayBuffer} */ (source);
+      if (typeof buffer?.byteLength !== 'number' || ArrayBuffer.isView(buffer)) throw wrong('the model, with a byteOffset,', 'an ArrayBuffer', source);
       const length = typeof byteLength === 'number' ? byteLength : buffer.byteLength - byteOffset;
       source = new Uint8Array(buffer, byteOffset, length);
-      options = rest.find((value) => typeof value === 'object' && value !== null) ?? {};
+      options = rest.find((value) => typeof value === 'object' && value !== null);
     }
-    const { onProgress, signal, externalData = [], preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = options;
+    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = optionsOf('options', options);
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
     const expects = expected(preferredOutputLocation);
     plain.extra = { 'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...plain.extra };
-    const model = toSource(source);
-    const files = externalData.map(toFile);
-    const transfer = [model, ...files.map((/** @type {{data: unknown}} */ { data }) => data)].flatMap(transferable);
+    refuseServiceWorker();
+    const reading = { signal, onProgress };
+    const sources = Promise.all([
+      toSource('the model', source, reading), plan && toSource('plan', plan, { signal }),
+      ...requireArray('externalData', externalData ?? []).map((/** @type {any} */ file) => toFile(file, reading))]);
+    if (!plan && !keepPlan) client(); // Python starts while a stream is read
+    const [model, planFile, ...files] = await sources;
+    const transfer = [model, ...files.map(({ data }) => data)].flatMap(transferable);
     /** @type {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} */
     let keeping = () => null;
     if (plan || keepPlan) {
       // The first imports the second, which the browser would look for only then.
       const [{ open }] = await Promise.all([import('./plans/planned.js'), keepPlan ? import('./plans/keeping.js') : null]);
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
-      const opened = await open(plan && toSource(plan), keepPlan ?? false, create, options, onProgress, signal);
+      const opened = await open(planFile, keepPlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;
       if (opened.made) {
         return InferenceSession.#over(opened.made.owner, opened.made.info, preferredOutputLocation, keeping);
@@ -223,7 +201,7 @@ export class InferenceSession {
   async run(feeds, fetches, options) {
     this.#refuseReleased();
     if (typeof feeds !== 'object' || feeds === null || isTensor(feeds) || Array.isArray(feeds)) {
-      throw new TypeError('feeds must be an object of tensors by input name');
+      throw wrong('feeds', 'an object of tensors by input name', feeds);
     }
     [fetches, options] = this.#fetchesAndOptions(fetches, options);
     const targets = Array.isArray(fetches) ? {} : fetches ?? {};
@@ -238,7 +216,8 @@ export class InferenceSession {
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
-    const { signal, ...plain } = options ?? {};
+    const { signal, terminate, ...plain } = optionsOf('options', options);
+    if (terminate) throw Object.assign(new Error('the run was ended by its option `terminate`'), { name: 'Fail' });
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
     const undo = (/** @type {Record<string, any>} */ late) => {
       for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#memory);
@@ -284,14 +263,18 @@ export class InferenceSession {
   #fetchesAndOptions(fetches, options) {
     if (fetches === undefined) return [undefined, options];
     if (typeof fetches !== 'object' || fetches === null || isTensor(fetches)) {
-      throw new TypeError('fetches must be an array of output names, or an object of tensors or null by output name');
+      throw wrong('fetches', 'an array of output names, or an object of tensors or null by output name', fetches);
     }
     if (Array.isArray(fetches)) {
       if (!fetches.length) throw new TypeError('fetches must name an output: it is an empty array');
+      for (const name of fetches) requireText('an element of fetches', name);
       return [fetches, options];
     }
     const named = Object.entries(fetches).some(([name, value]) => (
       this.outputNames.includes(name) && (value === null || isTensor(value))));
+    for (const [name, value] of named ? Object.entries(fetches) : []) {
+      if (value !== null && !isTensor(value)) throw wrong(`fetches.${name}`, 'a Tensor or null', value);
+    }
     return named ? [fetches, options] : [undefined, fetches];
   }
 

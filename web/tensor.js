@@ -1,6 +1,7 @@
 // @ts-check
 /** Tensors on the JavaScript side: a type, dimensions, and where the elements are: a typed array, or the GPU. */
 
+import { optionsOf, requireArray, wrong } from './arguments.js';
 import { ARRAYS, convert, inferType, lengthOf, sizeOf } from './elements.js';
 import { imageToTensor, tensorToCanvas, tensorToImageData } from './image.js';
 
@@ -54,7 +55,7 @@ export class Tensor {
       /** @type {TensorType} */
       this.type = first.type;
       /** @type {readonly number[]} */
-      this.dims = [...first.dims];
+      this.dims = [...requireArray('dims', first.dims)];
       this.size = sizeOf(this.dims);
       this.#place(first);
       return;
@@ -63,7 +64,7 @@ export class Tensor {
     this.type = typed ? /** @type {TensorType} */ (first) : inferType(first);
     const data = convert(this.type, typed ? second : first);
     const dims = typed ? third : second;
-    this.dims = [...(dims ?? [data.length])];
+    this.dims = [...requireArray('dims', dims ?? [data.length])];
     this.size = sizeOf(this.dims);
     this.#data = this.#fitting(data);
   }
@@ -164,7 +165,7 @@ export class Tensor {
   reshape(dims) {
     this.#refuseDisposed();
     if (this.#location === 'gpu-buffer') throw new Error('a tensor on the GPU cannot be reshaped: use getData() first');
-    return new Tensor(this.type, this.data, dims);
+    return new Tensor(this.type, this.data, requireArray('dims', dims));
   }
 
   /** @param {import('./pyruntime.js').ToImageOptions} [options] */
@@ -190,7 +191,9 @@ export class Tensor {
    * @param {GPUBuffer} gpuBuffer
    * @param {import('./pyruntime.js').FromGpuBufferOptions} options
    */
-  static fromGpuBuffer(gpuBuffer, { dataType = 'float32', dims, download, dispose }) {
+  static fromGpuBuffer(gpuBuffer, options) {
+    if (typeof gpuBuffer !== 'object' || gpuBuffer === null) throw wrong('gpuBuffer', 'a GPUBuffer', gpuBuffer);
+    const { dataType = 'float32', dims, download, dispose } = optionsOf('options', options);
     return new Tensor({ location: 'gpu-buffer', type: dataType, gpuBuffer, dims, download, dispose });
   }
 
@@ -200,7 +203,7 @@ export class Tensor {
    * @param {readonly number[]} [dims]
    */
   static fromPinnedBuffer(type, data, dims) {
-    return new Tensor({ location: 'cpu-pinned', type, data, dims: dims ?? [data.length] });
+    return new Tensor({ location: 'cpu-pinned', type, data, dims: dims ?? [requireArray('data', data).length] });
   }
 
   /** @returns {never} */

@@ -1,6 +1,7 @@
 // @ts-check
 /** Values on their way between a page and Python: `pyruntime/wire.py` has the other end, protocol.d.ts their types. */
 
+import { wrong } from './arguments.js';
 import { ARRAYS, sizeOf } from './elements.js';
 import { copied, LARGE } from './pieces.js';
 import { Tensor, remotes } from './tensor.js';
@@ -25,7 +26,7 @@ export function toWire(name, value, port, sharesBuffers) {
     return { kind: 'sequence', values: value.map((item) => /** @type {any} */ (toWire(name, item, port, false))) };
   }
   if (value instanceof Map) return { kind: 'map', pairs: [...value] };
-  if (!(value instanceof Tensor)) throw new TypeError(`input '${name}' must be a Tensor`);
+  if (!(value instanceof Tensor)) throw wrong(`input '${name}'`, 'a Tensor', value);
   if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
   const { type, data } = value;
   return { type, dims: dimsOf(name, value), data: Array.isArray(data) ? data : copied(data) };

@@ -1,6 +1,7 @@
 // @ts-check
 /** The files of a model by their paths: from a URL, from files that somebody chose, or from a reader of the caller's. */
 
+import { wrong } from '../arguments.js';
 import { fetchAll } from '../stream.js';
 
 /**
@@ -117,7 +118,7 @@ export function openFolder(source) {
     return new ChosenFolder(new Map(files.map((file) => [file.webkitRelativePath || file.name, file])));
   }
   if (typeof (/** @type {any} */ (source))?.read === 'function') return /** @type {Folder} */ (source);
-  throw new TypeError('the folder must be a URL, files, a Map of Blobs by path, or an object with has(path) and read(path)');
+  throw wrong('the folder', 'a URL, files, a Map of Blobs by path, or an object with has(path) and read(path)', source);
 }
 
 /** A file that must be there. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */

@@ -1,6 +1,7 @@
 // @ts-check
 /** TextGenerator: a language model out of a folder, that writes on. */
 
+import { optionsOf, requireArray, requireText, wrong } from '../arguments.js';
 import { client } from '../client.js';
 import { ContextTokens, defaultSinks } from './context.js';
 import { Decoder, Turn } from './decoder.js';
@@ -47,7 +48,8 @@ export class TextGenerator {
    * @param {import('../pyruntime.js').FolderSource} source
    * @param {import('../pyruntime.js').GeneratorOptions} [options]
    */
-  static async create(source, { dtype, onProgress, signal, sessionOptions } = {}) {
+  static async create(source, options) {
+    const { dtype, onProgress, signal, sessionOptions } = optionsOf('options', options);
     signal?.throwIfAborted();
     const folder = openFolder(source);
     const file = (/** @type {string} */ path, /** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
@@ -89,21 +91,24 @@ export class TextGenerator {
 
   /** @param {string} text @returns {number[]} */
   encode(text) {
+    requireText('text', text);
     return this.#tokenizer.encode(text, true);
   }
 
   /** @param {readonly number[]} ids */
   decode(ids) {
-    return this.#tokenizer.decode(ids);
+    return this.#tokenizer.decode(requireArray('ids', ids));
   }
 
   /**
    * @param {string | readonly ChatMessage[]} input
-   * @param {GenerateOptions} [options]
+   * @param {GenerateOptions} [given]
    * @returns {AsyncGenerator<Piece, void, void>}
    */
-  async* generate(input, options = {}) {
+  async* generate(input, given) {
     this.#refuseReleased();
+    const options = optionsOf('options', given);
+    if (typeof input !== 'string' && !Array.isArray(input)) throw wrong('input', 'a string, or an array of messages', input);
     const { signal, maxNewTokens = MOST_TOKENS, keepPrompt = true } = options;
     signal?.throwIfAborted();
     const rules = rulesOf(this.#repository.sampling, options);
