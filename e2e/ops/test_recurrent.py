@@ -11,7 +11,7 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.kernels import recurrent
 from tests.harness import make_op, run_op, typed
-from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
+from tests.ops.recurrent_cases import CASES, OUTPUTS, ROUNDED, inputs_of, rounded_inputs
 from tests.oracle import node_of
 
 
@@ -89,3 +89,12 @@ def test_recurrent__outputs_in_float32__steps_write_them(case: str, dispatches: 
     name, attributes, inputs = inputs_of(case)
     op = make_op(node_of(name, inputs, OUTPUTS[name], **attributes), {"": 14})
     assert len(op.lower(gpu.target, *(None if x is None else typed(x) for x in inputs))) == dispatches
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_dynamic_quantize_lstm__steps_of_bytes__as_host(case: str, gpu: Gpu) -> None:
+    inputs, attributes = rounded_inputs(*ROUNDED[case])
+    node = node_of("DynamicQuantizeLSTM", inputs, 3, "com.microsoft", **attributes)
+    op = make_op(node, {"": 14, "com.microsoft": 1})
+    for host, device in zip(run_op(op, inputs), run_op(op, inputs, gpu), strict=True):
+        np.testing.assert_allclose(device, host, rtol=0, atol=2e-5)

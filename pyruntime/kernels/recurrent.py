@@ -159,7 +159,8 @@ def recurrent(
 ) -> tuple[Dispatch, ...]:
     """The layer's dispatches; outputs that are None are not made."""
     states = _states(layer, y, y_c)
-    xw, made = layer.x, []
+    xw = layer.x
+    made: list[Dispatch] = []
     if layer.w is not None:
         xw = scratch(DType.FLOAT, layer.directions, layer.times * layer.batch, layer.rows)
         made += _inputs(target, layer, xw, layer.w)
@@ -231,14 +232,9 @@ def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, 
     return tuple((name, "u32") for name in values), values
 
 
-def _sizes(target: Target) -> tuple[int, int]:
-    """Units of a workgroup, and invocations that share the sum of one."""
-    return (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
-
-
 def _kernel(target: Target, layer: Layer, looped: bool, is_direct: bool, types: Mapping[str, DType]) -> Kernel:
     """The template with this layer's functions."""
-    units, shares = _sizes(target)
+    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
     flags = {
         layer.kind: True,
         "RESET_FIRST": layer.reset_first,
@@ -276,7 +272,7 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
     operands = {
         "xw": xw,
         "r": layer.r if layer.rounded is None else in_words(layer.r, 4),
-        "columns": layer.rounded and layer.rounded.columns,
+        "columns": layer.rounded.columns if layer.rounded is not None else None,
         "h0": layer.h0 if states.is_direct else None,
         "c0": layer.c0 if states.is_direct else None,
         "peephole": layer.peephole,
@@ -290,7 +286,7 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
     types = {name: o.type.dtype for name, o in operands.items() if o is not None}
     kernel = _kernel(target, layer, looped, states.is_direct, types)
     bound = tuple(o for b in kernel.bindings if (o := operands[b.name]) is not None)
-    blocks = -(-H // _sizes(target)[0])
+    blocks = -(-H // (SOFTWARE_UNITS if target.is_software else UNITS))
     groups = D * B if looped else D * B * blocks
     stride = max(1, min(layer.times, LONGEST // max(1, work))) if looped else 1
     turns = 1

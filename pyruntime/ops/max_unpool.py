@@ -88,7 +88,7 @@ class MaxUnpool(Op):
         missing = (1,) * (5 - len(block))
         strides = contiguous((*y.shape[:2], *missing, *y.shape[2:]))
         marks = scratch(DType.UINT32, y.size)
-        values = {
+        values: dict[str, int | list[int]] = {
             "block": [*missing, *block[2:], math.prod(block[2:])],
             "strides": list(strides[1:]),
             "total": math.prod(block),

@@ -17,6 +17,9 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.cast import LARGEST_8
 from pyruntime.ops.elementwise import compute_class
 
+CHUNK = 1 << 16
+"""Elements rounded at a time, which a cache holds."""
+
 PRECISIONS = frozenset((DType.FLOAT, DType.FLOAT16, DType.BFLOAT16))
 SOURCES = PRECISIONS | {DType.INT32}
 SCALES = SOURCES | {DType.FLOAT8E8M0}
@@ -69,21 +72,29 @@ class _QuantizeLinear(Op):
         layout = self.layout(x, scale)
         values, scales, zeros = (*inputs, None)[:3]
         assert values is not None and scales is not None
-        wide = values.astype(np.float32, copy=False).reshape(layout.shape)
-        offset = np.float32(0) if zeros is None else layout.spread(zeros).astype(np.float32)
-        with np.errstate(all="ignore"):
-            exact = wide / layout.spread(scales).astype(np.float32)
-            quotient: Array = round_to(exact, self.quotient_dtype(scale)).astype(np.float32, copy=False)
-            if to in RANGES:
-                low, high = map(np.float32, RANGES[to])
-                level = np.rint(quotient, out=quotient)
-                level += offset
-                np.fmax(level, low, out=level)  # NaN becomes the lowest
-                y = np.minimum(level, high, out=level).astype(to.numpy)
-            else:
-                level = quotient + offset if to in SMALL_FLOATS else quotient
-                y = round_to(level, to, bool(self.saturate))
+        offset = np.zeros((1, 1, 1), np.float32) if zeros is None else layout.spread(zeros).astype(np.float32)
+        step = layout.spread(scales).astype(np.float32)
+        precision = self.quotient_dtype(scale)
+        if step.size > 1 or to not in RANGES:
+            return (self._levels(values.reshape(layout.shape), step, offset, precision, to).reshape(x.shape),)
+        flat, y = values.reshape(-1), np.empty(values.size, to.numpy)
+        for first in range(0, flat.size, CHUNK):
+            chunk = slice(first, first + CHUNK)
+            y[chunk] = self._levels(flat[chunk], step.reshape(()), offset.reshape(()), precision, to)
         return (y.reshape(x.shape),)
+
+    def _levels(self, x: Array, scale: Array, offset: Array, precision: DType, to: DType) -> Array:
+        """x over `scale`, rounded to `precision` and then to the type `to`, plus `offset`."""
+        with np.errstate(all="ignore"):
+            exact = x.astype(np.float32, copy=False) / scale
+            quotient: Array = round_to(exact, precision).astype(np.float32, copy=False)
+            if to not in RANGES:
+                return round_to(quotient + offset if to in SMALL_FLOATS else quotient, to, bool(self.saturate))
+            low, high = map(np.float32, RANGES[to])
+            level = np.rint(quotient, out=quotient)
+            level += offset
+            np.fmax(level, low, out=level)  # NaN becomes the lowest
+            return np.minimum(level, high, out=level).astype(to.numpy)
 
     def lower(
         self, target: Target, x: TensorType, scale: TensorType, zero: TensorType | None = None

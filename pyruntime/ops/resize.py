@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +22,9 @@ from pyruntime.ops.resampling import COORDINATES, MODES, NEAREST, Axis, Filter, 
 from pyruntime.ops.sliding import refuse_float64
 
 Numbers = tuple[float, ...]
+
+CACHED = 1 << 18
+"""Outputs resampled at a time, which a cache holds."""
 
 
 class _Resize(Op):
@@ -57,7 +61,21 @@ class _Resize(Op):
             shape[axis.axis] = axis.output
         if not x.size or not math.prod(shape):
             return np.zeros(shape, x.dtype)
-        y = resampled(x, self.tables(plan), self.extrapolation_value)
+        tables = self.tables(plan)
+        lead = min((t.axis for t in tables), default=0)
+        if lead:  # in parts that a cache holds
+            maps, tables = x.reshape(-1, *x.shape[lead:]), [replace(t, axis=t.axis - lead + 1) for t in tables]
+            step = max(1, CACHED // math.prod(shape[lead:]))
+            y = np.empty((len(maps), *shape[lead:]), x.dtype)
+            for first in range(0, len(maps), step):
+                part = slice(first, first + step)
+                y[part] = self._resampled(maps[part], tables)
+            return y.reshape(shape)
+        return self._resampled(x, tables)
+
+    def _resampled(self, x: Array, tables: list[Taps]) -> Array:
+        """`resampled` in x's type."""
+        y = resampled(x, tables, self.extrapolation_value)
         if y.dtype == x.dtype or x.dtype.kind == "f":
             return y.astype(x.dtype, copy=False)
         if x.dtype.kind == "b":

@@ -70,8 +70,8 @@ class RoundedLstm(LSTM7):
                 y[t] = np.where(running, hidden, 0)
             began = (lengths > 0)[:, None]
             made.append((reordered(y, order), np.where(began, hidden, 0), np.where(began, cell, 0)))
-        y, hidden, cell = zip(*made, strict=True)
-        return np.stack(y, axis=1), np.stack(hidden), np.stack(cell)
+        ys, hiddens, cells = zip(*made, strict=True)
+        return np.stack(ys, axis=1), np.stack(hiddens), np.stack(cells)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         x, r, columns, *rest = inputs

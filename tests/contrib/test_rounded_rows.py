@@ -16,9 +16,8 @@ from tests.contrib.families.quantized import unpacked
 from tests.harness import make_op, run_op
 from tests.oracle import OPTIONS, node_of, ort_run
 
-MICROSOFT = {"domain": "com.microsoft"}
 X64 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="what is rounded is the processor's")
-NEAR = {"rtol": 1e-5, "atol": 1e-5}
+NEAR = (1e-5, 1e-5)
 
 
 def rounded(rows: Array, block: int) -> Array:
@@ -74,9 +73,9 @@ def experts(bits: int, block: int) -> tuple[list[Array | None], dict[str, Any]]:
 def test_matmul_nbits__accuracy_level_4__float32_as_onnxruntime_without_packed_weights(bits: int, block: int) -> None:
     inputs, attributes = product(bits, block)
     got = ours("MatMulNBits", inputs, accuracy_level=4, **attributes)
-    (fed,) = ort_run("MatMulNBits", inputs, 21, accuracy_level=4, **MICROSOFT, **attributes)
-    np.testing.assert_allclose(got, fed, **NEAR)
-    np.testing.assert_allclose(got, ort_with_constants("MatMulNBits", inputs, 1, **attributes), **NEAR)
+    (fed,) = ort_run("MatMulNBits", inputs, 21, accuracy_level=4, domain="com.microsoft", **attributes)
+    np.testing.assert_allclose(got, fed, *NEAR)
+    np.testing.assert_allclose(got, ort_with_constants("MatMulNBits", inputs, 1, **attributes), *NEAR)
 
 
 @X64
@@ -87,15 +86,15 @@ def test_matmul_nbits__accuracy_level_4_in_onnxruntime__rows_of_int8_by_blocks(b
     theirs = ort_with_constants("MatMulNBits", inputs, 1, accuracy_level=4, **attributes)
     rows = inputs[0]
     assert rows is not None
-    np.testing.assert_allclose(theirs, ours("MatMulNBits", [rounded(rows, block), *inputs[1:]], **attributes), **NEAR)
-    assert not np.allclose(theirs, ours("MatMulNBits", inputs, **attributes), **NEAR)
+    np.testing.assert_allclose(theirs, ours("MatMulNBits", [rounded(rows, block), *inputs[1:]], **attributes), *NEAR)
+    assert not np.allclose(theirs, ours("MatMulNBits", inputs, **attributes), *NEAR)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [16, 32])
 def test_qmoe__blocks__float32_as_onnxruntime_without_packed_weights(bits: int, block: int) -> None:
     inputs, attributes = experts(bits, block)
-    (fed,) = ort_run("QMoE", inputs, 21, **MICROSOFT, **attributes)
+    (fed,) = ort_run("QMoE", inputs, 21, domain="com.microsoft", **attributes)
     np.testing.assert_allclose(ours("QMoE", inputs, **attributes), fed, rtol=1e-4, atol=1e-4)
 
 

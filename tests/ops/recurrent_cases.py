@@ -79,3 +79,34 @@ def inputs_of(
         extra.pop()
     weights = [random(D, rows, width), random(D, rows, units)]
     return name, {"hidden_size": units, **attributes}, [np.ascontiguousarray(x), *weights, *extra]
+
+
+def rounded_inputs(
+    units: int, batch: int, direction: str, dtype: Any, with_lens: bool, by_column: bool = False
+) -> tuple[list[Array | None], dict[str, Any]]:
+    """The inputs and attributes of a DynamicQuantizeLSTM of 4 steps that onnxruntime takes."""
+    rng = np.random.default_rng(units)
+    d = 2 if direction == "bidirectional" else 1
+    limits = np.iinfo(dtype)
+    sides: list[Any] = []
+    for rows in (12, units):
+        dims = (d, 4 * units) if by_column else (d,)
+        weights = rng.integers(limits.min, limits.max + 1, (d, rows, 4 * units)).astype(dtype)
+        scale = (rng.uniform(0.5, 1.5, dims) / 128 / np.sqrt(rows)).astype(np.float32)
+        sides.append((weights, scale, np.full(dims, 0 if dtype is np.int8 else 120, dtype)))
+    (w, w_scale, w_zero), (r, r_scale, r_zero) = sides
+    x = rng.standard_normal((4, batch, 12)).astype(np.float32)
+    bias = (rng.standard_normal((d, 8 * units)) / 8).astype(np.float32)
+    h, c = (rng.standard_normal((d, batch, units)).astype(np.float32) / 2 for _ in range(2))
+    lens = np.resize(np.array([3, 1, 2], np.int32), batch) if with_lens else None
+    inputs = [x, w, r, bias, lens, h, c, None, w_scale, w_zero, r_scale, r_zero]
+    return inputs, {"direction": direction, "hidden_size": units}
+
+
+ROUNDED: dict[str, tuple[Any, ...]] = {
+    "one loop": (40, 1, "forward", np.int8, False),
+    "one loop of two directions": (19, 1, "bidirectional", np.uint8, True),
+    "steps": (300, 1, "reverse", np.int8, False, True),
+    "steps of a batch": (64, 3, "bidirectional", np.uint8, True, True),
+}
+"""Arguments of `rounded_inputs`: steps by one dispatch or by one each."""

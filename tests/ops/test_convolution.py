@@ -97,7 +97,7 @@ def test_q_linear_conv__large_bias__added_exactly_before_it_is_scaled() -> None:
     b = np.array([(1 << 30) + 1, -(1 << 24) - 1], np.int32)
     scales = [np.array(s, np.float32) for s in (1, 1, 2.0**24)]
     zero, y_zero = np.zeros((), np.uint8), np.array(100, np.uint8)
-    inputs = [x, scales[0], zero, w, scales[1], np.zeros((), np.int8), scales[2], y_zero, b]
+    inputs: list[Array | None] = [x, scales[0], zero, w, scales[1], np.zeros((), np.int8), scales[2], y_zero, b]
     check_against_ort("QLinearConv", inputs, opset=10)
 
 

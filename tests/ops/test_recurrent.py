@@ -9,7 +9,7 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.recurrent import GRU, LSTM, RNN
 from tests.harness import make_op, run_op
-from tests.ops.recurrent_cases import CASES, OUTPUTS, inputs_of
+from tests.ops.recurrent_cases import CASES, OUTPUTS, ROUNDED, inputs_of, rounded_inputs
 from tests.oracle import check_against_ort, node_of
 
 
@@ -66,3 +66,17 @@ def test_recurrent__no_times__last_states_of_zero(case: str) -> None:
 def test_recurrent__malformed__invalid_graph(op: RNN, shapes: tuple[tuple[int, ...], ...], message: str) -> None:
     with pytest.raises(InvalidGraph, match=message):
         op.infer(*(TensorType(DType.FLOAT, s) for s in shapes))
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_dynamic_quantize_lstm__input_and_state_of_bytes__as_onnxruntime_on_one_thread(case: str) -> None:
+    inputs, attributes = rounded_inputs(*ROUNDED[case])
+    microsoft = {"domain": "com.microsoft", **attributes}
+    check_against_ort("DynamicQuantizeLSTM", inputs, opset=14, outputs=3, tolerance=(0, 2e-5), **microsoft)
+
+
+def test_dynamic_quantize_lstm__sequence_without_steps__last_states_zero_as_onnxruntime() -> None:
+    inputs, attributes = rounded_inputs(*ROUNDED["steps of a batch"])
+    inputs[4] = np.array([0, 4, 2], np.int32)
+    microsoft = {"domain": "com.microsoft", **attributes}
+    check_against_ort("DynamicQuantizeLSTM", inputs, opset=14, outputs=3, tolerance=(0, 2e-5), **microsoft)

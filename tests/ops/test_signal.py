@@ -89,7 +89,7 @@ def test_stft__frequency_0_of_a_signal_without_sign_changes__sign_and_size_of_on
     x = np.stack([x, -x]).astype(dtype)[..., None]
     if last == 2:
         x = np.concatenate([x, np.zeros_like(x)], -1)
-    inputs = [x, scalar(n), np.hanning(n + 1)[:n].astype(dtype), scalar(n)]
+    inputs: list[Array | None] = [x, scalar(n), np.hanning(n + 1)[:n].astype(dtype), scalar(n)]
     node = node_of("STFT", inputs, onesided=onesided)
     (expected,) = ort_run("STFT", inputs, 17, onesided=onesided)
     (got,) = run_op(make_op(node, {"": 17}), inputs)

@@ -81,14 +81,13 @@ class DynamicQuantizeLSTM(Decomposed):
         lens: TensorType | None,
     ) -> TensorType:
         """[T, B, D·4·H]: x rounded, times W, and both biases."""
-        time, batch, features = x.shape
-        directions, _, gates = w.shape
+        time = x.shape[0]
+        directions, features, gates = w.shape
         if lens is not None:  # steps that no sequence has do not count for the range
             step = body("Range", *(body.number(n, DType.INT32) for n in (0, time, 1)))
             some = body("Less", step, body("ReduceMax", lens, keepdims=1))
             some = body("Reshape", some, body.ints(time, 1, 1))
             x = body("Where", some, x, body.number(0, DType.FLOAT))
-        x = body("Reshape", x, body.ints(time * batch, features))
         q, x_scale, x_zero = body.apply(newest("DynamicQuantizeLinear", present=(True, True, True)), x)
         columns = body.ints(directions * gates)
         flat = body("Reshape", body("Transpose", w, perm=(1, 0, 2)), body.ints(features, directions * gates))
@@ -97,9 +96,9 @@ class DynamicQuantizeLSTM(Decomposed):
         if b is not None:
             halves = body("Reshape", b, body.ints(directions, 2, gates))
             bias = body("Reshape", body("ReduceSum", halves, body.ints(1), keepdims=0), columns)
-        product = MatMulIntegerToFloat().expand(body, q, flat, x_scale, scales, x_zero, zeros, bias)[0]
+        (product,) = MatMulIntegerToFloat().expand(body, q, flat, x_scale, scales, x_zero, zeros, bias)
         assert product is not None
-        return body("Reshape", product, body.ints(time, batch, directions * gates))
+        return product
 
 
 def _whole(body: Expansion, given: TensorType, directions: int, gates: int) -> TensorType:

@@ -262,8 +262,8 @@ class QLinearConcat(_QLinear):
         given: tuple[Any, ...] = (first, *rest)
         if len(given) % 3:
             self.fail("a tensor, a scale and a zero point for every part", f"{len(given)} inputs")
-        parts = [self.dequantized(body, *given[i : i + 3]) for i in range(0, len(given), 3)]
-        return (self.quantized(body, body("Concat", *parts, axis=self.axis), y_scale, y_zero, y_zero),)
+        parts = (self.dequantized(body, *given[i : i + 3]) for i in range(0, len(given), 3))
+        return (body("Concat", *(self.quantized(body, x, y_scale, y_zero, y_zero) for x in parts), axis=self.axis),)
 
 
 @op("QLinearWhere", opsets=range(1, 2), domain="com.microsoft")
