@@ -148,7 +148,7 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
  * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/device.js` as the module `pyruntime_device`
  */
-async function startPython(places, report, ended) {
+export async function startPython(places, report, ended) {
   performance.mark('pyruntime: adapter asked'); // device/adapter.py waits no longer than a GPU process takes from here
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   adapter.catch(() => {}); // the device asks again, and says what is wrong
