@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
-from pyruntime.onnx.external import FOLDED, LARGE, looked_at
+from pyruntime.onnx.extents import FOLDED, LARGE, looked_at
 from pyruntime.onnx.payloads import holds
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import Buffer, ByteSource

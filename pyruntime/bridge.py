@@ -81,7 +81,7 @@ async def serve(function: str, *arguments: Any) -> JsObject:
     """`{value}`: what `function` of this module returns; `{error}`: the exception that it raised."""
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
-    except Exception as error:
+    except Exception as error:  # boundary: a request: told to JavaScript
         return _to_js(
             {
                 "error": {

@@ -3,6 +3,7 @@
     Exception
     └── OrtError                     every exception of this package
         ├── Fail                     a graph that cannot be ordered (cycle), or a general failure
+        │   └── Defect               a bug of this package, met while planning: report it with the model
         ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
         │   ├── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
     │   ├── BindingError         an OrtValue, an IOBinding, an entry of options (also a RuntimeError, as in onnxruntime)
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 __all__ = [
     "BindingError",
+    "Defect",
     "DeviceLost",
     "EPFail",
     "EngineError",
@@ -57,6 +59,10 @@ class OrtError(Exception):
 
 class Fail(OrtError):
     """A graph that cannot be ordered, or a failure that has no name of its own."""
+
+
+class Defect(Fail):
+    """A bug of this package; names the node, pass or step of planning that it was met in, and asks for a report."""
 
 
 class InvalidArgument(OrtError):

@@ -10,6 +10,7 @@ import pytest
 from tests.sampling import leave_out
 
 os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
+os.environ["PYRUNTIME_STRICT"] = "1"  # no fallback that no class declares
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

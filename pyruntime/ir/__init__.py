@@ -1,7 +1,8 @@
 """The intermediate representation: element types, value types, constants and the graph."""
 
-from pyruntime.ir.constant import Constant, RawSource, has_dims
+from pyruntime.ir.constant import Constant, RawSource, are_open, has_dims
 from pyruntime.ir.dims import (
+    NUMBERS_ALONE,
     Dim,
     divisor,
     exact_quotient,
@@ -34,6 +35,7 @@ from pyruntime.ir.types import (
 from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
 
 __all__ = [
+    "NUMBERS_ALONE",
     "Array",
     "Constant",
     "DType",
@@ -65,6 +67,7 @@ __all__ = [
     "ValueInfo",
     "ValueNeeded",
     "ValueType",
+    "are_open",
     "conform",
     "declared_element",
     "divisor",

@@ -14,7 +14,7 @@ from pyruntime.ir.types import TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.ir.types import Array
 
-__all__ = ["Constant", "RawSource", "has_dims"]
+__all__ = ["Constant", "RawSource", "are_open", "has_dims"]
 
 
 class RawSource(Protocol):
@@ -113,5 +113,9 @@ def has_dims(kind: ValueType | None) -> bool:
         return False
     if isinstance(getattr(kind.source, "__self__", None), Constant):
         return False
-    value = kind.value()
-    return bool(value.dtype == object and any(is_dim(v) or is_real(v) for v in value.reshape(-1)))
+    return are_open(kind.value())
+
+
+def are_open(values: Array) -> bool:
+    """True for an array of numbers with Dims or Reals among them. Like one of strings, it is of Python objects."""
+    return values.dtype == object and any(is_dim(v) or is_real(v) for v in values.reshape(-1))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyruntime.ir.sizes import Expression, Sizes
 
 __all__ = [
+    "NUMBERS_ALONE",
     "Dim",
     "divisor",
     "exact_quotient",
@@ -43,6 +44,10 @@ __all__ = [
     "positive",
     "upper",
 ]
+
+
+NUMBERS_ALONE = TypeError, AttributeError, ValueError
+"""What NumPy raises where a function of numbers is called with Dims: bad operand, no such method, invalid data type."""
 
 
 class Dim:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from pyruntime.ir.dims import Dim
+from pyruntime.ir.dims import NUMBERS_ALONE, Dim
 from pyruntime.ir.polynomials import Terms, common_factor, constant, product, quotient, sum_of
 
 __all__ = ["Expression", "Guard", "Sizes", "evaluate"]
@@ -133,13 +133,13 @@ class Sizes:
         return found
 
     def pinned_by(self, call: Callable[[], object]) -> bool:
-        """True where `call` fails or asks for a number; what it asks is not remembered."""
+        """True where `call` cannot do with Dims or asks for a number; what it asks is not remembered."""
         before, atoms, bounds = dict(self.guards), dict(self._atoms), len(self._bounds)
         products, same = dict(self._products), dict(self._same)
         try:
             call()
             return any(g.number and not (k in before and before[k].number) for k, g in self.guards.items())
-        except Exception:
+        except NUMBERS_ALONE:
             return True
         finally:
             made = {name: atom for name, atom in self._atoms.items() if name not in atoms}

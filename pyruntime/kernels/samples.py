@@ -11,7 +11,8 @@ from pyruntime.kernels.attention_candidates import ATTENTIONS
 from pyruntime.kernels.attention_form import AttentionProblem, AttentionTensors
 from pyruntime.kernels.candidates import Family, Noted
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.convolution import Convolution, convolve, convolve_transposed
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve, convolve_transposed
 from pyruntime.kernels.dispatch import Dispatch, Target, Winners, inp, out
 from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.kernels.groups_candidates import GroupsProblem

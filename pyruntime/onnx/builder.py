@@ -19,7 +19,7 @@ from pyruntime.onnx.order import ordered
 from pyruntime.onnx.records import AttributeType, FunctionRecord, GraphRecord, NodeRecord, OperatorSetId
 from pyruntime.onnx.scope import LONGEST_NAME, Argument, Frame, FunctionKey, Target
 from pyruntime.onnx.wire import Limits
-from pyruntime.ops.base import Op
+from pyruntime.ops.base import UNFIT, Op
 from pyruntime.ops.registry import op_class
 
 __all__ = ["GraphBuilder", "plain_domain", "versions"]
@@ -303,7 +303,7 @@ def _made(cls: type[Op], values: dict[str, Any], outputs: tuple[str, ...]) -> Op
         return cls(**values, present=tuple(map(bool, outputs)))
     except OrtError:
         raise
-    except Exception as error:  # an operator's own check of its attributes
+    except UNFIT as error:
         raise InvalidGraph(f"{cls.op_type} does not accept its attributes: {error}") from error
 
 

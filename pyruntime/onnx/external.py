@@ -2,8 +2,8 @@
 
 A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
 `ExternalDirectory`, where there is a file system, opens it beside the model and refuses every way out: absolute
-paths, `..`, URLs, symbolic links that leave the directory, hard links. Where a model came from a URL, `extents` says
-what it needs and `relative_address` where that is; `looked_at` says what of it planning may take.
+paths, `..`, URLs, symbolic links that leave the directory, hard links. Where a model came from a URL, `relative_address`
+says where a file is; `extents.py` says which files a model needs.
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """
 
@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile, OrtError
-from pyruntime.ir import DType
-from pyruntime.onnx.records import AttributeType, GraphRecord, ModelRecord, NodeRecord
+from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile
 from pyruntime.onnx.source import ByteSource, MemorySource, Span, map_descriptor, open_descriptor
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 
 __all__ = [
     "ExternalData",
     "ExternalDirectory",
     "ExternalFiles",
-    "extents",
+    "count_of",
     "locate",
-    "looked_at",
     "plain_location",
     "relative_address",
 ]
@@ -124,7 +119,8 @@ def _refuse_escape(location: str) -> None:
         )
 
 
-def _count(entries: Mapping[str, str], key: str, default: int, label: str) -> int:
+def count_of(entries: Mapping[str, str], key: str, default: int, label: str) -> int:
+    """The number of bytes that `entries` give for `key`. Raises Fail where it is none."""
     text = entries.get(key, "").strip()
     if not text:
         return default
@@ -149,7 +145,7 @@ def locate(entries: Mapping[str, str], nbytes: int, external: ExternalData | Non
         raise Fail(f"{label} is stored at a memory address of another process; export the model again")
     if external is None:
         raise NoSuchFile(f"{label} is stored in the file {location!r}; give its bytes along with the model")
-    offset, length = _count(entries, "offset", 0, label), _count(entries, "length", nbytes, label)
+    offset, length = count_of(entries, "offset", 0, label), count_of(entries, "length", nbytes, label)
     source = external.resolve(location)
     if offset > source.size or length > source.size - offset:
         raise Fail(
@@ -167,101 +163,3 @@ def relative_address(location: str) -> str:
     """
     _refuse_escape(location)
     return "/".join(quote(part, safe="") for part in location.split("/"))
-
-
-def extents(model: ModelRecord) -> dict[str, int]:
-    """The files that hold tensors of the model, each with the bytes that it must have at least."""
-    found: dict[str, int] = {}
-    for _, location, _, end in _places(model):
-        found[location] = max(found.get(location, 0), end)
-    return found
-
-
-LARGE = 1 << 16
-"""Bytes up to which any tensor may be looked at while a model is planned."""
-
-FOLDED = 1 << 16
-"""Elements of a tensor that may be folded: a mask of one byte for each has no more bytes than planning folds. They have
-four bytes, or eight where the type is one of `_WIDE`."""
-
-MOST_FOLDED = 8 << 20
-"""Most bytes of tensors that are looked at for that reason alone, in each file."""
-
-_WIDE = frozenset({DType.INT64.code, DType.DOUBLE.code, DType.UINT64.code, DType.COMPLEX64.code})
-
-
-def looked_at(model: ModelRecord) -> dict[str, list[tuple[int, int]]]:
-    """Begin and end of what planning may look at in each file that holds tensors of the model: ascending, apart.
-
-    The rule is that of web/loading/scanner.js, for tensors that are in the model's own file.
-    """
-    places: dict[str, set[tuple[int, int, int]]] = {}
-    for tensor, location, begin, end in _places(model):
-        places.setdefault(location, set()).add((begin, end, tensor.data_type))
-    return {location: _small(sorted(found)) for location, found in places.items()}
-
-
-def _small(places: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Those of (begin, end, element type) that may be looked at; as one where they touch."""
-    found: list[tuple[int, int]] = []
-    folded = 0
-    for begin, end, code in places:
-        size = end - begin
-        if size > LARGE:
-            if size > min(FOLDED * (8 if code in _WIDE else 4), MOST_FOLDED - folded):
-                continue
-            folded += size
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        elif size:
-            found.append((begin, end))
-    return found
-
-
-def _places(model: ModelRecord) -> Iterator[tuple[TensorRecord, str, int, int]]:
-    """Each tensor of the model that is in another file: which, its first byte there, and the end of its bytes."""
-    for tensor in _tensors(model):
-        entries = dict(tensor.external)
-        location = plain_location(entries.get("location", ""))
-        if tensor.is_external and location:
-            with suppress(OrtError):  # who reads the tensor says what is wrong with it
-                begin = _count(entries, "offset", 0, str(tensor))
-                yield tensor, location, begin, begin + _count(entries, "length", tensor.nbytes, str(tensor))
-
-
-_HOLDERS = frozenset(
-    {
-        AttributeType.TENSOR,
-        AttributeType.TENSORS,
-        AttributeType.GRAPH,
-        AttributeType.GRAPHS,
-        AttributeType.SPARSE_TENSOR,
-        AttributeType.SPARSE_TENSORS,
-    }
-)
-"""Types of attributes that have tensors in them."""
-
-
-def _tensors(model: ModelRecord) -> Iterator[TensorRecord]:
-    if model.graph is not None:
-        yield from _tensors_of_graph(model.graph)
-    for function in model.functions:
-        yield from _tensors_of_nodes(function.node)
-
-
-def _tensors_of_graph(graph: GraphRecord) -> Iterator[TensorRecord]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from filter(None, (sparse.values, sparse.indices))
-    yield from _tensors_of_nodes(graph.node)
-
-
-def _tensors_of_nodes(nodes: Iterable[NodeRecord]) -> Iterator[TensorRecord]:
-    for attribute in (attribute for node in nodes for attribute in node.attribute if attribute.type in _HOLDERS):
-        for value in attribute.value if isinstance(attribute.value, tuple) else (attribute.value,):
-            if isinstance(value, TensorRecord):
-                yield value
-            elif isinstance(value, SparseTensorRecord):
-                yield from filter(None, (value.values, value.indices))
-            elif isinstance(value, GraphRecord):
-                yield from _tensors_of_graph(value)

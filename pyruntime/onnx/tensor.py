@@ -219,8 +219,6 @@ class TensorRecord:
                 )
 
     def _external_span(self, external: ExternalData | None, nbytes: int) -> Span:
-        from pyruntime.onnx.external import locate
-
         return locate(dict(self.external), nbytes, external, str(self))
 
 

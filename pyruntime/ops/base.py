@@ -29,13 +29,27 @@ from pyruntime.ir import DType, TensorType, ValueType
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
 
-__all__ = ["LATEST", "LATEST_ML", "Op", "Unsupported", "attributes_of", "op", "register", "registered"]
+__all__ = [
+    "LATEST",
+    "LATEST_ML",
+    "UNFIT",
+    "Op",
+    "Unsupported",
+    "attributes_of",
+    "op",
+    "register",
+    "registered",
+]
 
 LATEST = 28
 """Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
 
 LATEST_ML = 5
 """Newest ai.onnx.ml opset known here."""
+
+
+UNFIT = TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError
+"""What an operator's own code raises on attributes or inputs that it does not expect, besides OrtError."""
 
 
 class Unsupported(Exception):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, DType, TensorType, are_open
 from pyruntime.ops._ml import ALL
 from pyruntime.ops.base import Op, op
 
@@ -29,6 +29,7 @@ class CategoryMapper(Op):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         pairs = list(zip(self.cats_strings or (), self.cats_int64s or (), strict=True))
+        x = x.astype(np.int64) if are_open(x) else x
         if x.dtype == object:
             numbers = dict(pairs)
             y: list[Any] = [numbers.get(text, self.default_int64) for text in x.reshape(-1)]

@@ -11,7 +11,8 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.convolution import Convolution, convolve
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.sliding import (

@@ -16,7 +16,8 @@ import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, out, scratch
-from pyruntime.kernels.convolution import Convolution, convolve
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve
 from pyruntime.kernels.window import Window
 from pyruntime.ops._requantize import finished
 from pyruntime.ops.base import LATEST, op

@@ -9,7 +9,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.convolution import Convolution, convolve
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve
 from pyruntime.ops.base import op
 from pyruntime.ops.conv import convolution, convolved_shape
 from pyruntime.ops.sliding import SlidingOp, volume

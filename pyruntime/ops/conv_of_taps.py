@@ -14,7 +14,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
-from pyruntime.kernels.convolution import Convolution
+from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.conv_integer import BYTES, ConvInteger, QLinearConv
 

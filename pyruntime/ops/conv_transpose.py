@@ -10,7 +10,8 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.convolution import Convolution, convolve_transposed
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve_transposed
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.sliding import SlidingOp, accumulator, add_windows, refuse_float64, volume

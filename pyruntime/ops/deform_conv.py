@@ -14,7 +14,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
-from pyruntime.kernels.convolution import Convolution, convolve
+from pyruntime.kernels.conv_operands import Convolution
+from pyruntime.kernels.convolution import convolve
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.window import Window
 from pyruntime.ops.base import LATEST, Unsupported, op

@@ -19,9 +19,20 @@ import numpy as np
 
 from pyruntime import errors
 from pyruntime.ir import Graph, Node, TensorType, ValueNeeded, ValueType, conform, known
-from pyruntime.ops.base import Op
+from pyruntime.ops.base import UNFIT, Op
 
-__all__ = ["Limits", "Program", "RunContext", "current", "execute", "interpret", "located", "running"]
+__all__ = [
+    "Limits",
+    "Program",
+    "RunContext",
+    "current",
+    "execute",
+    "interpret",
+    "listed",
+    "located",
+    "running",
+    "where",
+]
 
 Values = Mapping[str, ValueType]
 
@@ -111,24 +122,26 @@ def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> _Located:
 
 
 def _located(error: Exception, node: Node, inputs: Sequence[ValueType | None]) -> errors.OrtError:
-    where = _where(node)
+    place = where(node)
     if isinstance(error, errors.OrtError):
-        return type(error)(f"{where}: {error}")
+        return type(error)(f"{place}: {error}")
     if isinstance(error, MemoryError):
-        return errors.OutOfMemory(f"{where}: no memory for the result; inputs {_listed(inputs)}")
+        return errors.OutOfMemory(f"{place}: no memory for the result; inputs {listed(inputs)}")
     if isinstance(error, NotImplementedError):
-        return errors.NotImplemented(f"{where}: {error} is not implemented")
+        return errors.NotImplemented(f"{place}: {error} is not implemented")
     got = f"{error.__class__.__name__}: {error}" if str(error) else error.__class__.__name__
-    return errors.RuntimeException(f"{where}: {got}; inputs {_listed(inputs)}")
+    return errors.RuntimeException(f"{place}: {got}; inputs {listed(inputs)}")
 
 
-def _where(node: Node) -> str:
+def where(node: Node) -> str:
+    """The node as errors name it: its label, domain and opset."""
     opset = node.op.opsets.start if isinstance(node.op, Op) else 0
     domain = f"{node.op.domain}, " if node.op.domain else ""
     return f"{node.label}, {domain}opset {opset}"
 
 
-def _listed(inputs: Sequence[ValueType | None]) -> str:
+def listed(inputs: Sequence[ValueType | None]) -> str:
+    """Types of inputs as errors name them."""
     return ", ".join("(absent)" if t is None else str(t) for t in inputs) or "(none)"
 
 
@@ -169,13 +182,11 @@ def _inferred(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | N
     """`op.infer`. Raises InvalidGraph: the inputs do not fit, or the node names outputs that are not there."""
     try:
         types = op.infer(*inputs)
-    except (ValueNeeded, errors.OrtError):
+    except errors.OrtError:
         raise
-    except MemoryError:
-        raise
-    except Exception as error:
+    except UNFIT as error:
         raise errors.InvalidGraph(
-            f"the inputs ({_listed(inputs)}) do not fit: {type(error).__name__}: {error}"
+            f"the inputs ({listed(inputs)}) do not fit: {type(error).__name__}: {error}"
         ) from error
     if any(op.present[len(types) :]):
         raise errors.InvalidGraph(f"{op.op_type} has {len(types)} outputs; the node names {len(op.present)}")
@@ -250,10 +261,8 @@ class Program:
 
     def _apply(self, node: Node, values: Values) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]
-        try:
+        with located(node, inputs):
             return execute(cast(Op, node.op), *inputs)
-        except Exception as error:
-            raise _located(error, node, inputs) from error
 
     def _lookup(self, values: Values, name: str, role: str) -> ValueType:
         found = values.get(name)

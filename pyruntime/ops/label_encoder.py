@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.ir import Array, Constant, DType, TensorType, are_open
 from pyruntime.ops._ml import ALL
 from pyruntime.ops.base import Op, op
 
@@ -132,6 +132,7 @@ class LabelEncoderClasses(Op):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         classes = self.classes_strings or ()
+        x = x.astype(np.int64) if are_open(x) else x
         if x.dtype == object:
             places = {text: i for i, text in enumerate(classes)}
             found = [places.get(text, self.default_int64) for text in x.reshape(-1)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, TensorType, are_open
 from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, inp, move, out
 from pyruntime.kernels.indexing import contiguous
@@ -82,7 +82,9 @@ def pad_array(x: Array, sides: Sequence[Side], mode: str, value: Array | None) -
     """The padded array; without a value zero, or the empty string."""
     if mode != "constant":
         return x[np.ix_(*(side.sources(mode) for side in sides))] if sides else x
-    empty: Array = np.array("" if x.dtype == object else 0, x.dtype) if value is None else value.reshape(())
+    empty: Array = (
+        np.array("" if x.dtype == object and not are_open(x) else 0, x.dtype) if value is None else value.reshape(())
+    )
     y = np.full([side.size for side in sides], empty, x.dtype)
     if all(side.kept for side in sides):
         inside = tuple(slice(side.before, side.before + side.kept) for side in sides)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pyruntime.ir import TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.ops.defects import planning
 from pyruntime.passes import (
     batchnorm_to_affine,
     canonical,
@@ -97,4 +98,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 
 def optimize(graph: TypedGraph, target: Target) -> list[str]:
     """Run all passes on `graph`, in place; returns the names of those that changed it."""
-    return [name for name, run in PASSES if name not in target.disabled and run(graph, target)]
+    changed: list[str] = []
+    for name, run in PASSES:
+        if name not in target.disabled:
+            with planning(f"pass '{name}'"):
+                changed += [name] if run(graph, target) else []
+    return changed

@@ -10,6 +10,7 @@ from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.quick import MOST_WORK, without_quick
 from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.defects import planning
 from pyruntime.plan.emission import Emitter
 from pyruntime.plan.foreseen import Foreseen
 from pyruntime.plan.levels import by_levels
@@ -56,16 +57,18 @@ def build_plan(
         for source in asked if before <= MOST_WORK < work else sources:
             ask(without_quick(source) if work > MOST_WORK else source)
 
-    running, idle = place(graph, target, tell, lowerings)
-    alone = isolated or not target.allows("shared_memory")
-    builder = _Builder(graph, target, set(resident_outputs), alone)
-    ordered = schedule(running, [*graph.inputs, *graph.constants])
-    if not target.allows("node_order") and is_free(graph, ordered):
-        ordered = by_levels(ordered)
-    elif target.allows("less_memory"):
-        ordered = less_memory(graph, ordered)
-    plan = builder.build(ordered, idle)
-    return plan.settled() if work > MOST_WORK else plan
+    with planning("placing nodes"):
+        running, idle = place(graph, target, tell, lowerings)
+    with planning("ordering nodes"):
+        ordered = schedule(running, [*graph.inputs, *graph.constants])
+        if not target.allows("node_order") and is_free(graph, ordered):
+            ordered = by_levels(ordered)
+        elif target.allows("less_memory"):
+            ordered = less_memory(graph, ordered)
+    with planning("planning memory and commands"):
+        builder = _Builder(graph, target, set(resident_outputs), isolated or not target.allows("shared_memory"))
+        plan = builder.build(ordered, idle)
+        return plan.settled() if work > MOST_WORK else plan
 
 
 @dataclass(slots=True)

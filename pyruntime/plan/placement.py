@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pyruntime.errors import OrtError
+from pyruntime.errors import Defect, OrtError
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded, ValueType, has_dims, upper
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.candidates import Noted
 from pyruntime.ops.base import Op, Unsupported
+from pyruntime.ops.defects import planning
 from pyruntime.plan.lowered import Lowerings
 
 __all__ = ["Placed", "fold", "place"]
@@ -117,9 +117,13 @@ def _placed(graph: TypedGraph, lowerings: Lowerings, tell: Callable[[int, Placed
     stands_for = {at: times[at] for at in firsts}
     made: dict[int, Placed] = {}
     for at in sorted(order, key=lambda at: at not in stands_for):
-        with suppress(OrtError):
+        try:
             made[at] = _place(graph, graph.nodes[at], lowerings, keys[at], times[at])
-            tell(at, made[at], stands_for.get(at, 0))
+        except Defect:
+            raise
+        except OrtError:  # comes again where the node is needed
+            continue
+        tell(at, made[at], stands_for.get(at, 0))
     return made
 
 
@@ -157,15 +161,12 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
     if not any(isinstance(t, TensorType) and upper(t.size) for t in outputs):
         return Placed(node, "gpu", "its outputs have no elements", types=types, outputs=outputs)
     try:
-        dispatches, choices, numbers, too_large = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
+        with planning("lowering", node, types):
+            dispatches, choices, numbers, too_large = lowerings.of(op, types, key, times)  # type: ignore[arg-type]
     except Unsupported as reason:
         return host(str(reason))
     except ValueNeeded as missing:
         return host(f"its kernel depends on the value of '{missing.name}', which is computed while running")
-    except OrtError:
-        raise
-    except Exception as error:  # numbers in a model that no kernel was made for; NumPy answers, or says what is wrong
-        return host(f"its kernel cannot be made: {type(error).__name__}: {error}")
     if too_large:
         return host(too_large)
     reads = dict.fromkeys([node.inputs[i] for i in numbers])

@@ -15,6 +15,7 @@ import numpy as np
 
 from pyruntime.errors import InvalidGraph, OrtError
 from pyruntime.ir import (
+    NUMBERS_ALONE,
     Constant,
     Graph,
     Node,
@@ -28,8 +29,9 @@ from pyruntime.ir import (
     known,
     upper,
 )
-from pyruntime.ops.base import LATEST, Op
+from pyruntime.ops.base import LATEST, UNFIT, Op
 from pyruntime.ops.decomposed import Decomposed, SometimesDecomposed
+from pyruntime.ops.defects import strict
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 from pyruntime.plan.filled import coordinates
@@ -95,9 +97,9 @@ def infer_node(node: Node, inputs: Sequence[ValueType | None]) -> tuple[ValueTyp
     with located(node, inputs):
         try:
             return op.infer(*inputs)
-        except (ValueNeeded, OrtError):
+        except OrtError:
             raise
-        except Exception as error:
+        except UNFIT as error:
             raise InvalidGraph(
                 f"inputs ({', '.join(str(t) if t else 'absent' for t in inputs)}) do not fit "
                 f"{op.domain or 'ai.onnx'}.{op.op_type}: {type(error).__name__}: {error}"
@@ -276,8 +278,8 @@ def _executed(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | N
     """`execute`; on the numbers seen where the operator cannot compute with Dims."""
     try:
         return execute(op, *inputs)
-    except Exception:
-        if not any(has_dims(t) for t in inputs):
+    except NUMBERS_ALONE:
+        if strict() or not any(has_dims(t) for t in inputs):
             raise
         return execute(op, *(_closed(t) for t in inputs))
 

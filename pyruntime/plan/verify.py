@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from pyruntime.errors import Defect
 from pyruntime.kernels.module import Module
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.plan import Command, HostStep, Plan, Region, Space
@@ -26,7 +27,7 @@ _UNIT = 16
 """Bytes that kernels move at once: what is left of the last unit belongs to the value in front of it."""
 
 
-class PlanError(AssertionError):
+class PlanError(Defect):
     """A plan would compute wrong numbers: a defect of the planner or of a kernel's statement, not of the model."""
 
 

@@ -20,7 +20,8 @@ from pyruntime.errors import EPFail, InvalidArgument, OrtError
 from pyruntime.ir import DeclaredTensor, DeclaredType, Graph, HostTensor, TensorType, ValueType
 from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.external import ExternalDirectory, extents
+from pyruntime.onnx.extents import extents
+from pyruntime.onnx.external import ExternalDirectory
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.records import ModelRecord

@@ -15,6 +15,7 @@ from pyruntime.device.on_host import HostValue
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
 from pyruntime.kernels.candidates import Kernels
+from pyruntime.ops.defects import planning
 from pyruntime.passes import fuse_attention_product, grow_in_place, optimize
 from pyruntime.plan.build import build_plan
 from pyruntime.plan.constants import identities, part, split_static
@@ -116,20 +117,24 @@ def compile_stage(
         static -= arrived.keys()
         constants = {n: c for n, c in constants.items() if n not in arrived}
     typing = Typing(types, static, guards, sizes)
-    rest, boundary = typing.run(before.rest if before else graph.nodes)
+    with planning("typing"):
+        rest, boundary = typing.run(before.rest if before else graph.nodes)
     bound = before.bound if before else frozenset(n for n in arrived if n in on_device)
     on_host = list(dict.fromkeys([*values, *arrived]))
     typed, stay = _graph(typing, rest, boundary, on_host, {*carried, *bound}, constants, outputs, on_device)
     if optimized:
         optimize(typed, target)
     if before is None and boundary is None and not sanitize:
-        grow_in_place.run(typed, target, [n for n in stay if n in free])
+        with planning("pass 'grow_in_place'"):
+            grow_in_place.run(typed, target, [n for n in stay if n in free])
         left = {s.output for s in typed.states.values()}
         stay = [n for n in stay if n not in left]
     if optimized:
-        fuse_attention_product.run(typed, target)
+        with planning("pass 'fuse_attention_product'"):
+            fuse_attention_product.run(typed, target)
     lowerings = Lowerings(target, sizes is None, kernels)
-    prologue = _prologue(typed, lowerings, sanitize)
+    with planning("planning computed constants"):
+        prologue = _prologue(typed, lowerings, sanitize)
     for source in (s for computed in prologue for s in computed.plan.shaders):
         ask(source)
     plan = build_plan(typed, target, stay, ask=ask, lowerings=lowerings)

@@ -164,7 +164,7 @@ async def _settled(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | 
     """Append the result of `work`, or what it raised."""
     try:
         outcome.append((await work, None))
-    except BaseException as error:
+    except BaseException as error:  # boundary: another coroutine raises it
         outcome.append((None, error))
 
 
@@ -180,7 +180,7 @@ def call_back(work: Coroutine[Any, Any, Any], callback: Callable[[Any, Any, str]
     async def watched() -> None:
         try:
             result = await work
-        except Exception as error:
+        except Exception as error:  # boundary: told to the caller
             callback([], user_data, str(error))
         else:
             callback(result, user_data, "")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from pyruntime.errors import NoModel, NoSuchFile, OrtError, WrongType
-from pyruntime.onnx.external import extents, looked_at, plain_location, relative_address
+from pyruntime.onnx.extents import extents, looked_at
+from pyruntime.onnx.external import plain_location, relative_address
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.source import ArrivingSource, Awaited, ByteSource, MemorySource, open_file
 from pyruntime.session.environment import in_browser
@@ -89,7 +90,7 @@ async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: B
 async def _fetch_beside(beside: Beside, name: str, address: str) -> ByteSource:
     try:
         return source_of(await beside(address))
-    except Exception as error:
+    except Exception as error:  # boundary: a call of the page
         if isinstance(error, OrtError) and not isinstance(error, NoSuchFile):
             raise
         text = getattr(error, "message", None) or str(error)

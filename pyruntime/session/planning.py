@@ -15,13 +15,12 @@ from pyruntime.device.executable import Executable, shares_arenas
 from pyruntime.device.on_host import HostValue
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.weights import Weights
-from pyruntime.errors import DeviceLost
+from pyruntime.errors import EPFail, OutOfMemory
 from pyruntime.ir import Graph, Sizes, TensorType, ValueType
 from pyruntime.kernels.candidates import Kernels
 from pyruntime.kernels.costs import Rates
-from pyruntime.onnx.source import Awaited
+from pyruntime.ops.defects import planning
 from pyruntime.plan.plan import Plan
-from pyruntime.plan.verify import PlanError
 from pyruntime.session.compiler import Compiled, Computed, compile_stage, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
 from pyruntime.session.limits import ResourceLimits
@@ -32,6 +31,9 @@ from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
 from pyruntime.session.stages import Run, Signature, Stage, forget_oldest, planned_bytes, recall, type_of
 
 __all__ = ["Planning"]
+
+OTHERWISE = OutOfMemory, EPFail, TooEarly
+"""What says that a plan is too much for the device, needs the host, or a run's values: another one may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +151,7 @@ class Planning:
                 for request, planned in [(r, self._ahead(r)) for r in requests]:
                     stage = await self._made_of(planned, request)
                     stage.expected = True
-            except (DeviceLost, PlanError, Awaited):
-                raise
-            except Exception as error:
+            except OTHERWISE as error:
                 logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
                 self.openings = Openings(self.graph)
                 while forget_oldest(self.roots):
@@ -165,9 +165,7 @@ class Planning:
             opened, sizes = self.openings.open(request.arrived) if self.target.allows("open_sizes") else ({}, None)
             wider = replace(request, arrived=opened) if sizes else request
             compiled = self._compile(wider, sizes)
-        except (DeviceLost, PlanError, Awaited):
-            raise
-        except Exception:
+        except OTHERWISE:
             return None
         if sizes is not None:
             if compiled.boundary is not None or compiled.plan.host_steps:
@@ -180,9 +178,7 @@ class Planning:
         if planned is not None:
             try:
                 return await self._made(self.roots, *planned)
-            except (DeviceLost, PlanError, Awaited):
-                raise
-            except Exception as error:
+            except OTHERWISE as error:
                 logger.info("a run expected is planned otherwise: %s: %s", type(error).__name__, error)
         return await self._plan(self.roots, request)
 
@@ -224,7 +220,8 @@ class Planning:
         numbers = numbers_of(request.values)
         ways = [False, True] if self.target.allows("open_sizes") else []
         while ways:
-            opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
+            with planning("opening sizes"):
+                opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
             if sizes is None:
                 return None
             try:
@@ -235,9 +232,7 @@ class Planning:
                     self.openings.learn(sizes)
                     return made
                 self.openings.avoid(sizes, "a node runs on the host or waits for values")
-            except (DeviceLost, PlanError):
-                raise
-            except Exception as error:  # these sizes are planned as they are, and what is wrong with them comes again
+            except OTHERWISE as error:
                 reason = f"{type(error).__name__}: {error}"
                 if sizes.values:
                     self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})

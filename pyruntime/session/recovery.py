@@ -39,7 +39,7 @@ def one_of_ours(what: str) -> Iterator[None]:
         raise OutOfMemory(f"{what}: Python has no memory left; use a smaller model or smaller inputs") from error
     except RecursionError as error:
         raise Fail(f"{what}: the model is nested too deeply for Python; lower SessionOptions.limits.nesting") from error
-    except Exception as error:
+    except Exception as error:  # boundary: a request: told as a bug
         raise Fail(
             f"{what} failed with {type(error).__name__}: {error}; this is a bug of pyruntime, please report it"
         ) from error
@@ -89,7 +89,7 @@ class LiveProgram:
         program = self.current
         try:
             return await work(program)
-        except Exception as error:
+        except Exception as error:  # boundary: raised unless the device is gone
             # What fails on a device that is gone says nothing about the model, whatever the exception is.
             if not _is_lost(program.device):
                 raise
@@ -98,7 +98,7 @@ class LiveProgram:
         program = self.current
         try:
             return await work(program)
-        except Exception as error:
+        except Exception as error:  # boundary: raised unless the device is gone
             if not _is_lost(program.device):
                 raise
             raise DeviceLost(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.onnx import external as external_module
-from pyruntime.onnx.external import FOLDED, LARGE, MOST_FOLDED, looked_at
+from pyruntime.onnx.extents import FOLDED, LARGE, MOST_FOLDED, looked_at
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import ArrivingSource, Awaited

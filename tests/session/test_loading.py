@@ -13,7 +13,8 @@ from pyruntime import InferenceSession
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import Fail, NoSuchFile
 from pyruntime.ir import DType, TensorType
-from pyruntime.onnx.external import extents, relative_address
+from pyruntime.onnx.extents import extents
+from pyruntime.onnx.external import relative_address
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.source import ArrivingSource, Awaited

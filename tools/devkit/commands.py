@@ -134,6 +134,7 @@ def lint(*, fix: bool) -> int:
         ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
         ("import-linter", [bin_folder / "lint-imports"]),
         ("import cycles of web/", [python(), "-m", "tools.devkit.cycles"]),
+        ("exceptions", [python(), "-m", "tools.devkit.boundaries"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),

@@ -97,7 +97,7 @@ def accepted(definition: Definition, given: dict[str, Any]) -> None:
     try:
         session = onnxruntime.InferenceSession(str(definition.path), options, providers=["CPUExecutionProvider"])
         session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
-    except Exception as error:
+    except Exception as error:  # boundary: onnxruntime refuses it
         raise ValueError(f"onnxruntime does not run it: {error}") from error
 
 

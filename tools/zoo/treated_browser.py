@@ -67,7 +67,7 @@ def main() -> int:
                 told = "" if all(same) else "a second run gives other bits"
                 for mine, (_, wanted, plain) in zip(outputs, runs, strict=True):
                     told = told or differs(mine, wanted, plain)
-            except Exception as error:
+            except Exception as error:  # boundary: told in the table
                 told, host, dispatches = str(error).strip().splitlines()[-1][:600], {}, 0
             wrong += bool(told)
             path.with_suffix(".browser.json").write_text(json.dumps({"browser": told}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, DType, TensorType, are_open
 from pyruntime.ops.base import Op, op
 
 _WORDS = (DType.INT32, DType.UINT32, DType.INT64, DType.UINT64, DType.FLOAT, DType.DOUBLE)
@@ -38,7 +38,7 @@ class MurmurHash3(Op):
         return (TensorType(DType.UINT32 if self.positive else DType.INT32, x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        items = x.reshape(-1)
-        data = [text.encode() for text in items] if x.dtype == object else [item.tobytes() for item in items]
+        items = (x.astype(np.int64) if are_open(x) else x).reshape(-1)
+        data = [text.encode() for text in items] if items.dtype == object else [item.tobytes() for item in items]
         found = np.array([murmur_hash3(item, self.seed) for item in data], np.uint32).reshape(x.shape)
         return (found if self.positive else found.view(np.int32),)
