@@ -6,16 +6,15 @@ A transposed one is an implicit GEMM over the outputs that meet the same taps, o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from pyruntime.ir import DType, hint, multiple, upper
+from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.integer_convolution import convolve_taps, integer_convolve, knows_bytes
 from pyruntime.kernels.integer_matmul import EXACT
-from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.template import params_of, template

@@ -1,10 +1,11 @@
 """Typed tensor data of TensorProto as raw_data: variable-length integers and tagged elements decoded in bulk.
 
-Source: protobuf.dev, "Encoding"; onnx.proto, the comments on `int32_data` and its kin for what each entry holds.
+Source: protobuf.dev, "Encoding"; onnx.proto, the comments on `int32_data` and similar fields for what each entry holds.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,16 @@ import numpy as np
 
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.ir import DType
-from pyruntime.onnx.payloads import read_varint
+from pyruntime.onnx.payloads import Malformed, Truncated, read_varint, signed, varint
+from pyruntime.onnx.source import Buffer
 
 if TYPE_CHECKING:
     from pyruntime.ir import Array
 
-__all__ = ["blocks", "decode_runs", "split_strings", "varints", "varints_at"]
+__all__ = ["blocks", "decode_runs", "packed_ints", "split_strings", "varints", "varints_at"]
 
 _BLOCK = 1 << 18
+_FEW = 256
 _LONGEST = 10
 _IN_32_BITS = 4  # bytes of seven bits
 _FIXED_WIDTH = {4: 4, 10: 8}  # float_data and double_data: bytes an element
@@ -67,6 +70,23 @@ def blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
             stop = max(start, stop - _LONGEST) + int(ends[-1]) + 1
         yield data[start:stop]
         start = stop
+
+
+def packed_ints(buffer: Buffer, pos: int, end: int, values: array[int]) -> None:
+    """Add integers back to back to `values`."""
+    if end - pos > _FEW:
+        try:
+            for block in blocks(buffer[pos:end]):
+                values.frombytes(varints(block).view(np.int64).tobytes())
+        except InvalidProtobuf as error:
+            raise Malformed("packed integers that are cut off, or of more than 10 bytes") from error
+        return
+    try:
+        while pos < end:
+            value, pos = varint(buffer, pos, end)
+            values.append(signed(value))
+    except Truncated:
+        raise Malformed("a packed integer without its last byte") from None
 
 
 def _storage(dtype: DType) -> np.dtype[np.generic]:

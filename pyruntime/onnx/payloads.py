@@ -5,8 +5,6 @@ Each raises Truncated where a payload runs past the end it is given.
 
 from __future__ import annotations
 
-from array import array
-
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.onnx.fields import END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT
 from pyruntime.onnx.source import HEADER, Buffer
@@ -15,7 +13,6 @@ __all__ = [
     "Malformed",
     "Truncated",
     "holds",
-    "packed_ints",
     "past_end",
     "read_varint",
     "signed",
@@ -23,7 +20,6 @@ __all__ = [
     "varint",
 ]
 
-_FEW = 256
 _MASK64 = (1 << 64) - 1
 
 
@@ -88,27 +84,6 @@ def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
 def past_end(size: int, left: int) -> str:
     """What is wrong with a field that is longer than what is left of its message."""
     return f"a field of {size} bytes where {left} are left"
-
-
-def packed_ints(buffer: Buffer, pos: int, end: int, values: array[int]) -> None:
-    """Add integers back to back to `values`."""
-    if end - pos > _FEW:
-        import numpy as np
-
-        from pyruntime.onnx.packed import blocks, varints
-
-        try:
-            for block in blocks(buffer[pos:end]):
-                values.frombytes(varints(block).view(np.int64).tobytes())
-        except InvalidProtobuf as error:
-            raise Malformed("packed integers that are cut off, or of more than 10 bytes") from error
-        return
-    try:
-        while pos < end:
-            value, pos = varint(buffer, pos, end)
-            values.append(signed(value))
-    except Truncated:
-        raise Malformed("a packed integer without its last byte") from None
 
 
 def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bool:

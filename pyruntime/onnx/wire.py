@@ -38,7 +38,8 @@ from pyruntime.onnx.fields import (
     STRING,
     Message,
 )
-from pyruntime.onnx.payloads import Malformed, Truncated, packed_ints, past_end, signed, skip, varint
+from pyruntime.onnx.packed import packed_ints
+from pyruntime.onnx.payloads import Malformed, Truncated, past_end, signed, skip, varint
 from pyruntime.onnx.repeated import STRETCH, Texts, collected, taken
 from pyruntime.onnx.source import HEADER, Buffer, ByteSource
 

@@ -347,6 +347,7 @@ MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("pyruntime", "QLinearConvOfTaps"): ("conv_of_taps",),
     ("pyruntime", "Quantize"): ("quantization_steps",),
     ("pyruntime", "RolledTranspose"): ("rolled_transpose",),
+    ("pyruntime", "RoundedLstm"): ("rounded_lstm",),
     ("pyruntime", "SkipNorm"): ("skip_norm",),
     ("pyruntime", "SpreadRows"): ("repack",),
     ("pyruntime", "SumTo"): ("gradient",),

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
 from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
+from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.contrib._kv_cache import quantised, unquantised
-
-if TYPE_CHECKING:
-    from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
-    from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
 
 __all__ = ["evaluate_group_query"]
 
 
-def evaluate_group_query(
-    op: GroupQueryAttention, s: GroupQuerySizes, given: GroupQueryInputs[Array]
-) -> tuple[Array, ...]:
+def evaluate_group_query(op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Array]) -> tuple[Array, ...]:
     """The outputs of a GroupQueryAttention node of sizes `s`."""
     q, k, v = _fresh(op, s, given)
     ends = given.seqlens_k.reshape(-1).astype(np.int64) + 1
@@ -68,13 +61,13 @@ def _first(s: GroupQuerySizes, given: GroupQueryInputs[Array], ends: Array, tota
     return ends - valid, valid
 
 
-def _sink(op: GroupQueryAttention, sink: Array | None) -> Array | None:
+def _sink(op: GroupQueryForm, sink: Array | None) -> Array | None:
     if sink is None and op.smooth_softmax == 1:
         return np.zeros(op.num_heads, np.float32)
     return sink
 
 
-def _fresh(op: GroupQueryAttention, s: GroupQuerySizes, given: GroupQueryInputs[Array]) -> tuple[Array, Array, Array]:
+def _fresh(op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Array]) -> tuple[Array, Array, Array]:
     query, key, value = given.query, given.key, given.value
     if key is None or value is None:
         heads, groups = op.num_heads * s.size, op.kv_num_heads * s.size
@@ -83,7 +76,7 @@ def _fresh(op: GroupQueryAttention, s: GroupQuerySizes, given: GroupQueryInputs[
 
 
 def _cache(
-    op: GroupQueryAttention,
+    op: GroupQueryForm,
     s: GroupQuerySizes,
     x: Array,
     past: Array | None,
@@ -107,7 +100,7 @@ def _cache(
 
 
 def _slide(
-    op: GroupQueryAttention,
+    op: GroupQueryForm,
     s: GroupQuerySizes,
     qkv: tuple[Array, Array, Array],
     ends: Array,
@@ -143,7 +136,7 @@ def _slide(
     return packed(y).astype(given.query.dtype), caches[0], caches[1]
 
 
-def _resident(op: GroupQueryAttention, s: GroupQuerySizes, processed: int) -> int:
+def _resident(op: GroupQueryForm, s: GroupQuerySizes, processed: int) -> int:
     """Rows a sliding cache of s.past rows holds after so many tokens."""
     spare = s.past - op.local_window_size + 1
     return processed if processed <= s.past else processed - spare * -(-(processed - s.past) // spare)

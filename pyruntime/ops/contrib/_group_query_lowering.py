@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +16,8 @@ from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Unsupported
-from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
+from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.contrib._scores import output_scores
-
-if TYPE_CHECKING:
-    from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
 
 __all__ = ["lower_group_query"]
 
@@ -35,7 +32,7 @@ class _Node:
         fresh: query, key and value: the tensors that they are in, and where.
     """
 
-    op: GroupQueryAttention
+    op: GroupQueryForm
     target: Target
     sizes: GroupQuerySizes
     inputs: GroupQueryInputs[Operand]
@@ -61,7 +58,7 @@ class _Node:
 
 
 def lower_group_query(
-    op: GroupQueryAttention,
+    op: GroupQueryForm,
     target: Target,
     s: GroupQuerySizes,
     inputs: GroupQueryInputs[TensorType],
@@ -218,7 +215,7 @@ def _attention_of(
 
 
 def _fresh(
-    op: GroupQueryAttention, s: GroupQuerySizes, given: GroupQueryInputs[Operand]
+    op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Operand]
 ) -> tuple[tuple[Operand, HeadView], ...]:
     """Query, key and value: the tensors that they are in, and where, as [B, heads, rows, D]."""
     groups = op.kv_num_heads

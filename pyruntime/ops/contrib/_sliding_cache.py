@@ -13,22 +13,18 @@ the text.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyruntime.ir import DType, TensorType
+from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.decomposed import Expansion
-
-if TYPE_CHECKING:
-    from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
-    from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention, GroupQuerySizes
 
 __all__ = ["slide"]
 
 
 def slide(
-    attention: GroupQueryAttention, body: Expansion, given: GroupQueryInputs[TensorType]
+    attention: GroupQueryForm, body: Expansion, given: GroupQueryInputs[TensorType]
 ) -> tuple[TensorType | None, ...]:
     """The nodes for one text, or one token of each, without attention_bias, query_seqlens and output_qk."""
     s = attention.sizes(*given)
@@ -76,7 +72,7 @@ def _number(body: Expansion, value: int) -> TensorType:
     return body.constant(np.array([value], np.int32), DType.INT32)
 
 
-def _resident(attention: GroupQueryAttention, s: GroupQuerySizes, body: Expansion, count: TensorType) -> TensorType:
+def _resident(attention: GroupQueryForm, s: GroupQuerySizes, body: Expansion, count: TensorType) -> TensorType:
     """Rows of the cache after `count` tokens."""
     spare = s.past - attention.local_window_size + 1
     over = body("Max", body("Sub", count, _number(body, s.past)), _number(body, 0))

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, has_dims, known
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Unsupported, attributes_of, op
-from pyruntime.ops.caches import CacheOp, Rewritten
+from pyruntime.ops.caches import Rewritten
 from pyruntime.ops.contrib._group_query_evaluation import evaluate_group_query
-from pyruntime.ops.contrib._group_query_inputs import GroupQueryInputs
+from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.contrib._group_query_lowering import lower_group_query
 from pyruntime.ops.contrib._sliding_cache import slide
 from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
 
-__all__ = ["GroupQueryAttention", "GroupQuerySizes"]
+__all__ = ["GroupQueryAttention"]
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 PAST_KEY, PAST_VALUE = (GroupQueryInputs._fields.index(name) for name in ("past_key", "past_value"))
 _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupQuerySizes:
-    """`new` rows of keys follow `past` rows; the cache then has `present` rows, of which at most `total` are keys."""
-
-    batch: int
-    queries: int
-    new: int
-    past: int
-    present: int
-    size: int
-
-
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
-class GroupQueryAttention(SometimesDecomposed, CacheOp):
+class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
     """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
 
     query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
@@ -71,102 +56,6 @@ class GroupQueryAttention(SometimesDecomposed, CacheOp):
 
     Everything is computed in float32 and rounded once.
     """
-
-    operands = GroupQueryInputs
-
-    causal: int = 1
-    do_rotary: int | None = None
-    k_norm_epsilon: float | None = None
-    k_quant_type: str = "NONE"
-    kv_cache_bit_width: int | None = None
-    kv_num_heads: int
-    local_window_size: int = -1
-    num_heads: int
-    q_norm_epsilon: float | None = None
-    qk_norm_epsilon: float = 9.999999974752427e-07
-    qk_output: int = 0
-    rotary_interleaved: int | None = None
-    scale: float | None = None
-    sliding_window_cache: int = 0
-    smooth_softmax: int = -1
-    softcap: float | None = None
-    v_quant_type: str = "NONE"
-
-    @property
-    def is_quantised(self) -> bool:
-        """True where the caches are of integers."""
-        return self.k_quant_type != "NONE"
-
-    @property
-    def bits(self) -> int:
-        """Bits of a quantised component."""
-        return self.kv_cache_bit_width or 8
-
-    @property
-    def epsilons(self) -> tuple[float, float]:
-        """What is added to the mean squares of queries and of keys."""
-        both = (self.q_norm_epsilon, self.k_norm_epsilon)
-        q, k = (self.qk_norm_epsilon if e is None else e for e in both)
-        return q, k
-
-    @property
-    def has_one_epsilon(self) -> bool:
-        """True where queries and keys are normed with the same epsilon."""
-        q, k = self.epsilons
-        return q == k
-
-    def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
-        """The sizes. Raises InvalidGraph, ValueNeeded."""
-        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
-        query, key, value, past_key, past_value = given[:5]
-        if query is None or query.rank != 3:
-            self.fail("a query of rank 3", query)
-        heads, groups = self.num_heads, self.kv_num_heads
-        if heads <= 0 or groups <= 0 or heads % groups:
-            self.fail("num_heads a multiple of kv_num_heads", f"{heads} and {groups}")
-        if (key is None) != (value is None):
-            self.fail("key and value together", "one of them")
-        batch, queries, width = query.shape
-        parts = heads if key is not None else heads + 2 * groups
-        if width % parts:
-            self.fail(f"a query whose last dimension is a multiple of {parts} heads", query)
-        size = width // parts
-        new = queries if key is None or key.rank != 3 else key.shape[1]
-        fresh = (batch, new, groups * size)
-        if key is not None and value is not None and not key.shape == value.shape == fresh:
-            self.fail(f"key and value of shape {list(fresh)}", f"{key} and {value}")
-        if new not in (0, queries):
-            self.fail(f"keys for {queries} queries, or none", new)
-        if (past_key is None) != (past_value is None):
-            self.fail("past_key and past_value together", "one of them")
-        past = past_key.shape[2] if past_key is not None and past_key.rank == 4 else 0
-        stored = size // 2 if self.is_quantised and self.bits == 4 else size
-        for x in (past_key, past_value):
-            if x is not None and x.shape != (batch, groups, past, stored):
-                self.fail(f"past_key and past_value of shape {[batch, groups, 'P', stored]}", x)
-        return GroupQuerySizes(batch, queries, new, past, self._present(past, new, given), size)
-
-    def _present(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
-        """Rows of the caches after the node."""
-        if not past or not new or self.sliding_window_cache:
-            return past or new
-        total = self.total(past, new, given)
-        if total == past + new:
-            return past + new
-        if total > past:
-            self.fail(f"total_sequence_length {past + new}, or at most {past} for a cache that does not grow", total)
-        return past
-
-    def total(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
-        """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
-        bias, total = given.attention_bias, given.total_sequence_length
-        if bias is not None and bias.rank == 4:
-            return bias.shape[3]
-        if not past:
-            return new
-        if total.size != 1:
-            self.fail("total_sequence_length to be one number", total)
-        return total.ints()[0]
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
@@ -250,20 +139,6 @@ class GroupQueryAttention(SometimesDecomposed, CacheOp):
         for x in (given.past_key, given.past_value):
             if x is not None and x.dtype is not wanted:
                 self.fail(f"caches of {wanted.type_string}", x)
-
-    def factor(self, size: int) -> float:
-        """What scores are multiplied by."""
-        return self.scale or 1.0 / float(np.sqrt(max(size, 1)))
-
-    @property
-    def cap(self) -> float:
-        """The bound of scores; 0: there is none."""
-        return max(0.0, self.softcap or 0.0)
-
-    @property
-    def before(self) -> int:
-        """Keys in front of itself a query sees; -1: all."""
-        return self.local_window_size - 1 if self.local_window_size > 0 else -1
 
     def instead(self, *inputs: Any) -> Decomposed | None:
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
