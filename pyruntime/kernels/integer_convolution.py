@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyruntime.ir import DType, multiple, upper
+from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.integer_matmul import BYTES, EXACT, ZeroPoint, integer_matmul, tiled_integer_matmul, zero_point
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.template import params_of
-
-if TYPE_CHECKING:
-    from pyruntime.kernels.convolution import Convolution
 
 __all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
 

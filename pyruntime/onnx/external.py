@@ -2,8 +2,8 @@
 
 A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
 `ExternalDirectory`, where there is a file system, opens it beside the model and refuses every way out: absolute
-paths, `..`, URLs, symbolic links that leave the directory, hard links. Where a model came from a URL, `relative_address`
-says where a file is; `extents.py` says which files a model needs.
+paths, `..`, URLs, symbolic links that leave the directory, hard links. `relative_address` says where a file is if the
+model came from a URL; `extents.py` says which files a model needs.
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """
 

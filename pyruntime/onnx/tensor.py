@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from pyruntime.errors import Fail, InvalidArgument, NotImplemented
 from pyruntime.ir import DType
+from pyruntime.onnx.external import ExternalData, locate
 from pyruntime.onnx.source import Buffer, ByteSource, MemorySource, Span
 from pyruntime.onnx.wire import Run
 
 if TYPE_CHECKING:
     from pyruntime.ir import Array
-    from pyruntime.onnx.external import ExternalData
 
 __all__ = ["SparseTensorRecord", "TensorRecord"]
 
