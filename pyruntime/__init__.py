@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyruntime import errors
 from pyruntime.compat import install_as_onnxruntime
 from pyruntime.errors import (
+    BadValue,
     BindingError,
     DeviceLost,
     EngineError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyruntime.ir import DType, TensorType
     from pyruntime.ops.custom import CustomOp as Op
     from pyruntime.ops.custom import custom_op
+    from pyruntime.ops.randomness import set_seed
     from pyruntime.session import (
         ExecutionMode,
         ExecutionOrder,
@@ -53,14 +55,32 @@ if TYPE_CHECKING:
         RunOptions,
         SessionOptions,
     )
+    from pyruntime.session import IOBinding as SessionIOBinding
     from pyruntime.session import available_providers as get_available_providers
+    from pyruntime.session.devices import (
+        OrtAllocatorType,
+        OrtDevice,
+        OrtDeviceMemoryType,
+        OrtDeviceVendorId,
+        OrtMemoryInfo,
+        OrtMemoryInfoDeviceType,
+        OrtMemType,
+    )
     from pyruntime.session.gpu import gpu
-    from pyruntime.session.log import set_default_logger_severity, set_default_logger_verbosity
+    from pyruntime.session.insight import AssignedNode as OrtEpAssignedNode
+    from pyruntime.session.insight import AssignedSubgraph as OrtEpAssignedSubgraph
+    from pyruntime.session.log import (
+        set_default_logger_callback,
+        set_default_logger_severity,
+        set_default_logger_verbosity,
+    )
     from pyruntime.session.model_of import model_of
+    from pyruntime.session.ortvalue import copy_tensors
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadValue",
     "BindingError",
     "DType",
     "DeviceLost",
@@ -86,14 +106,25 @@ __all__ = [
     "NotFound",
     "NotImplemented",
     "Op",
+    "OrtAllocatorType",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
     "OrtError",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtValue",
     "OutOfMemory",
     "RunOptions",
     "RuntimeException",
+    "SessionIOBinding",
     "SessionOptions",
     "TensorType",
     "WrongType",
+    "copy_tensors",
     "custom_op",
     "disable_telemetry_events",
     "enable_telemetry_events",
@@ -107,8 +138,11 @@ __all__ = [
     "has_collective_ops",
     "install_as_onnxruntime",
     "model_of",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
 ]
 
 _ELSEWHERE = {
@@ -119,15 +153,33 @@ _ELSEWHERE = {
     "get_available_providers": ("pyruntime.session", "available_providers"),
     "gpu": ("pyruntime.session.gpu", "gpu"),
     "model_of": ("pyruntime.session.model_of", "model_of"),
+    "set_default_logger_callback": ("pyruntime.session.log", "set_default_logger_callback"),
     "set_default_logger_severity": ("pyruntime.session.log", "set_default_logger_severity"),
     "set_default_logger_verbosity": ("pyruntime.session.log", "set_default_logger_verbosity"),
+    "set_seed": ("pyruntime.ops.randomness", "set_seed"),
+    **{
+        name: ("pyruntime.session.devices", name)
+        for name in (
+            "OrtAllocatorType",
+            "OrtDevice",
+            "OrtDeviceMemoryType",
+            "OrtDeviceVendorId",
+            "OrtMemType",
+            "OrtMemoryInfo",
+            "OrtMemoryInfoDeviceType",
+        )
+    },
+    "OrtEpAssignedNode": ("pyruntime.session.insight", "AssignedNode"),
+    "OrtEpAssignedSubgraph": ("pyruntime.session.insight", "AssignedSubgraph"),
+    "SessionIOBinding": ("pyruntime.session", "IOBinding"),
+    "copy_tensors": ("pyruntime.session.ortvalue", "copy_tensors"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Names of the session layer load it when first used: `import pyruntime` costs next to nothing."""
-    if name == "capi":
-        return import_module("pyruntime.capi")
+    if name in ("backend", "capi"):
+        return import_module(f"pyruntime.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'pyruntime' has no attribute '{name}'")
     module, attribute = _ELSEWHERE.get(name, ("pyruntime.session", name))
@@ -174,3 +226,7 @@ def enable_telemetry_events() -> None:
 
 def disable_telemetry_events() -> None:
     """Accepted; nothing is ever reported."""
+
+
+def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
+    """Accepted; there are no threads to set."""

@@ -7,7 +7,15 @@ from importlib import import_module
 
 __all__ = ["install_as_onnxruntime"]
 
-_MODULES = ("capi", "capi.onnxruntime_pybind11_state", "capi.onnxruntime_inference_collection")
+_MODULES = (
+    "backend",
+    "backend.backend",
+    "backend.backend_rep",
+    "capi",
+    "capi._pybind_state",
+    "capi.onnxruntime_inference_collection",
+    "capi.onnxruntime_pybind11_state",
+)
 
 
 def install_as_onnxruntime() -> None:

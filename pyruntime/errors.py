@@ -5,6 +5,7 @@
         ├── Fail                     a graph that cannot be ordered (cycle), or a general failure
         │   └── Defect               a bug of this package, met while planning: report it with the model
         ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
+        │   ├── BadValue             an argument with a value that the API does not take (also a ValueError)
         │   ├── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
     │   ├── BindingError         an OrtValue, an IOBinding, an entry of options (also a RuntimeError, as in onnxruntime)
     │   └── WrongType            an argument of another Python type than expected (also a TypeError)
@@ -29,6 +30,7 @@ Messages name the node, the operator, what was expected, what came, and the next
 from __future__ import annotations
 
 __all__ = [
+    "BadValue",
     "BindingError",
     "Defect",
     "DeviceLost",
@@ -67,6 +69,10 @@ class Defect(Fail):
 
 class InvalidArgument(OrtError):
     """An input, option or name that does not fit; says what was expected and what came."""
+
+
+class BadValue(InvalidArgument, ValueError):
+    """An argument with a value that the API does not take."""
 
 
 class MissingInput(InvalidArgument, ValueError):

@@ -60,9 +60,9 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
     ]
     try:
         memory = await DeviceTensor.allocate(made, device)
-    except (OutOfMemory, DeviceLost):
+    except OutOfMemory:
         memory = []
-    if device.lost is not None:
+    except DeviceLost:
         return [], []
     return [_described(session, device, *each) for each in found], memory
 

@@ -7,9 +7,23 @@ from pyruntime.session import (
     GraphOptimizationLevel,
     ModelMetadata,
     NodeArg,
+    OrtValue,
     RunOptions,
     SessionOptions,
+    available_providers,
 )
+from pyruntime.session import IOBinding as SessionIOBinding
+from pyruntime.session.devices import DeviceCode as OrtDevice
+from pyruntime.session.devices import (
+    OrtAllocatorType,
+    OrtDeviceMemoryType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+)
+from pyruntime.session.ortvalue import OrtValueVector
+
+get_available_providers = available_providers
 
 __all__ = [
     "ExecutionMode",
@@ -17,6 +31,16 @@ __all__ = [
     "GraphOptimizationLevel",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtValue",
+    "OrtValueVector",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
+    "get_available_providers",
 ]

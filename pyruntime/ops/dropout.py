@@ -11,6 +11,7 @@ from pyruntime.kernels import Dispatch, Target, elementwise, inp, out, strided_c
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.elementwise import FLOATS, FLOATS_8
+from pyruntime.ops.interpreter import current
 
 
 class _Dropout(Op):
@@ -88,8 +89,7 @@ class Dropout(_Dropout):
             return super().evaluate(x)
         if not 0 <= share < 1:
             self.fail("ratio in [0, 1)", share)
-        seed = None if self.seed is None else self.seed % 2**32
-        mask = np.random.RandomState(seed).uniform(0, 1, x.shape) >= share
+        mask = current().random.generator(self, self.seed).uniform(0, 1, x.shape) >= share
         return (np.asarray(mask * x / (1 - share)).astype(x.dtype), np.asarray(mask))
 
     def _inference(self, *inputs: Any) -> bool:

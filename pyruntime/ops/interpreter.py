@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from pyruntime import errors
 from pyruntime.ir import Graph, Node, TensorType, ValueNeeded, ValueType, conform, known
 from pyruntime.ops.base import UNFIT, Op
+from pyruntime.ops.randomness import Randomness
 
 __all__ = [
     "Limits",
@@ -62,12 +63,14 @@ class RunContext:
         on_node: called after every node with its output types and the seconds it took; bodies' nodes come before
             the node they belong to.
         depth: how many bodies deep this run is.
+        random: the generators of the session.
     """
 
     limits: Limits = Limits()
     check: Callable[[], None] | None = None
     on_node: Callable[[Node, Sequence[ValueType | None], float], None] | None = None
     depth: int = 0
+    random: Randomness = field(default_factory=Randomness)
 
     def deeper(self) -> RunContext:
         """The context of a body. Raises RuntimeException beyond the depth limit."""

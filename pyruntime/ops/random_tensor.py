@@ -1,7 +1,8 @@
 """Random tensors: RandomNormal, RandomUniform, the -Like pair, Bernoulli, Multinomial. Source: the ONNX operators.
 
-Numbers come from NumPy's RandomState: a node with a seed draws the same numbers in every run, one without never the
-same again. They are drawn on the host; no node is folded into a constant or merged with another.
+Numbers come from NumPy's RandomState: a node with a seed draws the same numbers in every run, one without others in
+each (`randomness.set_seed` makes them follow from a seed, too). They are drawn on the host; no node is folded into a
+constant or merged with another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import LATEST, Op, op
 from pyruntime.ops.elementwise import FLOATS, NUMBERS
+from pyruntime.ops.interpreter import current
 
 
 class _Random(Op):
@@ -21,8 +23,8 @@ class _Random(Op):
     dtype: int | None = None
 
     def generator(self) -> np.random.RandomState:
-        """Seeded by `seed` cut to an integer, or freshly by the system."""
-        return np.random.RandomState(None if self.seed is None else int(self.seed) % 2**32)
+        """Seeded by `seed` cut to an integer, else by `set_seed`, or freshly by the system."""
+        return current().random.generator(self, None if self.seed is None else int(self.seed))
 
     def result(self, default: DType, allowed: frozenset[DType]) -> DType:
         """The type asked for. Raises InvalidGraph where it is not in `allowed`."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
+from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError
-from pyruntime.ir import DeclaredTensor
+from pyruntime.errors import BadValue, BindingError
+from pyruntime.ir import DeclaredTensor, DType
 from pyruntime.session.base import Session
 from pyruntime.session.environment import wait_for
 from pyruntime.session.iobinding import IOBinding
 from pyruntime.session.options import RunOptions
-from pyruntime.session.ortvalue import OrtValue
+from pyruntime.session.ortvalue import OrtValue, dtype_of
 
 __all__ = ["BoundRuns"]
 
@@ -37,8 +38,35 @@ class BoundRuns(Session):
     async def run_with_iobinding_async(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Awaitable `run_with_iobinding`."""
         if iobinding._session is not self:
-            raise BindingError("IOBinding must be used with the session that created it.")
+            raise BadValue("IOBinding must be used with the session that created it.")
         await iobinding.run(run_options)
+
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
+        """`OrtValue.ortvalue_from_shape_and_type`, for this session."""
+        if dtype_of(element_type) is DType.STRING:
+            raise BindingError("Creation of OrtValues is currently only supported for numeric tensor types")
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: MutableSequence[OrtValue],
+        fetch_devices: Sequence[Any],
+    ) -> None:
+        """`run_with_ort_values` by lists: the outputs are appended to `fetches`, or replace what is in it.
+
+        Args:
+            fetches: a list, or an OrtValueVector of the capi module.
+            fetch_devices: accepted; where an input is on the GPU, the outputs stay there.
+        """
+        if len(feed_names) != len(feeds):
+            raise BindingError(f"expected as many feeds as feed_names, got {len(feeds)} for {len(feed_names)}")
+        fetches[:] = self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options)
 
     def run_with_ort_values(
         self,

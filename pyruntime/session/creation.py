@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.source import ArrivingSource, ByteSource
 from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, running
+from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, available_providers, begin_opening, device, opened
+from pyruntime.session.environment import CPU, WEBGPU, begin_opening, device, opened
 from pyruntime.session.expected_runs import expected_logits, expected_runs
 from pyruntime.session.first_use import ENTRY, at_work, given_rates
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
@@ -26,10 +28,11 @@ from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
 from pyruntime.session.profiling import Trace
 from pyruntime.session.program import Program
+from pyruntime.session.providers import chosen_providers
 from pyruntime.session.recovery import LiveProgram, one_of_ours
 from pyruntime.session.switches import disabled_names
 
-__all__ = ["Creation", "chosen_providers"]
+__all__ = ["Creation"]
 
 
 def _silent(event: Mapping[str, Any]) -> None:
@@ -44,15 +47,25 @@ class Creation(Session):
         options: SessionOptions | None,
         providers: Sequence[Any] | None,
         provider_options: Sequence[Mapping[str, Any]] | None,
+        fallback: bool = True,
     ) -> None:
         self._options = options or SessionOptions()
         self._trace = Trace(self._options.profile_file_prefix) if self._options.enable_profiling else None
-        self._providers = chosen_providers(providers)
-        self._provider_options: dict[str, dict[str, Any]] = {p: {} for p in self._providers}
-        for name, chosen in zip(self._providers, provider_options or (), strict=False):
-            self._provider_options[name] = dict(chosen)
+        named = self._options.providers
+        if (providers or provider_options) and named:
+            warnings.warn(
+                "Specified 'providers' when creating InferenceSession but SessionOptions has already been configured "
+                "with providers. InferenceSession will only use the providers passed to InferenceSession().",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif named:
+            providers, provider_options = list(named), list(named.values())
+        self._provider_options = chosen_providers(providers, provider_options, fallback)
+        self._providers = list(self._provider_options)
         self._limits = self._options.limits.merged(self._options.config_entries)
         self._live: LiveProgram | None = None
+        self._random = Randomness()
         self._timings: dict[str, float] = {}
         self._warnings: list[str] = []
         self._files: dict[str, ByteSource] = {}
@@ -113,6 +126,7 @@ class Creation(Session):
                 raise
             self._warnings.append(f"{error}; the model runs on {CPU}")
             self._providers = [p for p in self._providers if p != WEBGPU]
+            self._provider_options.pop(WEBGPU, None)
             return
         disabled = disabled_names(config("pyruntime.disable"))
         if self._options.use_deterministic_compute:
@@ -210,17 +224,3 @@ async def _imported(
     record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
 ) -> ImportedModel:
     return import_model(record, files, folder, limits)
-
-
-def chosen_providers(providers: Sequence[Any] | None) -> list[str]:
-    """Provider names; unknown ones refused, those of other platforms skipped where another one remains."""
-    available = available_providers()
-    if providers is None:
-        return available
-    names = [p if isinstance(p, str) else p[0] for p in providers]
-    chosen = [n for n in dict.fromkeys(names) if n in available]
-    if not names:
-        return available
-    if not chosen:
-        raise EPFail(f"none of the providers {names} is available here; available: {available}")
-    return chosen

@@ -9,12 +9,13 @@ from typing import Any
 
 from pyruntime.device.on_host import HostValue, host_value
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import DeviceLost, InvalidArgument
+from pyruntime.errors import BindingError, DeviceLost, InvalidArgument
 from pyruntime.ir import HostTensor, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
-from pyruntime.session.creation import Creation, chosen_providers
+from pyruntime.session.creation import Creation
+from pyruntime.session.devices import OrtAllocatorType, OrtMemoryInfo, OrtMemType
 from pyruntime.session.environment import CPU, WEBGPU, call_back, wait_for
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.first_use import ENTRY, at_work, ran
@@ -27,6 +28,7 @@ from pyruntime.session.options import RunOptions, SessionOptions
 from pyruntime.session.ortvalue import OrtValue
 from pyruntime.session.profiling import Recorder
 from pyruntime.session.program import AnyValue
+from pyruntime.session.providers import chosen_providers
 from pyruntime.session.recovery import one_of_ours
 from pyruntime.session.report import summarize
 from pyruntime.session.small_runs import predicted_work
@@ -40,12 +42,14 @@ class InferenceSession(Creation, BoundRuns, Insight):
     Args:
         path_or_bytes: path, URL (in a browser), bytes-like, JavaScript ArrayBuffer or typed array, onnx.ModelProto.
         sess_options: see `SessionOptions`.
-        providers: names in order of preference; default: WebGPU where there is a browser, then NumPy.
-        provider_options: accepted for compatibility.
+        providers: names, or (name, options), in order of preference; default: WebGPU where there is a browser, then
+            NumPy. Those that are not available are warned of; where none is, the model runs on NumPy.
+        provider_options: options of each provider; accepted for compatibility.
+        enable_fallback: 0: a name that no provider has, or malformed arguments, are errors.
 
     Raises:
         NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented: the model cannot be loaded.
-        EPFail: a provider was asked for that is not there.
+        EPFail: WebGPU alone was asked for, and there is no GPU.
         RuntimeException: the browser cannot wait synchronously; use `await InferenceSession.create(...)`.
     """
 
@@ -57,7 +61,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         provider_options: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._begin(sess_options, providers, provider_options)
+        self._begin(sess_options, providers, provider_options, int(kwargs.get("enable_fallback", 1)) == 1)
         work = self._load(path_or_bytes, kwargs.get("progress"))
         wait_for(work, "await InferenceSession.create(...)")
 
@@ -137,7 +141,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
         over = within(self._limits.run_seconds, lambda: too_long(self._limits.run_seconds))
-        context = RunContext(self._limits.host, check)
+        context = RunContext(self._limits.host, check, random=self._random)
         with at_work(), chosen.terminable(), over, one_of_ours("the run"), running(context):
             result = await self._execute(values, names, check, keep, recorder)
         if chosen.terminate:
@@ -220,24 +224,54 @@ class InferenceSession(Creation, BoundRuns, Insight):
         """The providers in use, in order."""
         return list(self._providers)
 
+    def disable_fallback(self) -> None:
+        """Accepted: no run goes on with another provider."""
+
+    def enable_fallback(self) -> None:
+        """Accepted: a provider that fails is an error; see the config entry 'pyruntime.cpu_after_device_loss'."""
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where inputs are before a run: on the host, from where runs bring them to the GPU."""
+        return [_HOST_MEMORY for _ in self.get_inputs()]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where `run` leaves outputs: on the host."""
+        return [_HOST_MEMORY for _ in self.get_outputs()]
+
+    def get_tuning_results(self) -> list[Any]:
+        """An empty list: no provider has any; see `tune`."""
+        return []
+
+    def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
+        """Accepted; see `tune`."""
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Accepted. Raises BindingError (a RuntimeError) where there are none."""
+        if not options:
+            raise BindingError("set_ep_dynamic_options: expected at least one option")
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Accepted; nothing is captured."""
+
     def set_providers(
         self, providers: Sequence[Any] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None
     ) -> None:
         """Go on with these providers, by default those there are; without WebGPU the GPU's memory is freed.
 
         Raises:
-            EPFail: none of them is here. InvalidArgument: WebGPU, for a session that runs without it.
+            BindingError (a RuntimeError): no provider has such a name. BadValue (a ValueError): malformed arguments.
+            InvalidArgument: WebGPU, for a session that runs without it.
         """
-        chosen = chosen_providers(providers)
+        chosen = chosen_providers(providers, provider_options, fallback=False)
         if providers is None and self._live is None:
-            chosen = [CPU]
+            chosen = {CPU: {}}
         if WEBGPU in chosen and self._live is None:
             raise InvalidArgument(f"this session runs without {WEBGPU}; create another one with it")
         if WEBGPU not in chosen:
             self._leave_gpu()
-        self._providers = chosen
+        self._providers, self._provider_options = list(chosen), chosen
 
-    def get_provider_options(self) -> dict[str, dict[str, Any]]:
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Options by provider."""
         return self._provider_options
 
@@ -256,6 +290,9 @@ class InferenceSession(Creation, BoundRuns, Insight):
     def target(self) -> Target | None:
         """The device kernels are generated for; None on NumPy."""
         return self._program.target if self._program else None
+
+
+_HOST_MEMORY = OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, OrtMemType.DEFAULT)
 
 
 def _at_host(value: AnyValue) -> HostValue:

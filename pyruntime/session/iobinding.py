@@ -9,12 +9,12 @@ import numpy as np
 
 from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError, InvalidArgument, OrtError, RuntimeException
+from pyruntime.errors import BadValue, BindingError, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session.environment import wait_for
 from pyruntime.session.feeds import from_user
 from pyruntime.session.options import RunOptions
-from pyruntime.session.ortvalue import OrtValue, at_pointer, dtype_of, is_gpu
+from pyruntime.session.ortvalue import OrtValue, OrtValueVector, at_pointer, dtype_of, is_gpu
 from pyruntime.session.ownership import copied
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class IOBinding:
 
         Raises:
             BindingError: the model has no such output, or the device is not here.
-            InvalidArgument: a pointer without type or shape.
+            BadValue (a ValueError): a pointer without type or shape.
         """
         self._known(name, self._outputs)
         gpu = is_gpu(device_type)
@@ -86,7 +86,7 @@ class IOBinding:
             self._wanted[name] = "webgpu" if gpu else "cpu"
             return
         if element_type is None or shape is None:
-            raise InvalidArgument("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
+            raise BadValue("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
         self._wanted[name] = at_pointer(buffer_ptr, TensorType(dtype_of(element_type), tuple(shape)), gpu)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
@@ -107,9 +107,9 @@ class IOBinding:
         """The last run's outputs in the order they were bound, where they are."""
         return list(self._made)
 
-    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
         """Like `get_outputs`."""
-        return self.get_outputs()
+        return OrtValueVector(self.get_outputs())
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The last run's outputs as NumPy arrays, in the order they were bound.

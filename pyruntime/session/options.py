@@ -13,6 +13,7 @@ from typing import Any
 from pyruntime.errors import BindingError, InvalidArgument, ModelLoadCanceled
 from pyruntime.session.interruption import Switch, run_terminated
 from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.providers import check_available
 
 __all__ = ["ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
 
@@ -104,6 +105,7 @@ class SessionOptions(_Sealed):
         self.free_dimension_overrides_by_denotation: dict[str, int] = {}
         self.initializers: dict[str, Any] = {}
         self.external_files: dict[str, Any] = {}
+        self.providers: dict[str, dict[str, str]] = {}
         self.limits = ResourceLimits()
         self._cancelled = Switch()
         self._config = _Entries()
@@ -134,6 +136,19 @@ class SessionOptions(_Sealed):
         if not len(file_names) == len(buffers) == len(lengths):
             raise InvalidArgument("expected as many buffers and lengths as file names")
         self.external_files.update(zip(file_names, buffers, strict=True))
+
+    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
+        """Run on this provider, after those that were added before.
+
+        Raises:
+            BindingError (a RuntimeError): no provider has this name. InvalidArgument: it is not available here.
+        """
+        check_available(name)
+        self.providers[name] = {str(key): str(value) for key, value in options.items()}
+
+    def has_providers(self) -> bool:
+        """Whether `add_provider` was called."""
+        return bool(self.providers)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Set a config entry, e.g. 'session.disable_cpu_ep_fallback' to '1'."""

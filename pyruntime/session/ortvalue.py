@@ -12,14 +12,15 @@ import numpy as np
 
 from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError
+from pyruntime.errors import BadValue, BindingError, WrongType
 from pyruntime.ir import Array, DType, HostTensor, SequenceType, TensorType
 from pyruntime.ir.encoding import encode
+from pyruntime.session.dlpack import HOST, array_from_dlpack
 from pyruntime.session.environment import device as open_device
 from pyruntime.session.environment import in_browser, wait_for
 from pyruntime.session.feeds import array_of, to_user
 
-__all__ = ["OrtValue", "dtype_of", "is_gpu"]
+__all__ = ["OrtValue", "OrtValueVector", "at_pointer", "copy_tensors", "dtype_of", "is_gpu"]
 
 _pointers: WeakValueDictionary[int, DeviceTensor] = WeakValueDictionary()
 
@@ -127,6 +128,28 @@ class OrtValue:
             return wait_for(cls._allocate(kind), "await OrtValue.create(np.zeros(shape, type), 'webgpu')")
         array = np.zeros(kind.shape, kind.dtype.numpy)
         return cls(HostTensor.of(array, kind.dtype), array if kind.dtype.exact_carrier else None)
+
+    @classmethod
+    def from_dlpack(cls, data: Any, /) -> OrtValue:
+        """A tensor on the host in the memory of one that exports DLPack, or of a capsule.
+
+        Raises:
+            WrongType (a TypeError): neither.
+        """
+        return cls._host(array_from_dlpack(data))
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self._on_host().__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        self._on_host()
+        return HOST
+
+    def _on_host(self) -> Array:
+        """The memory as an array. Raises BindingError: it is on the GPU, or its type is none of NumPy's."""
+        if not isinstance(self._value, HostTensor) or not self._value.type.dtype.exact_carrier:
+            raise BindingError(f"DLPack needs a tensor of numbers on the host, got {self!r}; use numpy()")
+        return self._memory()
 
     @classmethod
     async def _allocate(cls, kind: TensorType) -> OrtValue:
@@ -242,12 +265,16 @@ class OrtValue:
         return self._numpy_obj
 
     def update_inplace(self, data: Any) -> None:
-        """Overwrite the elements; every holder of this tensor sees them.
+        """Overwrite the elements with those of an array or OrtValue; every holder of this tensor sees them.
 
         Raises:
-            BindingError: `data` has another shape or type.
+            BindingError: `data` has another shape or type. WrongType (a TypeError): it is neither.
         """
         kind = self._kind()
+        if isinstance(data, OrtValue):
+            data = data.numpy()
+        if not isinstance(data, np.ndarray):
+            raise WrongType(f"update_inplace: expected a numpy.ndarray or an OrtValue, got {type(data).__name__}")
         array = np.asarray(data)
         if array.size != kind.size or array.dtype.itemsize * 8 != max(kind.dtype.bits, 8):
             raise BindingError(
@@ -277,6 +304,40 @@ class OrtValue:
     def __repr__(self) -> str:
         what = str(self._kind()) if self.is_tensor() else self.data_type()
         return f"<OrtValue {what} on {self.device_name()}>"
+
+
+class OrtValueVector(list[OrtValue]):
+    """A list of values with the names of onnxruntime's class."""
+
+    def push_back(self, value: OrtValue) -> None:
+        """Append a value."""
+        self.append(value)
+
+    def reserve(self, size: int) -> None:
+        """Accepted."""
+
+    def shrink_to_fit(self) -> None:
+        """Accepted."""
+
+    def element_type_at(self, index: int) -> int:
+        """TensorProto's number of a tensor's element type."""
+        return self[index].element_type()
+
+    def dlpack_at(self, index: int) -> Any:
+        """A tensor's DLPack capsule."""
+        return self[index].__dlpack__()
+
+
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
+    """Copy the elements of each tensor of `src` into that of `dst`; `stream` is accepted.
+
+    Raises:
+        BadValue (a ValueError): as many are not given. BindingError: two have another type or shape.
+    """
+    if len(src) != len(dst):
+        raise BadValue(f"copy_tensors: expected as many targets as sources, got {len(dst)} for {len(src)}")
+    for source, target in zip(src, dst, strict=True):
+        target.update_inplace(source)
 
 
 def at_pointer(pointer: int, kind: TensorType, gpu: bool) -> OrtValue:

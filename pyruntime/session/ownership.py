@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import Array, HostTensor, known
 from pyruntime.session.stages import AnyValue
@@ -45,14 +44,8 @@ def owned(outputs: dict[str, AnyValue]) -> dict[str, AnyValue]:
             value = None  # type: ignore[assignment]
             made[name] = HostTensor(kind, None, _own(chain, outside))
         else:
-            content = copied(value.value())
-            made[name] = _with(value, content)
+            made[name] = known(value, copied(value.value()))
     return {name: made[name] for name in names}
-
-
-def _with(kind: HostValue, content: Any) -> HostValue:
-    assert not isinstance(kind, HostTensor)
-    return known(kind, content)
 
 
 def copied(content: Any) -> Any:
@@ -76,7 +69,7 @@ def _own(chain: list[Array], outside: bool) -> Array:
     while usable:
         if _references(chain, -1) != _ONE + (len(chain) > 1):  # its view refers to a base, too
             break
-        base = chain[-1].base
+        base: Any = chain[-1].base
         if base is None or (outside and not isinstance(base, np.ndarray)):
             return chain[0]
         if not isinstance(base, np.ndarray):

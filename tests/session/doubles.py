@@ -12,7 +12,7 @@ from pyruntime.device.base import Bound, Measured, Raw, Read, Slice, Write
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
 from pyruntime.kernels import Target
-from pyruntime.session import creation
+from pyruntime.session import creation, providers
 from pyruntime.session.environment import CPU, WEBGPU
 
 __all__ = ["FaultyDevice", "on_device"]
@@ -107,5 +107,5 @@ def on_device(*devices: NullDevice | Exception) -> Iterator[list[NullDevice]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(creation, "device", device)
-        patch.setattr(creation, "available_providers", lambda: [WEBGPU, CPU])
+        patch.setattr(providers, "available_providers", lambda: [WEBGPU, CPU])
         yield opened

@@ -14,7 +14,6 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import pyruntime
 from pyruntime.device.on_host import HostValue
 from pyruntime.ir import DType, HostTensor
-from pyruntime.session import ownership
 from pyruntime.session.ownership import owned
 
 node = helper.make_node
@@ -80,7 +79,7 @@ def test_outputs__views_of_anything__are_owned_writable_and_contiguous(name: str
         if way == "run":
             return session.run(None, {"x": x})
         if way == "run_async":
-            return asyncio.run(session.run_async(None, {"x": x}))  # type: ignore[no-any-return]
+            return asyncio.run(session.run_async(None, {"x": x}))
         if way == "run_with_ort_values":
             given = pyruntime.OrtValue.ortvalue_from_numpy(x)
             return [value.numpy() for value in session.run_with_ort_values(None, {"x": given})]
@@ -121,7 +120,7 @@ def test_outputs__made_by_the_run__are_not_copied(monkeypatch: pytest.MonkeyPatc
     session = pyruntime.InferenceSession(model_of(nodes, ["y", "z", "v"]))
     x = fresh()
     expected = session.run(None, {"x": x})
-    monkeypatch.setattr(ownership.np, "array", refuse)
+    monkeypatch.setattr(np, "array", refuse)
     made = session.run(None, {"x": x})
     assert all(np.array_equal(a, b) for a, b in zip(made, expected, strict=True))
 
@@ -147,7 +146,7 @@ def test_outputs__strings_and_sequences__are_owned() -> None:
         ],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
-    feeds = {"s": np.array(["a", "b"], object), "x": fresh(), "p": [fresh(), fresh()]}
+    feeds: dict[str, Any] = {"s": np.array(["a", "b"], object), "x": fresh(), "p": [fresh(), fresh()]}
     t, q, r = pyruntime.InferenceSession(model).run(None, feeds)
     t[0] = "changed"
     q[0][:] = r[0][:] = -1

@@ -39,7 +39,10 @@ def branches() -> bytes:
         "g",
         [helper.make_tensor_value_info("x", _F, ["n", 4])],
         [helper.make_tensor_value_info("y", _F, None)],
-        [numpy_helper.from_array(np.ones((1, 4), np.float32), "w"), numpy_helper.from_array(np.float32(0), "zero")],
+        [
+            numpy_helper.from_array(np.ones((1, 4), np.float32), "w"),
+            numpy_helper.from_array(np.zeros((), np.float32), "zero"),
+        ],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return bytes(made.SerializeToString())
