@@ -24,6 +24,7 @@ __all__ = [
     "matrix",
     "numbers",
     "transformed",
+    "transformed_alone",
 ]
 
 ALL = range(1, LATEST_ML + 1)
@@ -100,6 +101,11 @@ def transformed(scores: Array, kind: str) -> Array:
         weights = np.where(np.abs(scores) > 1e-7, weights, scores * np.exp(-top))
     total = weights.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total == 0, 0.5, weights / np.where(total == 0, 1, total)))
+
+
+def transformed_alone(scores: Array, kind: str) -> Array:
+    """`transformed` of scores; of single ones [N, 1] PROBIT alone, as onnxruntime has it for linear models."""
+    return scores if scores.shape[1] == 1 and kind != "PROBIT" else transformed(scores, kind)
 
 
 def _probit(p: float) -> float:

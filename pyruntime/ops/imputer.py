@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,11 @@ from pyruntime.ops.base import Op, Unsupported, op
 
 @op("Imputer", domain="ai.onnx.ml", opsets=ALL)
 class Imputer(Op):
-    """x: [..., F]; the replacements are F numbers, or one for all. A missing value of NaN stands for every NaN."""
+    """x: [N, F] or [F]; the replacements are F numbers; where there are more or fewer, the first is for all.
+
+    A missing value of NaN stands for every NaN. An x of another rank counts as rows of as many numbers as its second
+    dimension has, as in onnxruntime.
+    """
 
     imputed_value_floats: tuple[float, ...] | None = None
     imputed_value_int64s: tuple[int, ...] | None = None
@@ -26,23 +31,31 @@ class Imputer(Op):
         values = self.imputed_value_floats if x.dtype.is_float else self.imputed_value_int64s
         if not values:
             self.fail(f"imputed_value_{'floats' if x.dtype.is_float else 'int64s'}", "none")
-        if x.rank == 0 or len(values) not in (1, x.shape[-1]):
-            self.fail(f"1 or {x.shape[-1:]} imputed values", len(values))
+        if x.rank == 0:
+            self.fail("a tensor of rank 1 or more", x)
         return (TensorType(x.dtype, x.shape),)
+
+    def _values(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """The replacements, as they are broadcast to x."""
+        listed = self.imputed_value_floats if np.dtype(dtype).kind == "f" else self.imputed_value_int64s
+        values = np.array(listed, dtype)
+        if len(values) != shape[min(1, len(shape) - 1)]:
+            return values[:1]
+        return values if len(shape) <= 2 else np.resize(values, shape)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         if x.dtype.kind == "f":
-            missing, values = self.replaced_value_float, np.array(self.imputed_value_floats, x.dtype)
+            missing = self.replaced_value_float
             found = np.isnan(x) if math.isnan(missing) else x == x.dtype.type(missing)
         else:
-            found, values = x == self.replaced_value_int64, np.array(self.imputed_value_int64s, x.dtype)
-        return (np.where(found, values, x),)
+            found = x == self.replaced_value_int64
+        return (np.where(found, self._values(x.shape, x.dtype), x),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if x.dtype.compute != "f32":
             raise Unsupported(f"{x.dtype.onnx_name} is imputed on the host")
         nan = math.isnan(self.replaced_value_float)
-        value = constant(Constant.from_array(np.array(self.imputed_value_floats, np.float32)))
+        value = constant(Constant.from_array(self._values(x.shape, np.float32)))
         expr = f"select(x, v, {'is_nan(x)' if nan else 'x == missing && !is_nan(x)'})"
         scalars = {} if nan else {"missing": float(self.replaced_value_float)}
         name = "imputer_nan" if nan else "imputer"

@@ -7,17 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, Constant, DType, TensorType, are_open
+from pyruntime.ir import Array, Constant, DType, Floats, Ints, TensorType, are_open
 from pyruntime.ops._ml import ALL
 from pyruntime.ops.base import Op, op
-
-_NAN = object()
-"""What every NaN is looked up as."""
-
-
-def _keys(x: Array) -> list[Any]:
-    items = x.reshape(-1).tolist()
-    return [_NAN if item != item else item for item in items] if x.dtype.kind == "f" else items
 
 
 class _LabelEncoder(Op):
@@ -26,11 +18,11 @@ class _LabelEncoder(Op):
     `keys_*` and `values_*`: one of each; x has the keys' type, y the values'.
     """
 
-    keys_floats: tuple[float, ...] | None
-    keys_int64s: tuple[int, ...] | None
+    keys_floats: Floats | None
+    keys_int64s: Ints | None
     keys_strings: tuple[str, ...] | None
-    values_floats: tuple[float, ...] | None
-    values_int64s: tuple[int, ...] | None
+    values_floats: Floats | None
+    values_int64s: Ints | None
     values_strings: tuple[str, ...] | None
     default_float: float
     default_int64: int
@@ -63,37 +55,42 @@ class _LabelEncoder(Op):
         return self.default_int64
 
     @cached_property
-    def _table(self) -> tuple[dict[Any, int], DType, Array, DType]:
-        """(position by key, key type, values with the default last, value type)."""
+    def _table(self) -> tuple[Array, Array, DType, Array, DType]:
+        """(different keys, position of each, key type, values with the default last, value type)."""
         (key_type, keys), (value_type, values) = self._given("keys"), self._given("values")
         if len(keys) != len(values):
             self.fail(f"{len(keys)} values, one for each key", len(values))
         outputs = np.empty(len(values) + 1, values.dtype)
         outputs[:-1], outputs[-1] = values, self._default(value_type)
-        return {key: i for i, key in enumerate(_keys(keys))}, key_type, outputs, value_type
+        # Of equal keys the last; NaN, which is one key, is behind all others.
+        different, first = np.unique(keys[::-1], return_index=True)
+        return different, len(keys) - 1 - first, key_type, outputs, value_type
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        _, key_type, _, value_type = self._table
+        _, _, key_type, _, value_type = self._table
         if x.dtype is not key_type:
             self.fail(f"a tensor of the keys' type, {key_type.type_string}", x)
         return (TensorType(value_type, x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        places, _, outputs, _ = self._table
-        index = np.array([places.get(key, -1) for key in _keys(x)], np.int64)
-        return (outputs[index].reshape(x.shape),)
+        keys, places, _, outputs, _ = self._table
+        at = np.minimum(np.searchsorted(keys, x.reshape(-1)), len(keys) - 1)
+        found = keys[at] == x.reshape(-1)
+        if x.dtype.kind == "f":
+            found |= np.isnan(keys[at]) & np.isnan(x.reshape(-1))
+        return (outputs[np.where(found, places[at], len(outputs) - 1)].reshape(x.shape),)
 
 
 @op("LabelEncoder", domain="ai.onnx.ml", opsets=range(4, ALL.stop))
 class LabelEncoder(_LabelEncoder):
     """Keys, values and the default may be tensors."""
 
-    keys_floats: tuple[float, ...] | None = None
-    keys_int64s: tuple[int, ...] | None = None
+    keys_floats: Floats | None = None
+    keys_int64s: Ints | None = None
     keys_strings: tuple[str, ...] | None = None
     keys_tensor: Constant | None = None
-    values_floats: tuple[float, ...] | None = None
-    values_int64s: tuple[int, ...] | None = None
+    values_floats: Floats | None = None
+    values_int64s: Ints | None = None
     values_strings: tuple[str, ...] | None = None
     values_tensor: Constant | None = None
     default_float: float = -0.0
@@ -106,11 +103,11 @@ class LabelEncoder(_LabelEncoder):
 class LabelEncoderLists(_LabelEncoder):
     """Keys and values are lists."""
 
-    keys_floats: tuple[float, ...] | None = None
-    keys_int64s: tuple[int, ...] | None = None
+    keys_floats: Floats | None = None
+    keys_int64s: Ints | None = None
     keys_strings: tuple[str, ...] | None = None
-    values_floats: tuple[float, ...] | None = None
-    values_int64s: tuple[int, ...] | None = None
+    values_floats: Floats | None = None
+    values_int64s: Ints | None = None
     values_strings: tuple[str, ...] | None = None
     default_float: float = -0.0
     default_int64: int = -1

@@ -14,7 +14,8 @@ from pyruntime.ops.base import Op, op
 class OneHotEncoder(Op):
     """y[..., k] = 1 where x[...] is category k, else 0: float32, one dimension more than x.
 
-    Numbers are truncated to integers and looked up in cats_int64s, strings in cats_strings.
+    Numbers are truncated to integers and looked up in cats_int64s, strings in cats_strings. Of equal categories the
+    last counts.
 
     Raises:
         RuntimeException: an unknown category, unless `zeros` is 1 (then its row is zero).
@@ -38,7 +39,8 @@ class OneHotEncoder(Op):
             categories, items = np.array(self.cats_int64s, np.int64), np.trunc(x)
         else:
             categories, items = np.array(self.cats_strings, object), x
-        y = items[..., None] == categories
+        last = {category: place for place, category in enumerate(categories.tolist())}
+        y = (items[..., None] == categories) & np.isin(np.arange(len(categories)), list(last.values()))
         if not self.zeros and not y.any(axis=-1).all():
             stranger = items[~y.any(axis=-1)].tolist()[0]
             raise errors.RuntimeException(f"{self.op_type}: expected one of {categories.tolist()}, got {stranger!r}")

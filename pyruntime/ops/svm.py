@@ -8,8 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops._ml import ALL, Labels, as_float, binary_scores, check_transform, class_labels, matrix, transformed
+from pyruntime.ir import Array, DType, Floats, TensorType
+from pyruntime.ops._ml import (
+    ALL,
+    Labels,
+    as_float,
+    binary_scores,
+    check_transform,
+    class_labels,
+    matrix,
+    transformed,
+    transformed_alone,
+)
 from pyruntime.ops.base import Op, op
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -18,12 +28,12 @@ _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 class _SVM(Op):
     """Shared by both. Without support vectors the coefficients are those of a linear function."""
 
-    coefficients: tuple[float, ...] | None
+    coefficients: Floats | None
     kernel_params: tuple[float, ...] | None
     kernel_type: str
     post_transform: str
     rho: tuple[float, ...] | None
-    support_vectors: tuple[float, ...] | None
+    support_vectors: Floats | None
 
     def _check(self, vectors: int, features: int) -> None:
         check_transform(self, self.post_transform)
@@ -31,18 +41,20 @@ class _SVM(Op):
             self.fail(f"kernel_type in {', '.join(_KERNELS)}", self.kernel_type)
         if len(self.kernel_params or (0, 0, 0)) != 3:
             self.fail("three kernel_params", self.kernel_params)
-        if len(self.support_vectors or ()) != vectors * features and vectors:
+        if len(self.support_vectors or ()) < vectors * features:
             self.fail(f"{vectors} support vectors of {features} numbers", f"{len(self.support_vectors or ())} numbers")
         if not self.coefficients or not self.rho:
             self.fail("coefficients and rho", "none")
 
     def _kernel(self, x: Array, vectors: int) -> Array:
         """The kernel of every row of x and every support vector, [N, vectors]."""
-        v = np.array(self.support_vectors, x.dtype).reshape(vectors, -1)
+        v = np.asarray(self.support_vectors, x.dtype)[: vectors * x.shape[1]].reshape(vectors, -1)
         gamma, offset, degree = (x.dtype.type(p) for p in self.kernel_params or (0, 0, 0))
         if self.kernel_type == "RBF":
             # The square of the difference, not its expansion, which cancels.
-            distance = np.stack([np.square(x - row).sum(axis=1) for row in v], axis=1)
+            distance = np.empty((len(x), vectors), x.dtype)
+            for n, row in enumerate(x):
+                distance[n] = np.square(v - row).sum(axis=1)
             return np.asarray(np.exp(-gamma * distance))
         product = x @ v.T
         if self.kernel_type == "POLY":
@@ -52,35 +64,35 @@ class _SVM(Op):
 
 @op("SVMRegressor", domain="ai.onnx.ml", opsets=ALL)
 class SVMRegressor(_SVM):
-    """y = Σ_j c_j·k(x, v_j) + rho, after `post_transform`; for a one-class machine 1 where that is positive, else -1.
+    """y = Σ_j c_j·k(x, v_j) + rho; for a one-class machine 1 where that is positive, else -1.
 
-    x: [N, F]; y: float32 [N, 1].
+    x: [N, F]; y: float32 [N, 1]. `post_transform` has no effect, as in onnxruntime.
     """
 
-    coefficients: tuple[float, ...] | None = None
+    coefficients: Floats | None = None
     kernel_params: tuple[float, ...] | None = None
     kernel_type: str = "LINEAR"
     n_supports: int = 0
     one_class: int = 0
     post_transform: str = "NONE"
     rho: tuple[float, ...] | None = None
-    support_vectors: tuple[float, ...] | None = None
+    support_vectors: Floats | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         rows, features = matrix(self, x)
         self._check(self.n_supports, features)
-        if len(self.coefficients or ()) != (self.n_supports or features):
-            self.fail(f"{self.n_supports or features} coefficients", len(self.coefficients or ()))
+        if len(self.coefficients or ()) < (self.n_supports or features):
+            self.fail(f"{self.n_supports or features} coefficients or more", len(self.coefficients or ()))
         return (TensorType(DType.FLOAT, (rows, 1)),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         rows = as_float(x)
         terms = self._kernel(rows, self.n_supports) if self.n_supports else rows
-        weights = np.array(self.coefficients, rows.dtype)[:, None]
+        weights = np.asarray(self.coefficients, rows.dtype)[: terms.shape[1], None]
         score = terms @ weights + rows.dtype.type((self.rho or (0.0,))[0])
         if self.one_class:
             return (np.where(score > 0, 1, -1).astype(np.float32),)
-        return (transformed(score, self.post_transform).astype(np.float32),)
+        return (score.astype(np.float32),)
 
 
 @op("SVMClassifier", domain="ai.onnx.ml", opsets=ALL)
@@ -88,21 +100,22 @@ class SVMClassifier(_SVM):
     """One decision for every pair of classes i < j: s_ij = Σ_v c_v·k(x, v) + rho_ij over the vectors of both.
 
     s > 0 is a vote for i, else for j; y is the label with most votes (the first of equals). z: float32, the decisions
-    after `post_transform`, [N, E(E-1)/2], for two classes (-s, s); with prob_a and prob_b class probabilities [N, E].
+    after `post_transform`, [N, E(E-1)/2], for two classes (-s, s), where that is a softmax (1 - s, s); with prob_a and
+    prob_b class probabilities [N, E].
     Without support vectors: one linear function a class, y its greatest. x: [N, F].
     Source of the layout of coefficients and of the probabilities: LIBSVM (Chang and Lin, 2011).
     """
 
     classlabels_ints: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
-    coefficients: tuple[float, ...] | None = None
+    coefficients: Floats | None = None
     kernel_params: tuple[float, ...] | None = None
     kernel_type: str = "LINEAR"
     post_transform: str = "NONE"
     prob_a: tuple[float, ...] | None = None
     prob_b: tuple[float, ...] | None = None
     rho: tuple[float, ...] | None = None
-    support_vectors: tuple[float, ...] | None = None
+    support_vectors: Floats | None = None
     vectors_per_class: tuple[int, ...] | None = None
 
     def _labels(self) -> Labels:
@@ -114,14 +127,16 @@ class SVMClassifier(_SVM):
         labels = self._labels()
         classes, vectors = len(labels), sum(self.vectors_per_class or ())
         pairs = classes * (classes - 1) // 2
+        if vectors and not pairs:
+            self.fail("two classes or more", classes)
         self._check(vectors, features)
         expected = (classes - 1) * vectors if vectors else classes * features
-        if len(self.coefficients or ()) != expected:
-            self.fail(f"{expected} coefficients", len(self.coefficients or ()))
+        if len(self.coefficients or ()) < expected:
+            self.fail(f"{expected} coefficients or more", len(self.coefficients or ()))
         if vectors and len(self.vectors_per_class or ()) != classes:
             self.fail(f"vectors_per_class of {classes} classes", list(self.vectors_per_class or ()))
-        if vectors and len(self.rho or ()) != pairs:
-            self.fail(f"{pairs} numbers as rho", len(self.rho or ()))
+        if vectors and len(self.rho or ()) < pairs:
+            self.fail(f"{pairs} numbers as rho or more", len(self.rho or ()))
         if len(self.prob_a or ()) != len(self.prob_b or ()) or len(self.prob_a or ()) not in (0, pairs):
             self.fail(f"prob_a and prob_b of {pairs} numbers, or neither", f"{self.prob_a} and {self.prob_b}")
         scores = classes if not vectors or self.prob_a or pairs == 1 else pairs
@@ -130,15 +145,17 @@ class SVMClassifier(_SVM):
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         rows, labels = as_float(x), self._labels()
         if not sum(self.vectors_per_class or ()):
-            weights = np.array(self.coefficients, rows.dtype).reshape(len(labels), -1)
+            features = rows.shape[1]
+            weights = np.asarray(self.coefficients, rows.dtype)[: len(labels) * features].reshape(-1, features)
             scores = rows @ weights.T + rows.dtype.type((self.rho or (0.0,))[0])
-            return labels[scores.argmax(axis=1)], transformed(scores, self.post_transform).astype(np.float32)
+            return labels[scores.argmax(axis=1)], transformed_alone(scores, self.post_transform).astype(np.float32)
         decisions = self._decisions(rows, len(labels))
         chosen = labels[_votes(decisions, len(labels)).argmax(axis=1)]
         if self.prob_a:
             scores = transformed(self._probabilities(decisions, len(labels)), self.post_transform)
         elif len(labels) == 2:
-            scores = binary_scores(decisions, self.post_transform, probability=False)
+            softmax = self.post_transform.startswith("SOFTMAX")
+            scores = binary_scores(decisions, "NONE" if softmax else self.post_transform, probability=softmax)
         else:
             scores = transformed(decisions, self.post_transform)
         return chosen, scores.astype(np.float32)
@@ -147,14 +164,14 @@ class SVMClassifier(_SVM):
         """s_ij for i < j in lexical order, [N, pairs]. Class i's vectors meet class j's in row j - 1 or j."""
         counts = self.vectors_per_class or ()
         kernel = self._kernel(x, sum(counts))
-        weights = np.array(self.coefficients, x.dtype).reshape(classes - 1, -1)
+        weights = np.asarray(self.coefficients, x.dtype)[: (classes - 1) * sum(counts)].reshape(classes - 1, -1)
         ends = np.cumsum((0, *counts))
         columns = []
         for i in range(classes):
             for j in range(i + 1, classes):
                 of_i, of_j = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
                 columns.append(kernel[:, of_i] @ weights[j - 1, of_i] + kernel[:, of_j] @ weights[i, of_j])
-        return np.asarray(np.stack(columns, axis=1) + np.array(self.rho, x.dtype))
+        return np.asarray(np.stack(columns, axis=1) + np.array(self.rho, x.dtype)[: len(columns)])
 
     def _probabilities(self, decisions: Array, classes: int) -> Array:
         """Class probabilities from Platt's sigmoids 1 / (1 + exp(a·s + b)) of the pairs."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import cached_property
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, DType, Floats, Ints, TensorType
 from pyruntime.ops.base import LATEST, Op, op
 
 _MODES = ("TF", "IDF", "TFIDF")
@@ -28,10 +29,10 @@ class TfIdfVectorizer(Op):
     min_gram_length: int
     mode: str
     ngram_counts: tuple[int, ...]
-    ngram_indexes: tuple[int, ...]
-    pool_int64s: tuple[int, ...] | None = None
+    ngram_indexes: Ints
+    pool_int64s: Ints | None = None
     pool_strings: tuple[str, ...] | None = None
-    weights: tuple[float, ...] | None = None
+    weights: Floats | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if (self.pool_strings is None) == (self.pool_int64s is None):
@@ -43,8 +44,8 @@ class TfIdfVectorizer(Op):
             self.fail("a tensor of rank 1 or 2", x)
         if self.mode not in _MODES:
             self.fail(f"mode in {', '.join(_MODES)}", self.mode)
-        if not self.ngram_indexes or min(self.ngram_indexes) < 0:
-            self.fail("ngram_indexes of 0 and more", list(self.ngram_indexes))
+        if not self.ngram_indexes or self._range[0] < 0:
+            self.fail("ngram_indexes of 0 and more", self._range[0] if self.ngram_indexes else "none")
         pool = self.pool_strings if self.pool_strings is not None else self.pool_int64s or ()
         if any(not 0 <= begin <= len(pool) for begin in self.ngram_counts):
             self.fail(f"ngram_counts within the pool of {len(pool)}", list(self.ngram_counts))
@@ -55,11 +56,21 @@ class TfIdfVectorizer(Op):
         return (TensorType(DType.FLOAT, self._shape(x.shape)),)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (*shape[:-1], max(self.ngram_indexes) + 1)
+        return (*shape[:-1], self._range[1] + 1)
+
+    @cached_property
+    def _range(self) -> tuple[int, int]:
+        """The least and the greatest of `ngram_indexes`."""
+        return min(self.ngram_indexes), max(self.ngram_indexes)
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[Hashable, ...], int]:
+        """The number of each n-gram that is counted."""
+        return {g: i for g, i in self._grams() if self.min_gram_length <= len(g) <= self.max_gram_length}
 
     def _grams(self) -> Iterator[tuple[tuple[Hashable, ...], int]]:
         """Every n-gram of the pool with its number."""
-        pool: tuple[Hashable, ...] = self.pool_strings if self.pool_strings is not None else self.pool_int64s or ()
+        pool = self.pool_strings if self.pool_strings is not None else tuple(self.pool_int64s or ())
         number = 0
         for n, begin in enumerate(self.ngram_counts, 1):
             end = self.ngram_counts[n] if n < len(self.ngram_counts) else len(pool)
@@ -68,7 +79,7 @@ class TfIdfVectorizer(Op):
                 number += 1
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        numbers = {g: i for g, i in self._grams() if self.min_gram_length <= len(g) <= self.max_gram_length}
+        numbers = self._numbers
         rows = x.reshape(-1, x.shape[-1]) if x.size else x.reshape(x.shape[0] if x.ndim == 2 else 1, 0)
         counts = np.zeros((len(rows), len(self.ngram_indexes)), np.float32)
         for count, row in zip(counts, rows.tolist(), strict=True):
@@ -79,7 +90,7 @@ class TfIdfVectorizer(Op):
             counts = np.minimum(counts, 1)
         if self.mode != "TF" and self.weights is not None:
             counts = counts * np.array(self.weights, np.float32)
-        y = np.zeros((len(rows), max(self.ngram_indexes) + 1), np.float32)
+        y = np.zeros((len(rows), self._range[1] + 1), np.float32)
         np.add.at(y.T, np.array(self.ngram_indexes), counts.T)
         return (y.reshape(self._shape(x.shape)),)
 
