@@ -114,7 +114,7 @@ def _compare_attribute(record: AttributeRecord, proto: onnx.AttributeProto) -> N
     elif kind in ("FLOAT", "FLOATS"):
         assert np.float32(value).tobytes() == np.float32(expected).tobytes()
     else:
-        assert value == (tuple(expected) if kind.endswith("S") else expected)
+        assert (tuple(value) == tuple(expected)) if kind.endswith("S") else value == expected
 
 
 def _compare_value_info(record: ValueInfoRecord, proto: onnx.ValueInfoProto) -> None:

@@ -43,6 +43,9 @@ const KINDS = {
   tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
 };
 
+/** The tags of an attribute's numbers and texts, of which there may be millions. */
+const [ELEMENT_FLOAT, ELEMENT_INT, ELEMENT_TEXT] = [7 << 3 | 5, 8 << 3, 9 << 3 | 2];
+
 /** A tensor's field that has its type, and a graph's that has a tensor. */
 const TYPE = 2;
 const GRAPHS_TENSOR = 5;
@@ -100,7 +103,8 @@ export class Scanner {
         from = at;
         this.#begin = this.#at + at;
       } else {
-        at += this.#field(chunk, at);
+        at = this.#elements(chunk, at);
+        if (at < chunk.length) at += this.#field(chunk, at);
       }
     }
     if (this.#broken) this.#close(chunk.subarray(from), chunk.length);
@@ -148,6 +152,33 @@ export class Scanner {
   }
 
   /**
+   * Keep the elements of an attribute that lie back to back from `at` of the chunk.
+   * @param {Uint8Array} chunk
+   * @param {number} at
+   * @returns {number} where the last one that is all there ends
+   */
+  #elements(chunk, at) {
+    const { kind, end: last } = this.#within[this.#within.length - 1];
+    const tag = chunk[at];
+    if (kind !== KINDS.attribute || this.#rest.length || this.#at + at >= last) return at;
+    const end = Math.min(chunk.length, last - this.#at, this.#begin - this.#at + MOST - this.nbytes);
+    if (tag === ELEMENT_FLOAT) {
+      while (at + 5 <= end && chunk[at] === tag) at += 5;
+    } else if (tag === ELEMENT_INT) {
+      for (let next = at; next < end && chunk[next] === tag;) {
+        next += 1;
+        while (next < end && chunk[next] > 0x7f) next += 1;
+        if (next === end) break;
+        next += 1;
+        at = next;
+      }
+    } else if (tag === ELEMENT_TEXT) {
+      while (at + 2 <= end && chunk[at] === tag && chunk[at + 1] < 0x80 && at + 2 + chunk[at + 1] <= end) at += 2 + chunk[at + 1];
+    }
+    return at;
+  }
+
+  /**
    * Look at the field that begins at `at` of the chunk, or in what was left of the last one.
    * @param {Uint8Array} chunk
    * @param {number} at
@@ -189,7 +220,7 @@ export class Scanner {
     } else {
       if (kind === KINDS.tensor && field === TYPE) message.type = value;
       this.#keep = size;
-      if (this.nbytes + size > MOST) this.#broken = true;
+      if (this.nbytes + begin + size - this.#begin > MOST) this.#broken = true;
     }
   }
 
