@@ -76,8 +76,8 @@ export async function openFile(url, isModel, signal, cache) {
       try {
         for await (const chunk of chunks(new Buffers(PIECE))) {
           loaded += chunk.length;
-          came?.(chunk);
           onProgress(loaded, size);
+          came?.(chunk);
         }
         ended([], true, isModel && await isCached());
       } catch (error) {

@@ -128,7 +128,7 @@ export class ModelFile extends Arrival {
       return;
     }
     await this.there(at + target.length);
-    await this.#fromParts(at, target);
+    await this.#fromParts(at, target.subarray()); // fails where its memory has gone away meanwhile
   }
 
   /**
