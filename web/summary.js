@@ -8,7 +8,6 @@
 import { headerOf, Scanner } from './loading/scanner.js';
 import { around, partOf } from './loading/segments.js';
 
-/** @typedef {import('./loading/scanner.js').Segment} Segment */
 /** @typedef {{field: number, begin: number, end: number}} Field of a message: where its content is */
 
 const MODEL = { graph: 7, functions: 25 };
