@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tools.devkit.shell import SetupError, sha256
 from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
-from tools.zoo.trained.compare import complaint_of, plain
+from tools.zoo.trained.check import quantises, shaken
+from tools.zoo.trained.compare import complaint_of, plain, spread_of
 from tools.zoo.trained.files import ENDINGS, KIND
 from tools.zoo.trained.packages import TREATMENTS, Case, Model, Package, cases, models, packages
 from tools.zoo.trained.recipes import RECIPES, VALUES, steps_of
@@ -46,7 +48,7 @@ def test_models__of_all_packages__are_many_and_distinct() -> None:
     assert set(KIND) == {"", *TREATMENTS} and set(ENDINGS) == set(TREATMENTS)
 
 
-@pytest.mark.parametrize("key", sorted(key for key, model in MODELS.items() if not key.startswith("imgly")))
+@pytest.mark.parametrize("key", sorted(key for key, model in MODELS.items() if not model.assets and not model.large))
 def test_recipe__of_a_model__makes_finite_values_of_its_shapes(key: str) -> None:
     model = MODELS[key]
     assert all(len(values) == model.runs for values in model.sizes.values())
@@ -115,13 +117,29 @@ def test_complaint__of_floats__asks_for_as_near_as_the_witnesses(
     got: list[float], witnesses: list[list[float]], agrees: bool
 ) -> None:
     made = [[np.array(w, np.float32)] for w in witnesses]
-    assert (complaint_of([np.array(got, np.float32)], made, ["y"]) == "") == agrees
+    spread = spread_of([[[w]] for w in made])
+    assert (complaint_of([np.array(got, np.float32)], made, ["y"], spread) == "") == agrees
+
+
+def test_shaken__inputs__differ_in_the_last_bits_alone() -> None:
+    runs = [[{"x": np.ones(1000, np.float32), "n": np.arange(3)}]]
+    made = shaken(runs, 0)[0][0]
+    assert np.array_equal(made["n"], [0, 1, 2])
+    assert 0 < np.abs(made["x"] - 1).max() < 4e-6 and made["x"].dtype == np.float32
 
 
 def test_complaint__of_integers__asks_for_the_same_as_one_witness() -> None:
     witnesses = [[np.array([1, 5])], [np.array([1, 9])]]
-    assert not complaint_of([np.array([1, 9])], witnesses, ["y"])
-    assert complaint_of([np.array([1, 7])], witnesses, ["y"])
+    spread = spread_of([[[w]] for w in witnesses])
+    assert not complaint_of([np.array([1, 9])], witnesses, ["y"], spread)
+    assert complaint_of([np.array([1, 7])], witnesses, ["y"], spread)
+
+
+def test_quantises__a_file_that_rounds_to_steps__is_true(tmp_path: Path) -> None:
+    for operator, rounds in (("DynamicQuantizeLinear", True), ("Relu", False)):
+        node = onnx.helper.make_node(operator, ["x"], ["y", "s", "z"] if rounds else ["y"])
+        onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [])), tmp_path / "m.onnx")
+        assert quantises(tmp_path / "m.onnx") == rounds
 
 
 def test_plain__of_maps__is_their_values_by_key() -> None:

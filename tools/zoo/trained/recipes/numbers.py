@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tools.zoo.trained.fetch import unpacked
+from tools.zoo.trained.packages import located
 from tools.zoo.trained.recipes.context import Context
 
-__all__ = ["VALUES", "constant", "normal", "table", "uniform"]
+__all__ = ["VALUES", "constant", "normal", "stored", "table", "uniform"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,4 +41,17 @@ def table(context: Context, columns: Sequence[Sequence[float]]) -> Array:
     return np.stack(made, -1).astype(np.float32)
 
 
-VALUES: Mapping[str, Any] = {"constant": constant, "normal": normal, "uniform": uniform, "table": table}
+def stored(context: Context, key: str, row: str) -> Array:
+    """A row of an array of the model's asset, an .npz file: the one of a letter's value."""
+    package, path = located(context.assets[0])
+    with np.load(unpacked(package) / path) as arrays:
+        return np.asarray(arrays[key][context.sizes[row]], np.float32).reshape(context.shape)
+
+
+VALUES: Mapping[str, Any] = {
+    "constant": constant,
+    "normal": normal,
+    "uniform": uniform,
+    "table": table,
+    "stored": stored,
+}

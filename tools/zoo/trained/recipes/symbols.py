@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tools.zoo.trained.recipes.context import Context
 
-__all__ = ["VALUES", "around", "contents", "lengths", "mask", "positions", "tokens"]
+__all__ = ["VALUES", "around", "contents", "ids", "lengths", "mask", "positions", "tokens"]
 
 Array = np.ndarray[Any, Any]
 
@@ -23,6 +23,11 @@ def tokens(context: Context, high: int, low: int = 0, start: int = -1, end: int 
     if end >= 0:
         made[..., -1] = end
     return made
+
+
+def ids(context: Context, ids: Sequence[int]) -> Array:
+    """A text's ids, cut to the length with its last id kept."""
+    return np.array([*ids[: context.shape[-1] - 1], ids[-1]], np.int64).reshape(context.shape)
 
 
 def mask(context: Context, shorter: int = 0) -> Array:
@@ -69,6 +74,7 @@ def around(context: Context, high: int) -> Array:
 
 VALUES: Mapping[str, Any] = {
     "tokens": tokens,
+    "ids": ids,
     "mask": mask,
     "lengths": lengths,
     "positions": positions,
