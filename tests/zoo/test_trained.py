@@ -121,11 +121,16 @@ def test_complaint__of_floats__asks_for_as_near_as_the_witnesses(
     assert (complaint_of([np.array(got, np.float32)], made, ["y"], spread) == "") == agrees
 
 
-def test_shaken__inputs__differ_in_the_last_bits_alone() -> None:
-    runs = [[{"x": np.ones(1000, np.float32), "n": np.arange(3)}]]
-    made = shaken(runs, 0)[0][0]
-    assert np.array_equal(made["n"], [0, 1, 2])
-    assert 0 < np.abs(made["x"] - 1).max() < 4e-6 and made["x"].dtype == np.float32
+def test_shaken__weights__differ_in_the_last_bits_alone(tmp_path: Path) -> None:
+    weights = [("w", np.ones((10, 10), np.float32)), ("s", np.ones(4, np.float32)), ("n", np.arange(20))]
+    initializers = [onnx.numpy_helper.from_array(x, name) for name, x in weights]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializers)), tmp_path / "m.onnx")
+    made = {
+        w.name: onnx.numpy_helper.to_array(w)
+        for w in onnx.load_from_string(shaken(tmp_path / "m.onnx", 0)).graph.initializer
+    }
+    assert all(np.array_equal(made[name], x) for name, x in weights[1:])
+    assert 0 < np.abs(made["w"] - 1).max() < 4e-6 and made["w"].dtype == np.float32
 
 
 def test_complaint__of_integers__asks_for_the_same_as_one_witness() -> None:

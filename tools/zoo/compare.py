@@ -17,8 +17,8 @@ HALF = 2e-2
 """The same of float16, which has 11 bits and is rounded behind every operator or some, as the runtime likes."""
 
 
-def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -> str:
-    """How outputs differ from onnxruntime's, or nothing: types and shapes; integers exactly, floats to RELATIVE."""
+def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str], part: float = RELATIVE) -> str:
+    """How outputs differ from onnxruntime's, or nothing: types and shapes; integers exactly, floats to `part`."""
     for name, mine, theirs in zip(names, got, wanted, strict=True):
         x, y = np.asarray(mine), np.asarray(theirs)
         if x.shape != y.shape or x.dtype != y.dtype:
@@ -37,7 +37,7 @@ def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str]) -
             return f"{name}: onnxruntime gives nothing finite, which says nothing"
         scale = float(np.abs(y[finite]).max())
         error = float(np.abs(x[finite] - y[finite]).max())
-        if not error <= RELATIVE * max(scale, 1e-6):
+        if not error <= part * max(scale, 1e-6):
             return f"{name}: differs by {error:.3g} of {scale:.3g}"
     return ""
 

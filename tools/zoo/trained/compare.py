@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.zoo.compare import complaint
+from tools.zoo.compare import RELATIVE, complaint
 
 __all__ = ["complaint_of", "plain", "spread_of"]
 
@@ -24,7 +24,7 @@ def plain(value: Any) -> np.ndarray[Any, Any]:
 def spread_of(witnesses: Sequence[Sequence[Sequence[Sequence[Any]]]]) -> list[float]:
     """For each output the largest distance between two witnesses, over all steps of all runs.
 
-    A witness is what onnxruntime gives for the runs: at one level of optimisation, or for inputs that differ in the
+    A witness is what onnxruntime gives for the runs: at one level of optimisation, or for weights that differ in the
     last bits.
     """
     first = [outputs for run in witnesses[0] for outputs in run]
@@ -38,16 +38,20 @@ def spread_of(witnesses: Sequence[Sequence[Sequence[Sequence[Any]]]]) -> list[fl
 
 
 def complaint_of(
-    got: Sequence[Any], witnesses: Sequence[Sequence[Any]], names: Sequence[str], spread: Sequence[float]
+    got: Sequence[Any],
+    witnesses: Sequence[Sequence[Any]],
+    names: Sequence[str],
+    spread: Sequence[float],
+    part: float = RELATIVE,
 ) -> str:
     """How outputs differ from every witness, or nothing.
 
-    An output agrees with one as `complaint` says, or where it is as near to it as the witnesses are to one another;
-    whole numbers and truth values have to be the same.
+    An output agrees with one as `complaint` says for `part`, or where it is as near to it as the witnesses are to one
+    another; whole numbers and truth values have to be the same.
     """
     for number, name in enumerate(names):
         mine, theirs = got[number], [w[number] for w in witnesses]
-        told = [complaint([mine], [y], [name]) for y in theirs]
+        told = [complaint([mine], [y], [name], part) for y in theirs]
         if all(told) and not any(_near(mine, y, spread[number]) for y in theirs):
             return f"{told[0]}; onnxruntime's own differ by {spread[number]:.3g}" if spread[number] else told[0]
     return ""

@@ -57,6 +57,7 @@ class Model:
         parts: 'package:path' of the files that make the model when joined.
         beside: files that the model refers to.
         assets: 'package:path' of files with values of inputs, as voices are.
+        half: it computes in float16.
         large: its intermediate values do not fit into memory together, so no plan for a desktop GPU is proved.
     """
 
@@ -74,6 +75,7 @@ class Model:
     parts: Sequence[str] = ()
     beside: Sequence[str] = ()
     assets: Sequence[str] = ()
+    half: bool = False
     large: bool = False
 
     @property
