@@ -10,7 +10,7 @@ import { hold, placesOf } from './plans/places.js';
 import { refuseServiceWorker } from './port.js';
 import { toFile, toSource, transferable } from './sources.js';
 import { Tensor, moveTo } from './tensor.js';
-import { fromWire, isMovable, remoteToWire, takesCopying, toStream, toWire, viewOf } from './wire.js';
+import { fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './wire.js';
 
 /** @typedef {import('./pyruntime.js').InferenceSession} PublicSession */
 /** @typedef {import('./pyruntime.js').ModelSource} ModelSource */

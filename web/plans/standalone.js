@@ -155,7 +155,7 @@ export class StandaloneClient {
         if (stream) this.#streams.set(stream, (view) => streams.set(stream, copied(view)));
       }
       const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
-      const why = otherValues(replays, feeds) || 'no plan runs these inputs and outputs';
+      const why = otherValues(replays, /** @type {Record<string, any>} */ (feeds)) || 'no plan runs these inputs and outputs';
       return this.#forward(why, args, transfer, listening, streams);
     }
     const given = this.#received(found.given);

@@ -20,7 +20,9 @@ def draw_gated_add(rng: np.random.Generator) -> Case:
         inputs.append(floats(rng, (columns, 1), dtype))
 
     def reference(x: Any, y: Any, gate: Any, weight: Any = None) -> tuple[Array, ...]:
-        open_by = of(gate) if weight is None else 1 / (1 + np.exp(-of(gate) @ of(weight)))
+        open_by: Any = of(gate)
+        if weight is not None:
+            open_by = 1 / (1 + np.exp(-open_by @ of(weight)))
         return ((of(x) + of(y) * open_by).astype(x.dtype),)  # type: ignore[operator]
 
     # The CPU provider has neither bfloat16 nor a gate_weight.

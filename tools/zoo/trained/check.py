@@ -98,7 +98,8 @@ def shaken(path: Path, seed: int) -> bytes:
             values = onnx.numpy_helper.to_array(weight)
             moved = values * (1 + 5e-7 * random.standard_normal(values.shape))
             weight.CopyFrom(onnx.numpy_helper.from_array(moved.astype(np.float32), weight.name))
-    return model.SerializeToString()
+    data: bytes = model.SerializeToString()
+    return data
 
 
 def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
@@ -177,7 +178,7 @@ def check(case: Case) -> dict[str, Any]:
     runs = [steps_of(case.model, run) for run in range(case.model.runs)]
     try:
         path = case_file(case, [step for run in runs for step in run])
-    except Exception as error:
+    except Exception as error:  # boundary: a tool of others
         return result | {"tool": f"{type(error).__name__}: {error}"[:400]}
     result |= {"path": str(path), "bytes": path.stat().st_size}
     made: dict[str, list[list[list[Any]]]] = {}
@@ -191,7 +192,7 @@ def check(case: Case) -> dict[str, Any]:
             for seed in seeds:
                 other = session_of(shaken(source, seed), optimise)
                 made[f"w{len(made)}"] = answers(other, feeds, case.model.back)
-        except Exception as error:
+        except Exception as error:  # boundary: the peer
             result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
     if not made:
         return result
@@ -208,13 +209,13 @@ def check(case: Case) -> dict[str, Any]:
     try:
         mine = interpreted(path, feeds, case.model.back)
         result["native"] = complaint_about(case, mine, witnesses, made["shipped"], names)
-    except Exception as error:
+    except Exception as error:  # boundary: a model of a survey
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     if not case.model.large:
         try:
             result |= planned(path, [run[0] for run in feeds])
-        except Exception as error:
+        except Exception as error:  # boundary: a model of a survey
             result["plan"] = f"{type(error).__name__}: {error}"[:800]
     return result
 
