@@ -4,6 +4,7 @@ from pyruntime.ir.constant import Constant, RawSource, are_open, has_dims
 from pyruntime.ir.dims import (
     NUMBERS_ALONE,
     Dim,
+    Expression,
     divisor,
     exact_quotient,
     expression,
@@ -20,7 +21,7 @@ from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph,
 from pyruntime.ir.host import HostTensor
 from pyruntime.ir.lists import Floats, Ints, NumberList, Strings
 from pyruntime.ir.reals import Real, is_real, real_of
-from pyruntime.ir.sizes import Expression, Sizes, evaluate
+from pyruntime.ir.sizes import Sizes, evaluate
 from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,

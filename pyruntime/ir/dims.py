@@ -21,18 +21,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
 from pyruntime.ir.polynomials import Terms, cancelled, constant, product, quotient, split, sum_of
 
-if TYPE_CHECKING:
-    from pyruntime.ir.sizes import Expression, Sizes
-
 __all__ = [
     "NUMBERS_ALONE",
+    "Asked",
     "Dim",
+    "Expression",
     "divisor",
     "exact_quotient",
     "expression",
@@ -50,12 +49,35 @@ NUMBERS_ALONE = TypeError, AttributeError, ValueError
 """What NumPy raises where a function of numbers is called with Dims: bad operand, no such method, invalid data type."""
 
 
+Expression: TypeAlias = list[Any]
+"""A polynomial as data: [[coefficient, [atom, ...]], ...], an atom being a number of `Sizes.names` or [operation,
+expression, int or expression]."""
+
+
+class Asked(Protocol):
+    """What a Dim asks of its plan's `Sizes`, which have the documentation."""
+
+    def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool: ...
+
+    def operate(self, operation: str, a: Terms, b: Terms) -> Terms: ...
+
+    def joined(self, a: Terms, b: Terms) -> tuple[Terms, Terms] | None: ...
+
+    def value(self, terms: Terms) -> int: ...
+
+    def range(self, terms: Terms) -> tuple[float, float]: ...
+
+    def text(self, terms: Terms) -> str: ...
+
+    def data(self, terms: Terms) -> Expression: ...
+
+
 class Dim:
     """A dimension that other runs may bring in another size. Behaves as an int; see the module."""
 
     __slots__ = ("sizes", "terms")
 
-    def __init__(self, sizes: Sizes, terms: Terms) -> None:
+    def __init__(self, sizes: Asked, terms: Terms) -> None:
         self.sizes, self.terms = sizes, terms
 
     def _made(self, terms: Terms) -> Any:

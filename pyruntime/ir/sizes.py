@@ -11,16 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
-from pyruntime.ir.dims import NUMBERS_ALONE, Dim
+from pyruntime.ir.dims import NUMBERS_ALONE, Dim, Expression
 from pyruntime.ir.polynomials import Terms, common_factor, constant, product, quotient, sum_of
 
-__all__ = ["Expression", "Guard", "Sizes", "evaluate"]
-
-Expression: TypeAlias = list[Any]
-"""As data: [[coefficient, [atom, ...]], ...], an atom being a number of `Sizes.names` or [operation, expression, int or
-expression]."""
+__all__ = ["Guard", "Sizes", "evaluate"]
 
 _ROUNDS = 8
 """Times that ranges are narrowed by one another: they are right after each, and seldom get narrower after a few."""

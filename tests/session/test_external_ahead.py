@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
-from pyruntime.onnx import external as external_module
+from pyruntime.onnx import extents as extents_module
 from pyruntime.onnx.extents import FOLDED, LARGE, MOST_FOLDED, looked_at
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
@@ -218,7 +218,7 @@ def test_planning__limits_as_small_as_the_model__looks_at_nothing_else(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sample's weights are small: with a sixteenth of each limit, most of them are too large to be looked at."""
-    for module, limit in ((external_module, "LARGE"), (external_module, "FOLDED"), (constants, "HEAVY")):
+    for module, limit in ((extents_module, "LARGE"), (extents_module, "FOLDED"), (constants, "HEAVY")):
         monkeypatch.setattr(module, limit, getattr(module, limit) // 16)
     source = planned_sample(name, tmp_path)
     # Its table of relative positions, which planning gathers from, has 310 KB: more than is folded by these limits.
