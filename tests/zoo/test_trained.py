@@ -122,7 +122,11 @@ def test_complaint__of_floats__asks_for_as_near_as_the_witnesses(
 
 
 def test_shaken__weights__differ_in_the_last_bits_alone(tmp_path: Path) -> None:
-    weights: list[tuple[str, Any]] = [("w", np.ones((10, 10), np.float32)), ("s", np.ones(4, np.float32)), ("n", np.arange(20))]
+    weights: list[tuple[str, Any]] = [
+        ("w", np.ones((10, 10), np.float32)),
+        ("s", np.ones(4, np.float32)),
+        ("n", np.arange(20)),
+    ]
     initializers = [onnx.numpy_helper.from_array(x, name) for name, x in weights]
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializers)), tmp_path / "m.onnx")
     made = {

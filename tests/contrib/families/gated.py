@@ -23,7 +23,7 @@ def draw_gated_add(rng: np.random.Generator) -> Case:
         open_by: Any = of(gate)
         if weight is not None:
             open_by = 1 / (1 + np.exp(-open_by @ of(weight)))
-        return ((of(x) + of(y) * open_by).astype(x.dtype),)  # type: ignore[operator]
+        return ((of(x) + of(y) * open_by).astype(x.dtype),)
 
     # The CPU provider has neither bfloat16 nor a gate_weight.
     own = dtype == BFLOAT16 or columns
