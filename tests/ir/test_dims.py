@@ -305,7 +305,12 @@ def test_bounds__of_a_product_or_a_sum_that_is_a_number_by_a_guard__are_that_num
 def test_bounds__of_sizes_compared_for_a_trial__stay_as_they_were() -> None:
     sizes = Sizes()
     a, b = sizes.add("a", 2, 2, 4), sizes.add("b", 2, 1, 8)
-    made = []
-    assert not sizes.pinned_by(lambda: (a == b, a * b == 4, made.append(b // 3)))
+    made: list[Any] = []
+
+    def trial() -> bool:
+        made.append(b // 3)
+        return bool(a == b and a * b == 4)
+
+    assert not sizes.pinned_by(trial)
     assert (lower(b), upper(b), upper(a * b)) == (1, 8, 32)
     assert (lower(made[0]), upper(made[0])) == (0, 2)

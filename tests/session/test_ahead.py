@@ -16,7 +16,7 @@ from onnx import parser
 from pyruntime.cli import main
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import evaluate
-from pyruntime.plan.plan import GpuSegment
+from pyruntime.plan.plan import GpuSegment, Transfer, Unread
 from pyruntime.plan.saved import SavedProgram, read
 from pyruntime.session.ahead import compile_model
 from tests import open_models
@@ -51,7 +51,8 @@ def takes(program: SavedProgram, name: str, shape: Sequence[int], **numbers: int
         return False
     (segment,) = program.plan.steps
     assert isinstance(segment, GpuSegment)
-    (given,) = [t for t in (*segment.uploads, *program.plan.unread) if t.name == name]
+    fed: list[Transfer | Unread] = [*segment.uploads, *program.plan.unread]
+    (given,) = [t for t in fed if t.name == name]
     scaled = given.scaled or (-1,) * given.type.rank
     if any(n < 0 and d != s for n, d, s in zip(scaled, given.type.shape, shape, strict=True)):
         return False

@@ -10,7 +10,7 @@ import pytest
 from onnx import parser
 
 from pyruntime.device.null import NullDevice
-from pyruntime.errors import Defect, InvalidGraph, OutOfMemory
+from pyruntime.errors import Defect, InvalidGraph, OutOfMemory, RuntimeException
 from pyruntime.ir import TensorType, is_dim
 from pyruntime.kernels import Kernel
 from pyruntime.ops.base import Unsupported
@@ -148,6 +148,29 @@ def test_open_sizes__are_more_than_the_limit__are_planned_as_they_come() -> None
     assert session._program is not None
     assert "OutOfMemory" in session._program.openings.reasons["N"]
     assert session._program.roots[-1].sizes is None
+
+
+INVERTED = """
+<ir_version: 9, opset_import: ["" : 18]>
+model (float[N, 4] x) => (float[N, 4] y) {
+  size = Shape (x)
+  once = BitwiseNot (size)
+  twice = BitwiseNot (once)
+  y = Reshape (x, twice)
+}
+"""
+
+
+def test_open_sizes__numpy_computes_with_numbers_alone__are_planned_as_they_come_unless_strict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.session.test_defects.MODEL", INVERTED)
+    with pytest.raises(RuntimeException, match=r"'once' \(BitwiseNot\), opset 18: TypeError"):
+        run(3, 5)
+    monkeypatch.setenv("PYRUNTIME_STRICT", "0")
+    session = run(3, 5, 6)
+    assert session._program is not None
+    assert "N" in session._program.openings.reasons
 
 
 def test_expected_runs__a_lowering_raises__fail_the_creation(monkeypatch: pytest.MonkeyPatch) -> None:

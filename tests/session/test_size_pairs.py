@@ -62,6 +62,14 @@ def counted() -> bytes:
     return w.model({"x": (F, ["rows", 4])}, ["y"])
 
 
+def padded() -> bytes:
+    """x: [rows, 4] -> y = x · (0 + rows + 4 + 0): sizes are padded, by the nothing of numbers."""
+    w = Writer(12)
+    total = w.add("ReduceSum", w.add("Pad", w.add("Shape", "x"), w.ints(1, 1)), keepdims=0)
+    w.add("Mul", "x", w.add("Cast", total, to=F), out="y")
+    return w.model({"x": (F, ["rows", 4])}, ["y"])
+
+
 def signal(samples: int) -> Feeds:
     return {"x": np.random.default_rng(samples).normal(size=(1, samples)).astype(np.float32)}
 
@@ -96,6 +104,7 @@ MODELS: dict[str, Sized] = {
     "largest of windows": (lambda: pooled("MaxPool"), signal, (4, 9, 16, 31)),
     "means of windows": (lambda: pooled("AveragePool"), signal, (4, 9, 16, 31)),
     "counted": (counted, table, (3, 4, 6, 7)),
+    "padded": (padded, table, (2, 3, 5)),
     "quantized encoder": (
         lambda: quantized.dynamic(quantized.encoder(1, 32, 2)).SerializeToString(),
         lambda n: {"ids": np.zeros((1, n), np.int64)},

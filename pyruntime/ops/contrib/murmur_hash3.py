@@ -38,7 +38,7 @@ class MurmurHash3(Op):
         return (TensorType(DType.UINT32 if self.positive else DType.INT32, x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        items = (x.astype(np.int64) if are_open(x) else x).reshape(-1)
+        items: Array = (x.astype(np.int64) if are_open(x) else x).reshape(-1)
         data = [text.encode() for text in items] if items.dtype == object else [item.tobytes() for item in items]
         found = np.array([murmur_hash3(item, self.seed) for item in data], np.uint32).reshape(x.shape)
         return (found if self.positive else found.view(np.int32),)
