@@ -164,7 +164,8 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
     assert not verdict([good, bad], {bad.case.key: ("here", "steps")})
     assert "not run" in verdict([Row(Case(model), {})], {})
     text = render([good, bad], {bad.case.key: ("here", "rounds earlier")})
-    assert f"| {model.title} | {model.package.name} {model.package.version} | 2.0 | agrees; float16: rounds" in text
+    head = f"| {model.title} | {model.package.name} {model.package.version} | 2.0 "
+    assert f"{head}| agrees; float16 differs: rounds earlier |" in text
 
 
 def test_failures__as_committed__name_cases() -> None:

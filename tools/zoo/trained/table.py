@@ -130,22 +130,27 @@ def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]
     model, found = row.case.model, row.found
     made = [other for other in treated if other.case.model.key == model.key]
     also = ", ".join(NAMES[other.case.treatment] for other in made if not other.stage)
-    failed = "; ".join(
-        f"{NAMES[other.case.treatment]}: {listed.get(other.case.key, ('', other.stage))[1]}"
-        for other in made
-        if other.stage
-    )
-    result = {"": "agrees", "unknown": "not run yet"}.get(
-        row.stage, f"{row.stage}: {listed.get(row.case.key, ('', row.error))[1]}"
-    )
-    result += f"; {failed}" if failed else ""
+    results = [_result(row, listed)]
+    results += [f"{NAMES[o.case.treatment]} {_result(o, listed)}" for o in made if o.stage]
     both = [str(n) for n in (found.get("dispatches"), found.get("browser_dispatches")) if n is not None]
     host = Counter(found.get("host", {}))
     hosted = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
     megabytes = f"{found['bytes'] / 1e6:.1f}" if "bytes" in found else ""
-    name = ", ".join(f"{package}" for package in _packages(row))
-    cells = [model.title, f"{name} {model.package.version}", megabytes, result, also, _open(row), hosted]
+    name = ", ".join(_packages(row))
+    cells = [model.title, f"{name} {model.package.version}", megabytes, "; ".join(results), also, _open(row), hosted]
     return "| " + " | ".join([*cells, " / ".join(both)]) + " |"
+
+
+def _result(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
+    reason = listed.get(row.case.key, ("", ""))[1]
+    said = {
+        "": "agrees",
+        "unknown": "not run yet",
+        "tool": "not made",
+        "onnxruntime": "onnxruntime does not run it",
+        "here": "differs",
+    }[row.stage]
+    return f"{said}: {reason}" if reason else said
 
 
 def _open(row: Row) -> str:
