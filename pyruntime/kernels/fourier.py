@@ -6,7 +6,7 @@ A transform of N = R_1 · R_2 · ... · R_m is m passes over all rows; a pass of
     j = (o div L·R)·L + o mod L
 
 so every invocation makes one element and the order comes out right without a permutation. A prime length is one pass:
-the plain sum. `phase_error` says which rounding error of onnxruntime the result has. Source: Govindaraju et al., High
+the plain sum. `phase_error` says which sign a vanishing imaginary part has. Source: Govindaraju et al., High
 Performance Discrete Fourier Transforms on Graphics Processors, 2008.
 """
 
@@ -76,18 +76,17 @@ def radices(n: int) -> tuple[int, ...]:
 
 
 def phase_error(n: int, double: bool = False) -> float:
-    """The angle in radians by which onnxruntime turns back the values at frequencies 0 and n / 2.
+    """The angle in radians by which the values at frequencies 0 and n / 2 are turned back: it has a sign, no size.
 
     The imaginary part of a real signal's spectrum is 0 there, and exporters write the phase as `imag > 0 ? atan + pi :
     atan - pi` where the real part is negative, so its sign decides between pi and -pi. A length that is not a power of
-    two goes through Bluestein's transforms of m >= 2n - 1 values in onnxruntime, whose twiddle factors come from pi
-    rounded to the tensor's type: the error of pi is left once for each of their log2(m) - 1 levels. With it the phase
-    of a negative float32 number is pi, as `torch.angle` gives.
+    two goes through Bluestein's transforms in onnxruntime, whose twiddle factors come from pi rounded to the tensor's
+    type: the error of pi gives its results this sign. With it the phase of a negative float32 number is pi, as
+    `torch.angle` gives. The size is far below rounding, so that results stay those of the definition.
     """
     if n & (n - 1) == 0:
         return 0.0
-    error = -1.2246467991473532e-16 if double else 8.742277657347586e-08
-    return ((2 * n - 2).bit_length() - 1) * error
+    return -1e-28 if double else 1e-13
 
 
 @lru_cache(maxsize=32)

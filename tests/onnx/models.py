@@ -137,11 +137,11 @@ def check_attribute(value: Any, proto: AttributeProto) -> None:
     elif proto.type == AttributeProto.STRING:
         assert value == expected.decode()
     elif proto.type == AttributeProto.STRINGS:
-        assert value == tuple(s.decode() for s in expected)
+        assert tuple(value) == tuple(s.decode() for s in expected)
     elif proto.type in (AttributeProto.INT, AttributeProto.FLOAT):
         assert value == expected
     elif proto.type in (AttributeProto.INTS, AttributeProto.FLOATS):
-        assert value == tuple(expected)
+        assert tuple(value) == tuple(expected)
     elif proto.type == AttributeProto.TYPE_PROTO:
         assert isinstance(value, DeclaredTensor | HostKind)
     else:

@@ -82,7 +82,7 @@ def test_stft__window_step_complex__as_onnxruntime(onesided: int, last: int, win
 @pytest.mark.parametrize("n", [5, 12, 16, 20, 400, 441, 1200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("onesided", "last"), [(1, 1), (0, 1), (0, 2)])
-def test_stft__frequency_0_of_a_signal_without_sign_changes__sign_and_size_of_onnxruntime(
+def test_stft__frequency_0_of_a_signal_without_sign_changes__sign_of_onnxruntime(
     n: int, dtype: Any, onesided: int, last: int
 ) -> None:
     x = 2 + np.sin(np.arange(4 * n))
@@ -95,7 +95,6 @@ def test_stft__frequency_0_of_a_signal_without_sign_changes__sign_and_size_of_on
     (got,) = run_op(make_op(node, {"": 17}), inputs)
     want, imaginary = expected[:, :, 0, 1], got[:, :, 0, 1]
     np.testing.assert_array_equal(np.sign(imaginary), np.sign(want))
-    np.testing.assert_allclose(imaginary, want, rtol=0.8)
 
 
 @pytest.mark.parametrize("n", [6, 20, 64, 400])
