@@ -48,7 +48,7 @@ def varints_at(octets: Array, starts: Array, ends: Array) -> Array:
     lengths = ends - starts + 1
     longest = int(lengths.max(initial=0))
     if longest > _LONGEST:
-        raise InvalidProtobuf("not a valid ONNX model: it has an integer of more than 10 bytes")
+        raise InvalidProtobuf("not a valid ONNX model: tensor data has an integer of more than 10 bytes")
     wide = np.dtype(np.uint32 if longest <= _IN_32_BITS else np.uint64)
     values: Array = (octets[starts] & 0x7F).astype(wide)
     for k in range(1, longest):

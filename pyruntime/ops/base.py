@@ -12,9 +12,9 @@ An operator is a frozen value: its fields are the ONNX attributes, so equal oper
         def lower(self, target, x): ...     # types in -> GPU dispatches; absent: the operator runs on the host
 
 Absent optional inputs are `None` in all three. Fields are typed `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
-`tuple[float, ...]`, `tuple[str, ...]`, `Constant`, `Graph`, or any of these `| None` for an attribute that has no
-default; a field without default is a required attribute. `present` (which outputs the node names) is filled in by the
-importer.
+`tuple[float, ...]`, `tuple[str, ...]`, where there may be thousands of elements `Ints`, `Floats`, `Strings[str]`,
+`Constant`, `Graph`, or any of these `| None` for an attribute that has no default; a field without default is a
+required attribute. `present` (which outputs the node names) is filled in by the importer.
 """
 
 from __future__ import annotations

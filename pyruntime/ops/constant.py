@@ -49,9 +49,9 @@ class Constant(_Constant):
     value: ir.Constant | None = None
     sparse_value: ir.Constant | None = None
     value_float: float | None = None
-    value_floats: tuple[float, ...] | None = None
+    value_floats: ir.Floats | None = None
     value_int: int | None = None
-    value_ints: tuple[int, ...] | None = None
+    value_ints: ir.Ints | None = None
     value_string: str | None = None
     value_strings: tuple[str, ...] | None = None
 

@@ -14,7 +14,7 @@ import onnx
 import onnx.defs
 import pytest
 
-from pyruntime.ir import Constant, Graph
+from pyruntime.ir import Constant, Floats, Graph, Ints, Strings
 from pyruntime.ops.base import LATEST, Op, registered
 from pyruntime.ops.registry import modules
 
@@ -24,9 +24,9 @@ KINDS: dict[str, tuple[Any, ...]] = {
     "STRING": (str, bytes),
     "TENSOR": (Constant,),
     "GRAPH": (Graph,),
-    "FLOATS": (tuple[float, ...],),
-    "INTS": (tuple[int, ...],),
-    "STRINGS": (tuple[str, ...], tuple[bytes, ...]),
+    "FLOATS": (tuple[float, ...], Floats),
+    "INTS": (tuple[int, ...], Ints),
+    "STRINGS": (tuple[str, ...], tuple[bytes, ...], Strings[str]),
 }
 NEWEST = {"": LATEST}
 ELSEWHERE = ("pyruntime", "com.microsoft")
