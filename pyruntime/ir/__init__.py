@@ -30,6 +30,7 @@ from pyruntime.ir.types import (
     OptionalType,
     SequenceType,
     TensorType,
+    Unsupported,
     ValueNeeded,
     ValueType,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Strings",
     "TensorType",
     "TypedGraph",
+    "Unsupported",
     "ValueInfo",
     "ValueNeeded",
     "ValueType",

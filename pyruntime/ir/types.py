@@ -26,6 +26,7 @@ __all__ = [
     "OptionalType",
     "SequenceType",
     "TensorType",
+    "Unsupported",
     "ValueNeeded",
     "ValueSource",
     "ValueType",
@@ -44,6 +45,10 @@ class ValueNeeded(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+class Unsupported(Exception):
+    """Raised by `Op.lower`: this node cannot run on the GPU, for the reason given; it becomes a host step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from pyruntime.ir import Unsupported
 from pyruntime.ir.dims import Dim, hint, is_dim
 
 __all__ = ["Fields", "Params", "Patch", "declare", "extended", "nbytes", "pack"]
@@ -68,6 +69,7 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
 
     Raises:
         KeyError: a field without value. ValueError: a value without field, or one too long.
+        Unsupported: an i32 that has more than 32 bits.
     """
     code, counts, kinds = _packing(fields)
     if len(values) != len(counts) or not all(map(counts.__contains__, values)):
@@ -88,9 +90,8 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
         if filled < count:
             numbers += (0,) * (count - filled)
     if _PLAIN.issuperset(map(type, numbers)):
-        return struct.pack(
-            code, *[int(n) & 0xFFFFFFFF if k == "u32" else n for n, (_, k) in zip(numbers, kinds, strict=False)]
-        )
+        wrapped = [int(n) & 0xFFFFFFFF if k == "u32" else n for n, (_, k) in zip(numbers, kinds, strict=False)]
+        return _packed(code, wrapped)
     patches: list[Patch] = []
     for i, (at, kind) in enumerate(kinds):
         number = numbers[i]
@@ -99,7 +100,17 @@ def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int
             number = numbers[i] = hint(number)
         if kind == "u32":
             numbers[i] = int(number) & 0xFFFFFFFF
-    return Params.of(struct.pack(code, *numbers), patches)
+    return Params.of(_packed(code, numbers), patches)
+
+
+def _packed(code: str, numbers: Sequence[Any]) -> bytes:
+    try:
+        return struct.pack(code, *numbers)
+    except struct.error:
+        wide = [n for n in numbers if isinstance(n, int) and not -(1 << 31) <= n < 1 << 32]
+        if not wide:
+            raise
+        raise Unsupported(f"a kernel's parameters have 32 bits, and one of them would be {wide[0]}") from None
 
 
 @lru_cache(maxsize=512)

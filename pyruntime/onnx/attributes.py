@@ -16,7 +16,7 @@ from pyruntime.ops.base import Op
 from pyruntime.ops.body import BodyOp
 from pyruntime.ops.decomposed import Decomposed
 
-__all__ = ["Signature", "operator_fields", "signature"]
+__all__ = ["Signature", "needed_inputs", "operator_fields", "signature"]
 
 _KINDS = {
     "int": AttributeType.INT,
@@ -58,6 +58,24 @@ class Signature:
 
 
 _signatures: dict[type[Op], Signature] = {}
+
+
+_needed: dict[type[Op], frozenset[int]] = {}
+
+
+def needed_inputs(cls: type[Op]) -> frozenset[int]:
+    """Places of the inputs that may not be absent, where parameters of `infer` say it: those that take no None."""
+    if cls not in _needed:
+        parameters = [*inspect.signature(cls.infer).parameters.values()][1:]
+        _needed[cls] = frozenset(
+            at
+            for at, parameter in enumerate(parameters)
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            and parameter.default is parameter.empty
+            and str(parameter.annotation) not in ("Any", "typing.Any")
+            and "None" not in str(parameter.annotation)
+        )
+    return _needed[cls]
 
 
 def _alternatives(annotation: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyruntime.errors import Fail, InvalidGraph, NotImplemented, OrtError
 from pyruntime.ir import Graph, Node, ValueInfo
-from pyruntime.onnx.attributes import operator_fields, signature
+from pyruntime.onnx.attributes import needed_inputs, operator_fields, signature
 from pyruntime.onnx.declared import Constants, value_info
 from pyruntime.onnx.external import ExternalData
 from pyruntime.onnx.order import ordered
@@ -198,6 +198,9 @@ class GraphBuilder:
         while inputs and not inputs[-1]:
             inputs.pop()
         _check_arity(cls, len(inputs))
+        absent = [at for at in sorted(needed_inputs(cls)) if at < len(inputs) and not inputs[at]]
+        if absent:
+            raise InvalidGraph(f"{cls.op_type} needs its input {absent[0]}, which is absent")
         bodies = [values[name] for name in sorted(values) if isinstance(values[name], Graph)]
         captured = dict.fromkeys(name for graph in bodies for name in graph.captures)
         op = _made(cls, values, outputs)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir import DType, TensorType, ValueType
+from pyruntime.ir import DType, TensorType, Unsupported, ValueType
 
 if TYPE_CHECKING:
     from pyruntime.kernels.dispatch import Dispatch, Target
@@ -50,10 +50,6 @@ LATEST_ML = 5
 
 UNFIT = TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError
 """What an operator's own code raises on attributes or inputs that it does not expect, besides OrtError."""
-
-
-class Unsupported(Exception):
-    """Raised by `lower`: this node cannot run on the GPU, for the reason given; it becomes a host step."""
 
 
 @dataclass(frozen=True, kw_only=True)

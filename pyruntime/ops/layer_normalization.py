@@ -27,7 +27,9 @@ class _Norm(Op):
         return tuple(range(axis, len(shape)))
 
     def check_broadcast(self, x: TensorType, other: TensorType | None) -> None:
-        """Raises InvalidGraph where a scale or bias does not broadcast to x."""
+        """Raises InvalidGraph where a scale or bias does not broadcast to x, or one of them is no float."""
+        if not x.dtype.is_float or (other is not None and not other.dtype.is_float):
+            self.fail("floats", f"{x} and {other}")
         if other is None:
             return
         try:

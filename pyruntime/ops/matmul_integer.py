@@ -144,12 +144,34 @@ class QLinearMatMul(Op):
     """
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-        if not all(t.size for t in (a_scale, b_scale, y_scale, y_zero)):
-            self.fail("scales and a zero point with elements", f"{a_scale}, {b_scale}, {y_scale}, {y_zero}")
+        if len(inputs) != 8 or any(x is None for x in inputs):
+            self.fail("all 8 inputs", sum(x is not None for x in inputs))
+        a, _, a_zero, b, _, b_zero, _, y_zero = inputs
+        if not all(t.size for t in (inputs[1], inputs[4], inputs[6], y_zero)):
+            self.fail("scales and a zero point with elements", ", ".join(map(str, inputs)))
         _zero_shape(self, a, a_zero, True)
         _zero_shape(self, b, b_zero, False)
-        return (TensorType(y_zero.dtype, matmul_shape(self, a, b)),)
+        y = TensorType(y_zero.dtype, matmul_shape(self, a, b))
+        self._check_scales(y, inputs)
+        return (y,)
+
+    def _check_scales(self, y: TensorType, inputs: tuple[TensorType, ...]) -> None:
+        """Raises InvalidGraph where the scales, or the zero point of y, do not broadcast to it."""
+        _, a_scale, _, _, b_scale, _, y_scale, y_zero = inputs
+        rank = max(y.rank, 2)
+        shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
+        for what, kind, shape in (
+            ("a_scale", a_scale, shapes[0]),
+            ("b_scale", b_scale, shapes[1]),
+            ("y_scale", y_scale, shapes[2]),
+            ("y_zero_point", y_zero, per_row(y_zero.shape, rank)),
+        ):
+            try:
+                fits = kind.size == 1 or broadcast_shapes(shape, y.shape) == y.shape
+            except ValueError:
+                fits = False
+            if not fits:
+                self.fail(f"{what} for y of shape {list(y.shape)}", kind)
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs

@@ -103,6 +103,8 @@ class Reduce(Op):
         return tuple(over) if x.rank else ()
 
     def infer(self, x: TensorType, axes: TensorType | None = None) -> tuple[TensorType, ...]:
+        if x.dtype is DType.BOOL and self.fold not in ("Max", "Min"):
+            self.fail("numbers", x)
         over = self.axes_of(x, axes)
         keep = self.keepdims  # type: ignore[attr-defined]
         shape = (1 if d in over else n for d, n in enumerate(x.shape) if keep or d not in over)
