@@ -7,11 +7,14 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import js
+import numpy as np
 from pyodide.code import run_js
-from pyodide.ffi import JsException, create_proxy, to_js
+from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
 from pyruntime.device.bundled import bundled
-from pyruntime.errors import EPFail, Fail, NoSuchFile
+from pyruntime.errors import EPFail, Fail, InvalidArgument, NoSuchFile
+from pyruntime.ir import Array, DType
+from pyruntime.ir.encoding import decode
 from pyruntime.onnx.payloads import holds
 from pyruntime.onnx.source import ArrivingSource, Awaited, Buffer, ByteSource
 
@@ -23,6 +26,7 @@ __all__ = [
     "JsFile",
     "JsObject",
     "fetch_bytes",
+    "in_python",
     "js_data",
     "js_object",
     "read_bytes",
@@ -163,6 +167,66 @@ def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
     if hasattr(value, "partNow"):
         return JsFile(value) if hasattr(value, "kept") else JsArriving(value)
     return None
+
+
+_ELEMENTS: dict[str, str] = {
+    "Int8Array": "int8",
+    "Uint8Array": "uint8",
+    "Uint8ClampedArray": "uint8",
+    "Int16Array": "int16",
+    "Uint16Array": "uint16",
+    "Int32Array": "int32",
+    "Uint32Array": "uint32",
+    "BigInt64Array": "int64",
+    "BigUint64Array": "uint64",
+    "Float16Array": "float16",
+    "Float32Array": "float32",
+    "Float64Array": "float64",
+}
+"""NumPy's types of the elements of typed arrays."""
+
+_BITS = {"Uint8Array": (DType.BOOL,), "Uint16Array": (DType.FLOAT16,)}
+"""Element types that JavaScript's tensors keep in arrays of integers."""
+
+
+def in_python(value: Any, wanted: DType | None, name: str) -> Any:
+    """A JavaScript value that is fed as Python's: typed arrays as arrays, others as `to_py` has them.
+
+    Args:
+        wanted: the type that the model declares; what an ArrayBuffer or a DataView, which have none, are read as.
+        name: of the input, for the error.
+
+    Returns:
+        The value; as it came where it is none of JavaScript's. Arrays have one dimension, and memory of their own.
+
+    Raises:
+        InvalidArgument: bytes without a declared type, or that are no whole number of elements.
+    """
+    if not isinstance(value, JsProxy):
+        return value
+    tag = str(js.Object.prototype.toString.call(value))[len("[object ") : -1]
+    if tag in _ELEMENTS:
+        array: Array = np.frombuffer(_bytes_of(value), _ELEMENTS[tag])
+        return array.view(wanted.numpy) if wanted is not None and wanted in _BITS.get(tag, ()) else array
+    if tag not in ("ArrayBuffer", "SharedArrayBuffer", "DataView"):
+        return value.to_py()
+    if wanted is None or wanted is DType.STRING:
+        raise InvalidArgument(f"input '{name}': {tag} has no element type; feed a typed array, or a NumPy array")
+    raw = _bytes_of(value)
+    size = raw.nbytes * 8 // wanted.bits
+    if wanted.nbytes(size) != raw.nbytes:
+        raise InvalidArgument(
+            f"input '{name}': {raw.nbytes} bytes are no whole number of {wanted.type_string} elements"
+        )
+    return decode(raw, wanted, (size,))
+
+
+def _bytes_of(value: JsObject) -> memoryview:
+    """A copy of the bytes of a typed array, a DataView or a buffer."""
+    whole = (value.buffer, value.byteOffset, value.byteLength) if js.ArrayBuffer.isView(value) else (value,)
+    flat = js.Uint8Array.new(*whole)
+    data: memoryview = flat.to_py()
+    return data.cast("B")
 
 
 def js_object(value: object) -> JsObject:

@@ -20,7 +20,7 @@ from pyruntime.onnx.wire import Limits
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, begin_opening, device, opened
+from pyruntime.session.environment import CPU, WEBGPU, begin_opening, device, from_page, opened
 from pyruntime.session.expected_runs import expected_logits, expected_runs
 from pyruntime.session.first_use import ENTRY, at_work, given_rates
 from pyruntime.session.loading import Phase, Progress, arrived, external_files, model_source, when_there
@@ -199,7 +199,7 @@ class Creation(Session):
             own = self._model.graph.constants.get(name)
             if own is None:
                 raise InvalidArgument(f"add_initializer: the model has no initializer '{name}'")
-            array = value.numpy() if hasattr(value, "numpy") else value
+            array = value.numpy() if hasattr(value, "numpy") else from_page(value, own.type.dtype, name)
             made = Constant.from_array(array, own.type.dtype)
             if made.type.shape != own.type.shape:
                 raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")

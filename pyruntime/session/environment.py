@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
+from pyruntime.ir import DType
 from pyruntime.kernels.knowledge import Knowledge
 from pyruntime.session.attempts import Attempts
 from pyruntime.session.log import logger
@@ -23,6 +24,7 @@ __all__ = [
     "begin_opening",
     "call_back",
     "device",
+    "from_page",
     "in_browser",
     "learn",
     "opened",
@@ -119,6 +121,15 @@ async def adapter() -> dict[str, str] | None:
         return (await device()).info.names
     except EPFail:
         return None
+
+
+def from_page(value: Any, wanted: DType | None, name: str) -> Any:
+    """A value that is fed, out of JavaScript where it is one of its: `device.javascript.in_python`."""
+    if not in_browser:
+        return value
+    from pyruntime.device.pyodide import in_python
+
+    return in_python(value, wanted, name)
 
 
 def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:

@@ -26,6 +26,7 @@ from pyruntime.ir import (
     known,
 )
 from pyruntime.ir.encoding import decode, encode
+from pyruntime.session.environment import from_page
 
 __all__ = ["array_of", "check_names", "check_tensor", "from_user", "to_user"]
 
@@ -54,7 +55,7 @@ def _optional(value: ValueInfo) -> bool:
 
 
 def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> HostValue:
-    """A user's value (array, list, number, HostTensor, OrtValue-like) as the declared type.
+    """A user's value (array, list, number, HostTensor, typed array of JavaScript) as the declared type.
 
     Raises:
         InvalidArgument: another type, rank or shape than declared; says what was expected and what came.
@@ -63,9 +64,10 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
         check_tensor(value.type, declared, overrides)
         return value
     kind = declared.type
+    dtype = kind.dtype if isinstance(kind, DeclaredTensor) else None
+    value = from_page(value, dtype, declared.name)
     if isinstance(kind, HostKind):
         return _host_kind(value, kind, declared.name)
-    dtype = kind.dtype if isinstance(kind, DeclaredTensor) else None
     array, found = array_of(value, dtype, declared.name)
     tensor = HostTensor.of(array, found)
     check_tensor(tensor.type, declared, overrides)
@@ -74,6 +76,7 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
 
 def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
     """The value as an array in the carrier of its type. Lists take the declared type, arrays must have it."""
+    value = from_page(value, wanted, name)
     if not isinstance(value, np.ndarray | np.generic):
         if wanted is DType.STRING or (wanted is not None and not isinstance(value, list | tuple | int | float | bool)):
             value = np.asarray(value)
@@ -117,7 +120,8 @@ def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, 
     dims = [overrides.get(d, d) if isinstance(d, str) else d for d in expected.shape]
     if len(dims) != len(got):
         raise InvalidArgument(
-            f"Invalid rank for input '{declared.name}': got {len(got)} ({got}), expected {len(dims)} ({dims})"
+            f"Invalid rank for input '{declared.name}': got {len(got)} ({got}), expected {len(dims)} ({dims}); "
+            "reshape it, a typed array of JavaScript by numpy.asarray(value.to_py()).reshape(...)"
         )
     if any(isinstance(e, int) and e != g for e, g in zip(dims, got, strict=True)):
         wrong = next(i for i, (e, g) in enumerate(zip(dims, got, strict=True)) if isinstance(e, int) and e != g)

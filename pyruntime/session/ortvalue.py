@@ -17,7 +17,7 @@ from pyruntime.ir import Array, DType, HostTensor, SequenceType, TensorType
 from pyruntime.ir.encoding import encode
 from pyruntime.session.dlpack import HOST, array_from_dlpack
 from pyruntime.session.environment import device as open_device
-from pyruntime.session.environment import in_browser, wait_for
+from pyruntime.session.environment import from_page, in_browser, wait_for
 from pyruntime.session.feeds import array_of, to_user
 
 __all__ = ["OrtValue", "OrtValueVector", "at_pointer", "copy_tensors", "dtype_of", "is_gpu"]
@@ -271,8 +271,7 @@ class OrtValue:
             BindingError: `data` has another shape or type. WrongType (a TypeError): it is neither.
         """
         kind = self._kind()
-        if isinstance(data, OrtValue):
-            data = data.numpy()
+        data = data.numpy() if isinstance(data, OrtValue) else from_page(data, kind.dtype, "data")
         if not isinstance(data, np.ndarray):
             raise WrongType(f"update_inplace: expected a numpy.ndarray or an OrtValue, got {type(data).__name__}")
         array = np.asarray(data)
