@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import numpy as np
+
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import DType
@@ -125,7 +127,7 @@ async def adapter() -> dict[str, str] | None:
 
 def from_page(value: Any, wanted: DType | None, name: str) -> Any:
     """A value that is fed, out of JavaScript where it is one of its: `device.javascript.in_python`."""
-    if not in_browser:
+    if not in_browser or isinstance(value, np.ndarray | np.generic):
         return value
     from pyruntime.device.pyodide import in_python
 

@@ -18,7 +18,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "the second run after a loss",
         "pyruntime/session/recovery.py",
-        "            cause = error\n",
+        "            cause = str(error)  # the exception itself would hold this frame, and with it the program\n",
         "            raise\n",
         (
             FAULTS + "test_loss__fifty_times_in_a_row__every_run_answers",
@@ -89,14 +89,14 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the wait for what an error was read from, where that is a hint",
-        "web/loading/arrival.js",
-        "    if (!isVouchedFor) await complete;\n",
+        "web/loading/file.js",
+        "    if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.#isExact)) await this.complete();\n",
         "",
         (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-8]",),
     ),
     Mutation(
         "the comparison of the stream with parts of external data that were read ahead of it",
-        "web/loading/ranges.js",
+        "web/loading/ahead.js",
         "this.agrees = false;",
         "this.agrees = true;",
         (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
@@ -143,9 +143,9 @@ RUN_MUTATIONS = (
     ),
     Mutation(
         "an aborted load that was answered is released",
-        "web/client.js",
-        "{ resolve: undo ?? (() => {}), reject: () => {} }",
-        "{ resolve: () => {}, reject: () => {} }",
+        "web/aborting.js",
+        "work.then(undo, () => {});",
+        "work.catch(() => {});",
         ("e2e/test_cancellation.py::test_create__aborted_when_the_answer_is_on_its_way__is_released",),
     ),
     Mutation(
@@ -158,9 +158,9 @@ RUN_MUTATIONS = (
     Mutation(
         "a session forgets its runs",
         "pyruntime/session/program.py",
-        "        return {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
-        "        self.runs = [*getattr(self, 'runs', ()), run]\n"
-        "        return {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
+        "            made = {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
+        "            self.runs = [*getattr(self, 'runs', ()), run]\n"
+        "            made = {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
         (MEMORY + "test_many_runs__memory_of_gpu_and_python_stays_flat",),
     ),
     Mutation(
