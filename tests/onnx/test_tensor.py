@@ -111,7 +111,7 @@ def test_int64_data__longer_than_a_block__is_decoded(tagged: bool) -> None:
     "body", [b"\xff" * 10 + b"\x01", b"\x01\x80", b"\xff" * 600_000, b"\x01" * 262_139 + b"\xff" * 20]
 )
 def test_int64_data__not_a_sequence_of_integers__is_an_invalid_protobuf(body: bytes) -> None:
-    with pytest.raises(InvalidProtobuf, match="tensor data|an integer of more than 10 bytes"):
+    with pytest.raises(InvalidProtobuf, match=r"tensor data|an integer of more than 10 bytes"):
         read_tensor(integer(1, 1) + integer(2, 7) + blob(7, body)).to_numpy()
 
 
