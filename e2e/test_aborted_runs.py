@@ -181,7 +181,7 @@ def test_run__of_a_plan_aborted_before_its_outputs_are_there__leaves_none_on_the
                 return opened.then(() => scope);
               };
             });
-            const { sessions } = await import('/web/plans/standalone.js');
+            const { sessions } = await import('/web/plans/places.js');
             const plans = sessions.size;
             const control = new AbortController();
             const run = session.run({ x }, { signal: control.signal });

@@ -15,7 +15,7 @@ from pyruntime.device.executable import Executable, shares_arenas
 from pyruntime.device.on_host import HostValue
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.weights import Weights
-from pyruntime.errors import EPFail, OutOfMemory
+from pyruntime.errors import EPFail, InvalidGraph, OutOfMemory
 from pyruntime.ir import Graph, Sizes, TensorType, ValueType
 from pyruntime.kernels.candidates import Kernels
 from pyruntime.kernels.costs import Rates
@@ -34,6 +34,9 @@ __all__ = ["Planning"]
 
 OTHERWISE = OutOfMemory, EPFail, TooEarly
 """What says that a plan is too much for the device, needs the host, or a run's values: another one may not."""
+
+MISPREDICTED = *OTHERWISE, InvalidGraph
+"""What says that an expected run is not planned ahead of time: inputs that only a prediction has may not fit a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ class Planning:
                 for request, planned in [(r, self._ahead(r)) for r in requests]:
                     stage = await self._made_of(planned, request)
                     stage.expected = True
-            except OTHERWISE as error:
+            except MISPREDICTED as error:
                 logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
                 self.openings = Openings(self.graph)
                 while forget_oldest(self.roots):
@@ -165,7 +168,7 @@ class Planning:
             opened, sizes = self.openings.open(request.arrived) if self.target.allows("open_sizes") else ({}, None)
             wider = replace(request, arrived=opened) if sizes else request
             compiled = self._compile(wider, sizes)
-        except OTHERWISE:
+        except MISPREDICTED:
             return None
         if sizes is not None:
             if compiled.boundary is not None or compiled.plan.host_steps:
