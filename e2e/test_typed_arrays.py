@@ -54,14 +54,14 @@ FEED = """
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_typed_array__of_each_type__is_taken_by_it(python_in_browser: BrowserPython, name: str) -> None:
+def test_typed_array__of_each_type__is_taken_by_it(shared_lone_python: BrowserPython, name: str) -> None:
     kind, values = TYPES[name]
     elements = [f"{value}n" if name.startswith("Big") else str(value) for value in values]
     text = f"globalThis.{name}?.of({', '.join(elements)})"
     for providers in (["CPUExecutionProvider"], ["WebGpuExecutionProvider", "CPUExecutionProvider"]):
-        if not run(python_in_browser, "from pyodide.code import run_js\nbool(run_js(text))", text=text):
+        if not run(shared_lone_python, "from pyodide.code import run_js\nbool(run_js(text))", text=text):
             pytest.skip(f"this browser has no {name}")
-        found = run(python_in_browser, FEED, model=same(kind), value=text, providers=providers)
+        found = run(shared_lone_python, FEED, model=same(kind), value=text, providers=providers)
         wanted = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
         assert found == {"values": values, "type": wanted}
 
@@ -79,10 +79,10 @@ VALUES = {
 
 @pytest.mark.parametrize("name", VALUES)
 def test_javascript_value__without_numpys_type__is_read_as_declared(
-    python_in_browser: BrowserPython, name: str
+    shared_lone_python: BrowserPython, name: str
 ) -> None:
     kind, text, values = VALUES[name]
-    found = run(python_in_browser, FEED, model=same(kind), value=text, providers=["CPUExecutionProvider"])
+    found = run(shared_lone_python, FEED, model=same(kind), value=text, providers=["CPUExecutionProvider"])
     assert found.get("values") == values, found
 
 
@@ -104,16 +104,16 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_typed_array__that_does_not_fit__is_refused_by_its_own_type(
-    python_in_browser: BrowserPython, name: str
+    shared_lone_python: BrowserPython, name: str
 ) -> None:
     (kind, shape), text, message = WRONG[name]
-    found = run(python_in_browser, FEED, model=same(kind, shape), value=text, providers=["CPUExecutionProvider"])
+    found = run(shared_lone_python, FEED, model=same(kind, shape), value=text, providers=["CPUExecutionProvider"])
     assert found.get("error") == "InvalidArgument" and message in found["message"], found
 
 
-def test_typed_array__in_values_bindings_and_options__is_taken(python_in_browser: BrowserPython) -> None:
+def test_typed_array__in_values_bindings_and_options__is_taken(shared_lone_python: BrowserPython) -> None:
     found = run(
-        python_in_browser,
+        shared_lone_python,
         """
         import js
         values = js.Float32Array.of(1, 2)
