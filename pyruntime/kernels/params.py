@@ -107,10 +107,10 @@ def _packed(code: str, numbers: Sequence[Any]) -> bytes:
     try:
         return struct.pack(code, *numbers)
     except struct.error:
-        wide = [n for n in numbers if isinstance(n, int) and not -(1 << 31) <= n < 1 << 32]
-        if not wide:
+        largest = max((int(n) for n in numbers if not isinstance(n, float)), key=abs, default=0)
+        if -(1 << 31) <= largest < 1 << 31:
             raise
-        raise Unsupported(f"a kernel's parameters have 32 bits, and one of them would be {wide[0]}") from None
+        raise Unsupported(f"a kernel's parameters have 32 bits, and one of them would be {largest}") from None
 
 
 @lru_cache(maxsize=512)

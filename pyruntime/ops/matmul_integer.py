@@ -108,6 +108,8 @@ class MatMulInteger(Op):
     def infer(
         self, a: TensorType, b: TensorType, a_zero: TensorType | None = None, b_zero: TensorType | None = None
     ) -> tuple[TensorType, ...]:
+        if a.dtype not in BYTES or b.dtype not in BYTES:
+            self.fail("matrices of int8 or uint8", f"{a} and {b}")
         _zero_shape(self, a, a_zero, True)
         _zero_shape(self, b, b_zero, False)
         return (TensorType(DType.INT32, matmul_shape(self, a, b)),)

@@ -79,6 +79,7 @@ def quantized(**changed: Array | None) -> list[Array | None]:
         ("QLinearMatMul", 10, quantized(b_scale=floats(5)), r"expected b_scale for y of shape \[2, 3\]"),
         ("QLinearMatMul", 10, quantized(y_scale=floats(3)), r"expected y_scale for y of shape \[2, 3\]"),
         ("QLinearMatMul", 10, quantized(y_zero=np.ones((4, 3), np.uint8)), "expected y_zero_point for y"),
+        ("MatMulInteger", 10, [np.ones((2, 4), np.int64), np.ones((4, 3), np.int8)], "expected matrices of int8"),
         ("RMSNormalization", 23, [np.ones((3, 4), np.uint64), floats(4)], "expected floats"),
         ("RMSNormalization", 23, [floats(3, 4), np.ones(4, np.int64)], "expected floats"),
         ("LayerNormalization", 17, [np.ones((3, 4), np.int32), np.ones(4, np.int32)], "expected floats"),
