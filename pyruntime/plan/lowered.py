@@ -117,6 +117,9 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
         name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
         if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
             return "float64 is exact on the host"
+        for b in dispatch.kernel.bindings:
+            if not 8 <= b.dtype.bits <= 32 and "load4" in dispatch.kernel.accessors(b.name):
+                return f"{name} reads four elements at a time, which is not for {b.dtype.onnx_name}"
         module = dispatch.kernel.module
         if module.workgroup_bytes > limits.workgroup_bytes:
             taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"

@@ -104,10 +104,11 @@ def test_matmul__scales_of_rows__are_taken(shape: tuple[int, ...]) -> None:
     [
         ("MaxPool", 12, [floats(1, 1, 4, 4)], {"kernel_shape": [2, 2], "strides": [1 << 40, 1]}),
         ("AveragePool", 19, [floats(1, 1, 4, 4)], {"kernel_shape": [2, 2], "strides": [1, 1 << 33]}),
+        ("Softmax", 13, [np.ones((2, 4), np.int64)], {}),
         ("IsInf", 10, [floats(6)], {"detect_positive": 1 << 40}),
     ],
 )
-def test_node__parameter_of_more_than_32_bits__runs_on_the_host(
+def test_node__no_kernel_for_its_numbers__runs_on_the_host(
     op: str, opset: int, inputs: list[Array | None], attributes: dict[str, Any]
 ) -> None:
     assert placement(*model(op, inputs, opset, **attributes)) == "host"
