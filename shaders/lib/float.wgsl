@@ -27,9 +27,9 @@ fn ceiling_of(x: f32) -> f32 {
 
 fn square_root(x: f32) -> f32 {
   let bits = bitcast<u32>(x);
-  if (bits - 1u < 0x007fffffu) { return sqrt(f32(2u * bits)) * 2.646977960169688559588507814623881131410598754882813e-23; }
-  if (bits - 0x80000001u < 0x7f7fffffu) { return f32_bits(0x7fc00000u, bits); }
-  return sqrt(x);
+  let tiny = bits - 1u < 0x007fffffu;
+  let known = select(x, -1.0, bits - 0x80000001u < 0x007fffffu);
+  return sqrt(select(known, f32(2u * bits), tiny)) * select(1.0, 2.6469779601696886e-23, tiny);
 }
 
 // IEEE 754 binary16 to binary32, exact; subnormals, infinities and NaN included.
