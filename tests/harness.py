@@ -88,7 +88,8 @@ def run_typed(op: Any, types: list[Any], values: list[Any], gpu: Any) -> list[Ar
         raw = encode(np.asarray(values[alias]), types[alias].dtype)
         return [decode(raw, outs[0].dtype, outs[0].shape)]
     wanted = [t if op.wants(i) else None for i, t in enumerate(outs)]
-    made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted, op.overwrites if isinstance(op, CacheOp) else {})
+    overwrites = op.overwrites if isinstance(op, CacheOp) else {}
+    made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted, overwrites)
     return made
 
 

@@ -27,8 +27,8 @@ from tools.zoo.trained.packages import Case
 
 __all__ = ["main", "pending", "run"]
 
-SECONDS = 400
-"""For one file."""
+SECONDS, LARGE = 400, 900
+"""For one file, and for a large one."""
 
 RUN = """
 import os
@@ -78,7 +78,8 @@ def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
     url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{path.relative_to(CACHE)}"
     data = codec.encode({"model": url, "fed": [list(steps) for steps in feeds], "back": dict(case.model.back)})
     began = time.monotonic()
-    told = codec.decode(in_browser.page.evaluate(CALL, [textwrap.dedent(RUN), data, SECONDS * 1000]))
+    limit = 1000 * (LARGE if case.model.large else SECONDS)
+    told = codec.decode(in_browser.page.evaluate(CALL, [textwrap.dedent(RUN), data, limit]))
     if "error" in told:
         return {"browser": told["error"].strip().splitlines()[-1][:800]}
     made, same, host, dispatches, plans = told["value"]
