@@ -21,7 +21,6 @@ TYPES: dict[str, tuple[int, list[Any]]] = {
     "Uint32Array": (TensorProto.UINT32, [0, 1, 2**32 - 1]),
     "BigInt64Array": (TensorProto.INT64, [-(2**40), 0, 2**40]),
     "BigUint64Array": (TensorProto.UINT64, [0, 1, 2**63]),
-    "Float16Array": (TensorProto.FLOAT16, [-0.5, 0.0, 2.0]),
     "Float32Array": (TensorProto.FLOAT, [-0.5, 0.0, 2.5]),
     "Float64Array": (TensorProto.DOUBLE, [-0.5, 0.0, 2.5]),
 }
