@@ -120,7 +120,8 @@ def test_loss__no_adapter_any_more__twenty_runs_fail_with_the_questions_of_one(s
 def test_loss__while_a_text_is_written__it_is_whole_or_device_lost_and_the_next_is_whole(
     browser: Browser, site_url: str
 ) -> None:
-    with watched(browser, site_url, Writing) as script:
+    with watched(browser, site_url, Script) as plain:
+        script = Writing(plain.page, plain.guard)  # what loads the model comes after what watches the device
         whole = script(
             "return textOf(await write('She was', { temperature: 0, maxNewTokens: 48, endTokens: [] }));", prompt=""
         )
@@ -186,6 +187,8 @@ def test_released_sessions__pythons_collector_rests__leave_no_model(python_in_br
                 await run
             except errors.OrtError:
                 pass
+            finally:
+                del run  # its exception has this frame in its traceback
 
         async def lost(session):
             await session.run_async(None, {"x": x})

@@ -59,6 +59,7 @@ class Switch:
         finally:
             self._inside.remove(inside)
             inside.leave()
+            del task  # it holds the exception, whose traceback holds this frame
 
 
 class _Inside:
@@ -121,6 +122,7 @@ def within(seconds: float, error: Callable[[], OrtError]) -> Iterator[None]:
         yield
         return
     loop, switch = task.get_loop(), Switch()
+    del task  # as in `Switch.ends`
     clock = _clocks.setdefault(loop, _Clock())
     clock.ends[switch] = time.monotonic() + seconds
     clock.tick(loop)

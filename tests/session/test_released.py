@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pyruntime.device.base import Raw, Read, Write
 from pyruntime.errors import Fail, OrtError
 from pyruntime.onnx.source import MemorySource
 from pyruntime.session import InferenceSession, RunOptions, SessionOptions
@@ -86,12 +87,37 @@ async def _abort(session: InferenceSession, shapes: tuple[tuple[int, ...], ...])
     await _run(session, shapes, terminate=True)
 
 
+async def _interrupt(session: InferenceSession, shapes: tuple[tuple[int, ...], ...]) -> None:
+    for shape in shapes:
+        options = RunOptions()
+        run = asyncio.ensure_future(session.run_async(None, {"x": np.ones(shape, np.float32)}, run_options=options))
+        await asyncio.sleep(0)
+        options.terminate = True
+        try:
+            await run
+        except Fail:
+            pass
+        finally:
+            del run  # its exception has this frame in its traceback
+
+
 USES: dict[str, Callable[[InferenceSession, tuple[tuple[int, ...], ...]], Any]] = {
     "run": _run,
     "aborted": _abort,
+    "interrupted": _interrupt,
     "misused": _misuse,
     "explained and profiled": _look,
 }
+
+
+class _SlowDevice(FaultyDevice):
+    """A device whose answers take a turn of the event loop each."""
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        await asyncio.sleep(0.001)
+        return await super().submit(recording, writes, reads, numbers)
 
 
 @pytest.fixture
@@ -110,7 +136,7 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.parametrize("end", ["released and kept", "deleted"])
 def test_session__released_or_deleted__frees_the_model_at_once(case: str, use: str, place: str, end: str) -> None:
     make, shapes = CASES[case]
-    device, source = FaultyDevice(), MemorySource(make())
+    device, source = _SlowDevice() if use == "interrupted" else FaultyDevice(), MemorySource(make())
     bytes_held, kept = weakref.ref(source), []
 
     async def used(model: MemorySource) -> None:
