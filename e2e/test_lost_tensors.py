@@ -111,7 +111,9 @@ def test_loss__no_adapter_any_more__twenty_runs_fail_with_the_questions_of_one(s
         script.worker.evaluate("() => { GPU.prototype.requestAdapter = requestAdapter; }")
     failed = [found for found in ends if found != "right"]
     assert len(failed) > 1
-    assert all(found.startswith(GONE) and "there is no other" in found for found in (*failed, alone)), (ends, alone)
+    read = "run the models that made them again"  # the run had ended, and its output was read
+    assert "there is no other" in alone
+    assert all(found.startswith(GONE) and ("there is no other" in found or read in found) for found in failed), ends
     assert asked <= 2 * asked_alone
     assert script(TOOLS + "return [await run(1), await run(2)]", model=b"") == ["right"] * 2
     script("await session.release()")
@@ -149,7 +151,7 @@ def test_loss__while_a_text_is_written__it_is_whole_or_device_lost_and_the_next_
                 "return textOf(await write('She was', { temperature: 0, maxNewTokens: 48, endTokens: [] }));", prompt=""
             )
             assert again == whole
-        script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace|pyruntime: ")
+        script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace|pyruntime: |pyruntime chooses")
 
 
 def test_released_sessions__pythons_collector_rests__leave_no_model(python_in_browser: BrowserPython) -> None:

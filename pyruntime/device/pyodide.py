@@ -143,15 +143,18 @@ class WebGpuDevice:
 
     def _check(self) -> None:
         if self.lost is not None:
-            raise DeviceLost(
-                f"the GPU device was lost ({self.lost}), and the tensors on it; run the models that made them again"
-            )
+            raise self._gone()
+
+    def _gone(self) -> DeviceLost:
+        return DeviceLost(
+            f"the GPU device was lost ({self.lost}), and the tensors on it; run the models that made them again"
+        )
 
     async def _failed(self, what: str, error: BaseException | JsObject) -> EngineError:
         """The exception for a call that failed: DeviceLost where the device is gone, which it tells a moment later."""
         for seconds in _LOSS_TELLS:
             if self.lost is not None:
-                return DeviceLost(f"the GPU device was lost ({self.lost})")
+                return self._gone()
             await asyncio.sleep(seconds)
         return EngineError(f"{what}: {getattr(error, 'message', error)}")
 
