@@ -21,6 +21,7 @@ from pyodide.ffi import jsnull, to_js
 from pyruntime import wire
 from pyruntime.device.executable import Executable
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.together import forget_frames
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.source import ByteSource
@@ -82,15 +83,9 @@ async def serve(function: str, *arguments: Any) -> JsObject:
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
     except Exception as error:  # boundary: a request: told to JavaScript
-        return _to_js(
-            {
-                "error": {
-                    "name": type(error).__name__,
-                    "message": str(error),
-                    "traceback": "".join(traceback.format_exception(error)),
-                }
-            }
-        )
+        text = "".join(traceback.format_exception(error))
+        forget_frames(error)
+        return _to_js({"error": {"name": type(error).__name__, "message": str(error), "traceback": text}})
 
 
 def cancel(number: int) -> None:

@@ -35,15 +35,14 @@ async def run_once(plans: Sequence[Plan], device: Device) -> list[dict[str, int]
     try:
         shaders = list(dict.fromkeys(s for p in plans for s in p.shaders))
         constants = list({c.key: c for p in plans for c in p.constants}.values())
-
-        async def resident() -> None:
-            kept.extend(await device.allocate([t.region.nbytes for p in plans for t in p.external], "resident"))
-
-        async def arenas() -> None:
-            sizes = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
-            scratch.extend(await device.allocate(sizes, "arena"))
-
-        await all_of(resident(), arenas(), weights.load(constants), device.compile(shaders))
+        resident = [t.region.nbytes for p in plans for t in p.external]
+        arenas = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
+        await all_of(
+            _allocate(device, resident, "resident", kept),
+            _allocate(device, arenas, "arena", scratch),
+            weights.load(constants),
+            device.compile(shaders),
+        )
         made, commands = _bound(plans, device, weights, iter(kept), iter(scratch))
         recording = device.record(commands)
         try:
@@ -57,6 +56,11 @@ async def run_once(plans: Sequence[Plan], device: Device) -> list[dict[str, int]
         device.free(scratch)
         weights.release()
     return made
+
+
+async def _allocate(device: Device, sizes: Sequence[int], label: str, made: list[int]) -> None:
+    """Buffers of these sizes, into `made`."""
+    made += await device.allocate(sizes, label)
 
 
 def _bound(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyruntime.device.base import Device
+from pyruntime.device.together import forget_frames
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import DType
 from pyruntime.kernels.knowledge import Knowledge
@@ -22,6 +23,7 @@ __all__ = [
     "WEBGPU",
     "adapter",
     "adopt",
+    "apart",
     "available_providers",
     "begin_opening",
     "call_back",
@@ -173,10 +175,20 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
     raise RuntimeException(f"this call has to wait for something; use `{awaitable}`")
 
 
+async def apart(work: Coroutine[Any, Any, T]) -> T:
+    """`work`; in a browser its exceptions keep nothing of it (`forget_frames`), elsewhere debuggers look at them."""
+    try:
+        return await work
+    except BaseException as error:
+        if in_browser:
+            forget_frames(error)
+        raise
+
+
 async def _settled(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | tuple[None, BaseException]]) -> None:
     """Append the result of `work`, or what it raised."""
     try:
-        outcome.append((await work, None))
+        outcome.append((await apart(work), None))
     except BaseException as error:  # boundary: another coroutine raises it
         outcome.append((None, error))
 

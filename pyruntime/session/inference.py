@@ -16,7 +16,7 @@ from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.bound_runs import BoundRuns
 from pyruntime.session.creation import Creation
 from pyruntime.session.devices import OrtAllocatorType, OrtMemoryInfo, OrtMemType
-from pyruntime.session.environment import CPU, WEBGPU, call_back, wait_for
+from pyruntime.session.environment import CPU, WEBGPU, apart, call_back, wait_for
 from pyruntime.session.feeds import check_names, check_tensor, from_user, to_user
 from pyruntime.session.first_use import ENTRY, at_work, ran
 from pyruntime.session.insight import Insight
@@ -76,6 +76,17 @@ class InferenceSession(Creation, BoundRuns, Insight):
         progress: Progress | None = None,
     ) -> InferenceSession:
         """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
+        return await apart(cls._created(path_or_bytes, sess_options, providers, provider_options, progress))
+
+    @classmethod
+    async def _created(
+        cls,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None,
+        providers: Sequence[Any] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+        progress: Progress | None,
+    ) -> InferenceSession:
         session = cls.__new__(cls)
         session._begin(sess_options, providers, provider_options)
         await session._load(path_or_bytes, progress)
@@ -103,7 +114,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         """Awaitable `run`; with a callback, which is called with (outputs, user_data, error), it runs by itself."""
         if isinstance(callback, RunOptions):
             callback, run_options = None, callback
-        work = self._run_user(output_names, input_feed, run_options)
+        work = apart(self._run_user(output_names, input_feed, run_options))
         return work if callback is None else call_back(work, callback, user_data)
 
     async def _run_user(
