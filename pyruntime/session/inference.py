@@ -101,7 +101,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
             MissingInput (a ValueError), InvalidArgument: the feed does not fit the model.
             RuntimeException: an operator failed, or this place cannot wait: use `await session.run_async(...)`.
         """
-        return wait_for(self.run_async(output_names, input_feed, run_options), "await session.run_async(...)")
+        return wait_for(self._run_user(output_names, input_feed, run_options), "await session.run_async(...)")
 
     def run_async(
         self,
