@@ -20,6 +20,7 @@ from pyruntime.kernels import Target
 from pyruntime.session.ahead import compile_model
 from tests import half_models
 from tests.plan.test_saved import DIGITS, ENLARGE, saved_model, split_digits
+from tests.session.test_ahead import BRANCHES, TABLE, saved
 from tools.devkit.server import Server
 from tools.digits_data import from_counts, load_split
 
@@ -172,6 +173,40 @@ def test_other_signature__python_goes_on__and_says_so(script: Script) -> None:
     np.testing.assert_allclose(np.reshape(values["values"], values["dims"]), expected, RTOL, ATOL)
     assert found["said"][0] == "pyruntime: no plan runs these inputs and outputs: the session goes on with Python"
     assert started_python(script.page)
+
+
+def test_stated_value__that_value__runs_without_python_and_another_is_told(script: Script, tmp_path: Path) -> None:
+    path = saved(tmp_path, BRANCHES)
+    plan = compile_model(path, {"x": [(1, 8)]}, values={"sr": [16000]})
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
+    feeds = fed({"x": x}) | {"sr": {"type": "int64", "data": ["16000"], "dims": []}}
+    run = RUN.replace(
+        "new Tensor(type, data, dims)", "new Tensor(type, type === 'int64' ? data.map(BigInt) : data, dims)"
+    )
+    found = script(run + "return { result, said, equal };", model=path.read_bytes(), plan=plan, feeds=feeds)
+    assert found["said"] == [] and found["equal"] and not started_python(script.page)
+    np.testing.assert_allclose(found["result"]["y"]["values"], np.maximum(x, 0).ravel(), RTOL, ATOL)
+    feeds["sr"]["data"] = ["8000"]
+    found = script(
+        run + "await session.release(); return { result, said };", model=path.read_bytes(), plan=plan, feeds=feeds
+    )
+    why = "the plan is for other values of its inputs than sr = 8000"
+    assert found["said"][0] == f"pyruntime: {why}: the session goes on with Python"
+    np.testing.assert_allclose(found["result"]["y"]["values"], np.exp(-x).ravel(), RTOL, ATOL)
+
+
+@pytest.mark.parametrize(
+    ("size", "python"), [(1, False), (2, False), (3, True)], ids=["one", "two", "what was not stated"]
+)
+def test_sizes_one_and_two__each__runs_without_python(script: Script, tmp_path: Path, size: int, python: bool) -> None:
+    path = saved(tmp_path, TABLE)
+    plan = compile_model(path, {"x": [(1, 4), (2, 4)]})
+    feeds = {"x": np.arange(-2, 4 * size - 2, dtype=np.float32).reshape(size, 4)}
+    found = script(
+        RUN + "await session.release(); return { result, said };", model=path.read_bytes(), plan=plan, feeds=fed(feeds)
+    )
+    assert started_python(script.page) == python
+    np.testing.assert_allclose(found["result"]["y"]["values"], np.maximum(feeds["x"], 0).ravel(), RTOL, ATOL)
 
 
 @pytest.mark.parametrize(
