@@ -16,7 +16,7 @@ from onnx.backend.test.case.test_case import TestCase
 from pyruntime.ir import Array, Constant, DType, TensorType, known
 from pyruntime.ir.encoding import decode, encode, round_to
 from pyruntime.ops.base import Op
-from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.caches import overwritten
 from pyruntime.ops.decomposed import Decomposed
 from pyruntime.ops.registry import op_class
 from tools.devkit.shell import CACHE
@@ -88,8 +88,7 @@ def run_typed(op: Any, types: list[Any], values: list[Any], gpu: Any) -> list[Ar
         raw = encode(np.asarray(values[alias]), types[alias].dtype)
         return [decode(raw, outs[0].dtype, outs[0].shape)]
     wanted = [t if op.wants(i) else None for i, t in enumerate(outs)]
-    overwrites = op.overwrites if isinstance(op, CacheOp) else {}
-    made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted, overwrites)
+    made: list[Array] = gpu.run(op.lower(gpu.target, *types), values, types, wanted, overwritten(op))
     return made
 
 

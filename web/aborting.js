@@ -18,7 +18,7 @@ export function unlessAborted(work, signal, undo = () => {}, abort = () => {}) {
       reject(signal.reason);
       abort();
     };
-    const settle = (/** @type {() => void} */ outcome) => {
+    const finish = (/** @type {() => void} */ outcome) => {
       signal.removeEventListener('abort', end);
       outcome();
     };
@@ -27,6 +27,6 @@ export function unlessAborted(work, signal, undo = () => {}, abort = () => {}) {
       return;
     }
     signal.addEventListener('abort', end, { once: true });
-    work.then((value) => settle(() => resolve(value)), (error) => settle(() => reject(error)));
+    work.then((value) => finish(() => resolve(value)), (error) => finish(() => reject(error)));
   });
 }

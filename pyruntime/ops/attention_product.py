@@ -14,7 +14,7 @@ from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
 from pyruntime.kernels.dispatch import Shares
 from pyruntime.ops.base import Op, op
-from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.caches import CacheOp, overwritten
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
 from pyruntime.ops.with_tail import WithTail
 
@@ -41,7 +41,7 @@ class AttentionProduct(CacheOp):
 
     @property
     def overwrites(self) -> Mapping[int, int]:
-        return self.attention.overwrites if isinstance(self.attention, CacheOp) else {}
+        return overwritten(self.attention)
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
         made: tuple[Any, ...] = self.attention.infer(*inputs[: self.count])

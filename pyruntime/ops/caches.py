@@ -9,7 +9,7 @@ from typing import Any
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import Op
 
-__all__ = ["CacheOp", "Rewritten"]
+__all__ = ["CacheOp", "Rewritten", "overwritten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +73,8 @@ class CacheOp(Op):
     def overwrites(self) -> Mapping[int, int]:
         """Outputs that are the very memory of an input, of which dispatches overwrite a part: input by output."""
         return {}
+
+
+def overwritten(op: object) -> Mapping[int, int]:
+    """`CacheOp.overwrites` of an operator, whichever it is: input by output."""
+    return op.overwrites if isinstance(op, CacheOp) else {}

@@ -18,7 +18,7 @@ from typing import Any
 from pyruntime.ir import Node, Rows, State, TensorType, TypedGraph, hint, is_dim, lower, upper
 from pyruntime.kernels import Target
 from pyruntime.ops.append_rows import FirstRows
-from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.caches import CacheOp, overwritten
 
 __all__ = ["capacity", "run"]
 
@@ -219,7 +219,7 @@ class _Rewriting:
         nodes: list[Node] = []
         taken: set[str] = set()
         for node in graph.nodes:
-            keeps = set((node.op.overwrites if isinstance(node.op, CacheOp) else {}).values())
+            keeps = set(overwritten(node.op).values())
             for i, name in enumerate(node.inputs):
                 if i in keeps or name not in self.roomy:
                     continue

@@ -9,7 +9,7 @@ from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, hint
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.quick import MOST_WORK, without_quick
-from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.caches import overwritten
 from pyruntime.ops.defects import planning
 from pyruntime.plan.emission import Emitter
 from pyruntime.plan.foreseen import Foreseen
@@ -230,8 +230,7 @@ class _Builder:
     @staticmethod
     def _overwritten(node: Node) -> dict[str, str]:
         """Outputs that are the memory of an input, which dispatches write to."""
-        op = node.op
-        pairs = op.overwrites.items() if isinstance(op, CacheOp) else ()
+        pairs = overwritten(node.op).items()
         return {node.outputs[output]: node.inputs[given] for output, given in pairs if node.outputs[output]}
 
     def _value(self, placed: Placed, operand: Operand, node: int) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pyruntime.ir import TensorType, TypedGraph, upper
 from pyruntime.kernels import Role
-from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.caches import overwritten
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.placement import Placed
 
@@ -55,8 +55,7 @@ def is_free(graph: TypedGraph, placed: Sequence[Placed]) -> bool:
 
 
 def _overwrites(placed: Placed) -> bool:
-    op = placed.node.op
-    return isinstance(op, CacheOp) and bool(op.overwrites)
+    return bool(overwritten(placed.node.op))
 
 
 @dataclass(eq=False, slots=True)
