@@ -260,11 +260,17 @@ export class Decoder {
       turn.dispose();
       return;
     }
-    for (const [name, cache] of turn.caches) {
-      turn.caches.set(name, await (await this.#rewinder).cut(cache, same - turn.begin));
-      cache.dispose();
+    const rewinder = await this.#rewinder;
+    try {
+      for (const [name, cache] of turn.caches) {
+        turn.caches.set(name, await rewinder.cut(cache, same - turn.begin));
+        cache.dispose();
+      }
+      turn.ids.length = same;
+    } catch (error) {
+      if (/** @type {Error} */ (error).name !== 'DeviceLost') throw error;
+      turn.dispose(); // what the caches held is computed anew
     }
-    turn.ids.length = same;
   }
 
   /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
