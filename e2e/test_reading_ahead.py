@@ -73,14 +73,14 @@ def wait_for_parts(script: Script, file: Served, number: int) -> None:
         ("graph", None, LAYERS),
         ("graph", 'W/"one"', LAYERS),
         ("graph", '"two"', 1),
-        ("noise", None, 1),
-        ("short", None, LAYERS),
+        ("noise", None, 2),
+        ("short", None, 1),
     ],
 )
 def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
     script: Script, served: dict[str, Served], wrong: str, etag: str | None, parts: int
 ) -> None:
-    """Where a tag tells, no more of them are asked for."""
+    """Where a tag or a size tells, no more of them are asked for."""
     data = model(LAYERS)
     made = onnx.load_from_string(data)
     made.graph.node[0].input[1], made.graph.node[1].input[1] = "w1", "w0"

@@ -3,6 +3,7 @@
 
 import { downloads } from './loading/downloads.js';
 import { Loading } from './loading/loading.js';
+import { makeMemoryBy } from './memory.js';
 import { Incoming } from './pieces.js';
 import { beginAhead, loadAhead, Runs } from './runs.js';
 import { startBridge } from './runtime.js';
@@ -220,6 +221,7 @@ const methods = {
     sessions.clear();
     bridge = startBridge(places, report, ended);
     if (isWorker) downloads.start(bridge, (port) => self.postMessage({ downloads: port }, { transfer: [port] }));
+    makeMemoryBy((nbytes) => downloads.memory(nbytes));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
     settleInPython = python.settle;

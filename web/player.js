@@ -2,6 +2,7 @@
 /** Plays a recorded command list: uploads, compute passes, one readback. */
 
 import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
+import { orderSpare, resultMemory } from './memory.js';
 import { LARGE } from './pieces.js';
 import { copyAll, Readback } from './readback.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
@@ -44,9 +45,10 @@ function partsOf(piece) {
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
+ * @param {Piece[]} cold those whose pages are not in place
  */
-async function settle(device, commands, numbers, arrivals, pieces, results) {
-  const cold = pieces.filter(({ result }) => results[result].length >= COLD).flatMap(partsOf);
+async function settle(device, commands, numbers, arrivals, pieces, results, cold) {
+  const parts = cold.flatMap(partsOf);
   let encoded = false;
   const work = () => {
     if (!encoded) {
@@ -54,7 +56,7 @@ async function settle(device, commands, numbers, arrivals, pieces, results) {
       encodeAhead(device, commands, numbers);
       return true;
     }
-    const next = cold.shift();
+    const next = parts.shift();
     if (next && !next.piece.done) for (let at = next.from; at < next.to; at += PAGE) results[next.piece.result][at] = 0;
     return next !== undefined;
   };
@@ -139,13 +141,16 @@ export async function play(device, commands, writes, reads, numbers) {
     ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
   scopes.push(...uploaded);
-  const results = reads.map(({ nbytes }) => new Uint8Array(nbytes));
+  const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
+  const results = memory.map(({ bytes }) => bytes);
   const { pieces } = readback;
+  const cold = pieces.filter(({ result }) => results[result].length >= COLD && !memory[result].isReady);
   const arrivals = readback.collect(results, scopes);
   try {
-    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results);
+    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results, cold);
     await caught(scopes);
     readback.end();
+    orderSpare(reads.map(({ nbytes }) => nbytes));
     return results.map(({ buffer }) => buffer);
   } catch (error) {
     arrivals.catch(() => {});

@@ -42,8 +42,11 @@ def weight(layer: int) -> bytes:
     return ((layer + 1) * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
 
 
-def model(layers: int, files: dict[int, tuple[str, int]] | None = None) -> bytes:
-    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere."""
+def model(layers: int, files: dict[int, tuple[str, int]] | None = None, typed: bool = False) -> bytes:
+    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere.
+
+    `typed`: the graph's end lists the weights' types, as torch.onnx has it.
+    """
     weights = []
     for i in range(layers):
         tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT)
@@ -60,8 +63,9 @@ def model(layers: int, files: dict[int, tuple[str, int]] | None = None) -> bytes
     names = ["x", *(f"h{i}" for i in range(1, layers)), "y"]
     nodes = [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, SIZE]) for name in "xy")
+    types = [helper.make_tensor_value_info(w.name, TensorProto.FLOAT, w.dims) for w in weights] if typed else []
     made = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y], weights),
+        helper.make_graph(nodes, "g", [x], [y], weights, value_info=types),
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=9,
     )

@@ -9,6 +9,7 @@
  * other outputs memory of their own. After one, more runs must follow from one another before it is tried again.
  */
 
+import { orderSpare, resultMemory } from '../memory.js';
 import { enqueue } from '../player.js';
 import { collect, copyOf, stage } from '../readback.js';
 import { matches, prepare, readsOf, results } from '../replay.js';
@@ -291,9 +292,12 @@ export class Ahead {
   #send(device, recordings, reads) {
     const pieces = stage(device, reads);
     const scopes = enqueue(device, recordings, pieces.map(copyOf));
-    const bytes = reads.map(({ nbytes }) => new Uint8Array(nbytes));
+    const bytes = reads.map(({ nbytes }) => resultMemory(nbytes).bytes);
     const arrived = Promise.all([caught(scopes), ...pieces.map((piece) => collect(device, piece, bytes))])
-      .then(() => bytes.map(({ buffer }) => buffer), (error) => {
+      .then(() => {
+        orderSpare(reads.map(({ nbytes }) => nbytes));
+        return bytes.map(({ buffer }) => buffer);
+      }, (error) => {
         for (const { replay } of recordings) replay.live = false; // Python finds out why
         for (const { staging, done } of pieces) if (!done) staging.destroy();
         throw error;

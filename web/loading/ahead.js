@@ -5,7 +5,9 @@
  * brings is compared with them. A scanner sees each region once: from the stream, or from a request that is further.
  */
 
+import { placesOf } from './places.js';
 import { MOST, NEAR, SHARE } from './requests.js';
+import { around } from './segments.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
@@ -13,6 +15,10 @@ const FAR = 1 << 20;
 /** Bytes that are asked for behind a jump, and at most where what follows is read, too. */
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
+
+/** Bytes of a file's end that tell where its tensors are: of each file, and at most. */
+const TAIL = 1 << 17;
+const LONGEST_TAIL = 1 << 20;
 
 /** Requests at a time. */
 const AT_ONCE = 8;
@@ -34,6 +40,8 @@ export class ReadAhead {
   #isOver = false;
   #isFound = false;
   #onFound;
+  /** Whether bytes were computed from the file's end that nobody has sent yet. */
+  #isComputed = false;
   /** Where the stream is. */
   at = 0;
   /** Whether it has brought nothing else than what was read ahead. */
@@ -52,7 +60,7 @@ export class ReadAhead {
 
   /** Whether the server says of all that was read ahead that it is of the file that the stream brings. */
   get isVouchedFor() {
-    return this.#requests?.areOfOneFile ?? false;
+    return (this.#requests?.areOfOneFile ?? false) && !this.#isComputed;
   }
 
   /** The stream brings these. @param {Uint8Array<ArrayBuffer>} chunk */
@@ -91,13 +99,28 @@ export class ReadAhead {
     const left = joined(wanted.filter(([begin]) => begin >= this.at), requests.size);
     if (!left) return null;
     let from = Math.max(this.at, begun ? begun[1] : 0);
-    // From the end of the file on, as the stream begins at the other one. First for one part: there are servers that answer with
-    // the whole file.
+    try {
+      await this.#ask(requests, left, (part) => this.#add(part), (end) => { from = Math.max(from, end); });
+    } catch {
+      return null;
+    }
+    return { from, segments: [...this.#parts] };
+  }
+
+  /**
+   * Ask for parts that the stream has not brought, several at a time, from the end of the file on, as the stream begins at the other
+   * one. First for one part: there are servers that answer with the whole file.
+   * @param {import('./requests.js').Requests} requests
+   * @param {Range[]} left
+   * @param {(part: Segment) => void} came hears of those that came before the stream
+   * @param {(end: number) => void} late hears of the others
+   */
+  async #ask(requests, left, came, late) {
     const next = async () => {
       const [begin, end] = /** @type {Range} */ (left.pop());
       const bytes = begin >= this.at ? await requests.bytes(begin, end) : null;
-      if (bytes && begin >= this.at) this.#add({ at: begin, bytes });
-      else from = Math.max(from, end);
+      if (bytes && begin >= this.at) came({ at: begin, bytes });
+      else late(end);
     };
     const several = async () => {
       while (left.length && !this.#isOver) await next();
@@ -105,11 +128,9 @@ export class ReadAhead {
     try {
       if (left.length) await next();
       await Promise.all(Array.from({ length: AT_ONCE }, several));
-    } catch {
-      left.length = 0;
-      return null;
+    } finally {
+      left.length = 0; // where one failed the others end
     }
-    return { from, segments: [...this.#parts] };
   }
 
   /** @param {Segment} part */
@@ -135,6 +156,7 @@ export class ReadAhead {
    */
   async #jump(scanner, requests) {
     const { size } = requests;
+    const known = scanner.graph ? await this.#between(requests, scanner.graph) : [];
     for (let window = WINDOW; ;) {
       if (scanner.passing > NEAR || scanner.at + scanner.passing >= size) {
         scanner.skip();
@@ -142,7 +164,8 @@ export class ReadAhead {
       }
       const { at } = scanner;
       if (at >= size || scanner.isBroken) break;
-      const bytes = await requests.bytes(at, Math.min(at + window, size));
+      const near = around(known, at);
+      const bytes = near ? near.bytes.subarray(at - near.at) : await requests.bytes(at, Math.min(at + window, size));
       if (this.#isOver || scanner.at !== at) return; // the stream is further: perhaps later
       this.#add({ at, bytes });
       scanner.push(bytes);
@@ -154,6 +177,30 @@ export class ReadAhead {
     this.#isFound = true;
     this.#isOver = true;
     if (isWhole || isNoModel) this.#onFound(true);
+  }
+
+  /**
+   * What lies between the elements of large tensors, as far as the file's end tells where that is, ascending and apart.
+   * @param {import('./requests.js').Requests} requests
+   * @param {{end: number, tensors: number}} graph
+   */
+  async #between(requests, graph) {
+    const { size } = requests;
+    const at = Math.max(this.at, size - Math.min(TAIL + Math.floor(size / 256), LONGEST_TAIL));
+    const tail = { at, bytes: await requests.bytes(at, size) };
+    const places = placesOf(tail, graph) ?? [];
+    /** @type {Segment[]} */
+    const found = [];
+    /** @type {Range[]} */
+    const wanted = [];
+    for (const place of places) {
+      if (place.at >= tail.at) break;
+      if (place.end - place.at - place.head.length > NEAR) found.push({ at: place.at, bytes: place.head });
+      else if (this.at <= place.at) wanted.push([place.at, Math.min(place.end, tail.at)]);
+    }
+    this.#isComputed ||= found.length > 0;
+    await this.#ask(requests, joined(wanted, size) ?? [], (part) => found.push(part), () => {});
+    return [...found, tail].sort((a, b) => a.at - b.at);
   }
 }
 

@@ -8,6 +8,9 @@ import { openFile } from './download.js';
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
 
+/** Bytes of a page of memory, or fewer. */
+const PAGE = 4096;
+
 /** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
 const files = new Map();
 
@@ -66,6 +69,13 @@ const methods = {
 
   async ahead(file, wanted) {
     tell(file, 'ahead', [await files.get(file)?.opened?.ahead(wanted) ?? null]);
+  },
+
+  /** Writes to each page, which the system finds and clears at that. */
+  memory(_, nbytes) {
+    const bytes = new Uint8Array(nbytes);
+    for (let at = 0; at < nbytes; at += PAGE) bytes[at] = 0;
+    tell(0, 'memory', [bytes.buffer], [bytes.buffer]);
   },
 
   stop(file) {

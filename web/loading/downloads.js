@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Downloads in a thread of their own: what streams in does not wait for Python there, and Python starts and plans while it streams
- * in. Where there is no such thread, or none yet when Python is up, files are downloaded in this one.
+ * in. Where there is no such thread, or none yet when Python is up, files are downloaded in this one. Between downloads that thread
+ * makes memory for results (memory.js).
  */
 
 import { openFile } from './download.js';
@@ -123,6 +124,8 @@ class Downloads {
   #files = new Map();
   /** @type {Set<string>} */
   #asked = new Set();
+  /** Who waits for memory, in the order of asking. @type {ReturnType<typeof withResolvers>[]} */
+  #memory = [];
 
   /** The URLs of what the thread was started from, without what this one imports as well, and of what it was asked for. */
   get resources() {
@@ -138,7 +141,8 @@ class Downloads {
     if (this.#port || portsCopy) return;
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = ({ data: [file, what, ...args] }) => {
-      if (what !== 'ready') this.#files.get(file)?.hear(what, args);
+      if (what === 'memory') this.#memory.shift()?.resolve(args[0]);
+      else if (what !== 'ready') this.#files.get(file)?.hear(what, args);
       else {
         this.#isReady = true;
         this.#awaited.resolve(undefined);
@@ -155,6 +159,20 @@ class Downloads {
     this.#awaited.resolve(undefined);
     const failed = { name: 'Fail', message: `downloads have ended (${message}): create the session again` };
     for (const file of [...this.#files.values()]) file.hear('failed', [failed]);
+    for (const { reject } of this.#memory.splice(0)) reject(failed);
+  }
+
+  /**
+   * Zeroed memory whose pages are in place, made by the thread; rejected where there is none.
+   * @param {number} nbytes
+   * @returns {Promise<ArrayBuffer>}
+   */
+  async memory(nbytes) {
+    if (!this.#port || !this.#isReady) throw new Error('there is no thread that makes memory');
+    const made = withResolvers();
+    this.#memory.push(made);
+    this.#port.postMessage([0, 'memory', nbytes]);
+    return made.promise;
   }
 
   /**

@@ -76,6 +76,8 @@ export class Scanner {
   #senseless = false;
   /** Whether all nodes of the graph have been seen, as far as they stand in front of its tensors, where writers put them. */
   hasAllNodes = false;
+  /** The graph, once it is known where that ends; `tensors` is the place of its first tensor. @type {{end: number, tensors: number} | null} */
+  graph = null;
 
   /** @param {number} [size] of the file, where it is known for certain */
   constructor(size = Infinity) {
@@ -198,10 +200,10 @@ export class Scanner {
 
   /**
    * Decide about a field.
-   * @param {{field: number, wire: number, size: number, value: number}} header
+   * @param {{field: number, wire: number, size: number, value: number, length: number}} header
    * @param {number} begin of its content
    */
-  #enter({ field, wire, size, value }, begin) {
+  #enter({ field, wire, size, value, length }, begin) {
     const within = this.#within;
     while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
     const message = within[within.length - 1];
@@ -210,7 +212,10 @@ export class Scanner {
       this.#break();
       return;
     }
-    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR) this.hasAllNodes = true;
+    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR) {
+      this.graph ??= { end, tensors: begin - length };
+      this.hasAllNodes = true;
+    }
     const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
     if (inner) {
       within.push({ kind: KINDS[inner], end: begin + size });
@@ -264,7 +269,7 @@ function together(parts) {
 }
 
 /** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
-function varint(data, at) {
+export function varint(data, at) {
   let value = 0;
   for (let scale = 1; at < data.length; scale *= 128) {
     const byte = data[at++];
