@@ -10,7 +10,7 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, Ints, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops._forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, lowered
-from pyruntime.ops._ml import ALL, TRANSFORMS, transformed
+from pyruntime.ops._ml import ALL, TRANSFORMS, transformed_alone
 from pyruntime.ops.base import Op, Unsupported, op
 
 
@@ -19,7 +19,7 @@ class TreeEnsemble(Op):
     """y[n, t]: the weights of the leaves x[n] reaches that belong to target t, aggregated over the trees.
 
     x: float, double or float16 [N, F]; y: the same type, [N, n_targets]. An inner node's children are nodes or, where
-    `nodes_trueleafs` (`nodes_falseleafs`) is 1, leaves.
+    `nodes_trueleafs` (`nodes_falseleafs`) is 1, leaves. A single target is transformed by PROBIT alone.
     """
 
     leaf_targetids: Ints
@@ -115,7 +115,7 @@ class TreeEnsemble(Op):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         scores = self._forest.aggregate(x, self._targets, AGGREGATES[self.aggregate_function])
-        return (transformed(scores, TRANSFORMS[self.post_transform]).astype(x.dtype),)
+        return (transformed_alone(scores, TRANSFORMS[self.post_transform]).astype(x.dtype),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if self.post_transform:

@@ -23,6 +23,7 @@ from pyruntime.ops._ml import (
     class_labels,
     matrix,
     transformed,
+    transformed_alone,
 )
 from pyruntime.ops._places import Places
 from pyruntime.ops.base import Op, Unsupported, op
@@ -148,7 +149,8 @@ class _Classifier(_Trees):
     Two classes of which one alone has votes (class number 0, as exporters write it): its sum s belongs to the second.
     Where no weight is negative s is a probability: the second is chosen above 1/2 and the scores are (1 - s, s);
     else it is chosen above 0 and they are (-s, s). LOGISTIC and the softmaxes are applied to (-s, s). Votes for class
-    number 1 alone give (0, s), chosen alike. A single class: label 1 where s > 0, else 0.
+    number 1 alone give (0, s), chosen alike. A single class: label 1 where s > 0, else 0; PROBIT alone
+    transforms s.
     """
 
     votes = "class"
@@ -187,7 +189,8 @@ class _Classifier(_Trees):
         scores = scores + (base if base.size else 0)
         if len(labels) == 1:
             chosen = (scores[:, 0] > 0).astype(np.intp)
-            return (chosen if labels.dtype is DType.INT64 else chosen.astype(str).astype(object)), scores
+            label = chosen if labels.dtype is DType.INT64 else chosen.astype(str).astype(object)
+            return label, transformed_alone(scores, self.post_transform)
         return labels[scores.argmax(axis=1)], transformed(scores, self.post_transform)
 
 
@@ -242,7 +245,10 @@ class TreeEnsembleClassifierFloat(_Classifier):
 
 
 class _Regressor(_Trees):
-    """y = post_transform(base values + aggregated votes), float32 [N, n_targets]; x: [N, F]."""
+    """y = post_transform(base values + aggregated votes), float32 [N, n_targets]; x: [N, F].
+
+    A single target is transformed by PROBIT alone.
+    """
 
     votes = "target"
 
@@ -269,7 +275,7 @@ class _Regressor(_Trees):
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         scores = self._forest.aggregate(as_float(x), self._targets, self.aggregate_function)
         base = self._numbers("base_values")
-        return (transformed(scores + (base if base.size else 0), self.post_transform),)
+        return (transformed_alone(scores + (base if base.size else 0), self.post_transform),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         base = self._numbers("base_values")

@@ -282,3 +282,15 @@ def test_tree_regressor__votes_of_a_node_that_is_not_there__invalid_graph() -> N
     trees["target_nodeids"] = [1, 8]
     with pytest.raises(errors.InvalidGraph, match="node 8 of tree 0"):
         run("TreeEnsembleRegressor", X, n_targets=1, **trees)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])
+def test_trees__post_transforms_of_one_score__as_onnxruntime(transform: str) -> None:
+    trees = forest(2, 2, ["BRANCH_LEQ"])
+    positive = votes(2, 2, 1, "target", positive=True)
+    check("TreeEnsembleRegressor", X, n_targets=1, post_transform=transform, **trees, **positive)
+    label = {"classlabels_int64s": [1]}
+    check("TreeEnsembleClassifier", X, 2, post_transform=transform, **label, **trees, **votes(2, 2, 1, "class"))
+    single = ensemble(np.float32, [0] * 3, n_targets=1, leaf_targetids=[0] * 4)
+    number = {"NONE": 0, "LOGISTIC": 1, "SOFTMAX": 2, "SOFTMAX_ZERO": 3, "PROBIT": 4}[transform]
+    check("TreeEnsemble", X[:, :2], opset=5, post_transform=number, **single)
