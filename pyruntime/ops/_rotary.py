@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array
+from pyruntime.ir import Array, TensorType
+from pyruntime.ops.base import Op
 
-__all__ = ["check_positions", "pair_code"]
+__all__ = ["Rotary", "check_positions", "pair_code"]
+
+
+class Rotary(Op):
+    """An operator that reads caches of angles at positions. GPUs clamp these: what the host knows of them it checks."""
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        """The input that has positions, the rows of the caches, and how many rows are read from each position on.
+
+        None where no input has positions.
+        """
+        raise NotImplementedError(f"{self.op_type}.positions")
 
 
 def check_positions(positions: Array, rows: int) -> None:

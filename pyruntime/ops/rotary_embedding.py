@@ -4,7 +4,7 @@
 
 x: [B, H, S, D] or [B, S, H·D]. The first `rotary_embedding_dim` components of a head turn (0: all), the rest stay.
 Pairs are (j, j + half) or, interleaved, (2j, 2j + 1). The caches are [positions, half] read at position_ids [B, S], or
-[B, S, half] without. Computed in float32 and rounded once. Positions are checked on the host and clamped on the GPU.
+[B, S, half] without. Computed in float32 and rounded once. GPUs clamp positions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import check_positions
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops._rotary import Rotary, check_positions
+from pyruntime.ops.base import LATEST, op
 
 
 @op("RotaryEmbedding", opsets=range(23, LATEST + 1))
-class RotaryEmbedding(Op):
+class RotaryEmbedding(Rotary):
     """`num_heads` is needed for inputs of rank 3."""
 
     interleaved: int = 0
@@ -49,6 +49,10 @@ class RotaryEmbedding(Op):
         if positions is not None and positions.shape != (b, s):
             self.fail(f"position_ids of shape {[b, s]}", positions)
         return (TensorType(dtype, x.shape),)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        cos = inputs[1]
+        return (3, cos.shape[0], 1) if cos is not None and len(inputs) > 3 and inputs[3] is not None else None
 
     def evaluate(self, x: Array, cos: Array, sin: Array, positions: Array | None = None) -> tuple[Array, ...]:
         b, heads, s, size, turning = self.sizes(x.shape)

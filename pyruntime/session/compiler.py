@@ -22,6 +22,7 @@ from pyruntime.plan.constants import identities, part, split_static
 from pyruntime.plan.lowered import Lowerings
 from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary, Guards, Typing
+from pyruntime.session.positions import Positions, positions_of
 from pyruntime.session.refusals import KNOWN_LIMIT
 
 __all__ = ["Compiled", "Computed", "compile_stage", "numbers_of", "sources_of"]
@@ -59,6 +60,7 @@ class Compiled:
         boundary, rest: why it ends, and the nodes after it.
         types, static, constants: what is known after it.
         bound: external tensors that a run brings.
+        positions: those that the host checks.
     """
 
     plan: Plan
@@ -72,6 +74,7 @@ class Compiled:
     static: set[str]
     constants: dict[str, Constant]
     bound: frozenset[str] = field(default=frozenset())
+    positions: list[Positions] = field(default_factory=list)
 
 
 def compile_stage(
@@ -122,6 +125,7 @@ def compile_stage(
     bound = before.bound if before else frozenset(n for n in arrived if n in on_device)
     on_host = list(dict.fromkeys([*values, *arrived]))
     typed, stay = _graph(typing, rest, boundary, on_host, {*carried, *bound}, constants, outputs, on_device)
+    positions = positions_of(typed)
     if optimized:
         optimize(typed, target)
     if before is None and boundary is None and not sanitize:
@@ -140,9 +144,8 @@ def compile_stage(
     plan = build_plan(typed, target, stay, ask=ask, lowerings=lowerings)
     alone = build_plan(typed, target, stay, isolated=True, lowerings=lowerings) if sanitize else None
     bound |= on_device & set(stay)
-    return Compiled(
-        plan, alone, prologue, sizes, guards, boundary, rest, types, static, typed.constants, frozenset(bound)
-    )
+    ends = boundary, rest, types, static, typed.constants
+    return Compiled(plan, alone, prologue, sizes, guards, *ends, frozenset(bound), positions)
 
 
 def _graph(

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.device.base import Measured
-from pyruntime.ir import Node, TensorType, ValueType, evaluate, expression, is_dim
+from pyruntime.ir import Node, TensorType, ValueType
 from pyruntime.plan.plan import Assignment, GpuSegment, HostStep, Plan
 from pyruntime.session.environment import CPU, WEBGPU
+from pyruntime.session.positions import of_run
 
 __all__ = ["Recorder", "Timing", "Trace"]
 
@@ -67,7 +68,7 @@ class Recorder:
         for command, (begin, duration) in zip(step.commands, measured.spans, strict=True):
             owner: Assignment = plan.assignments[command.node]
             at, took = began + begin * 1e-9, duration * 1e-9
-            outputs = tuple(_of_run(kind, sizes) for kind in owner.outputs)
+            outputs = tuple(of_run(kind, sizes) for kind in owner.outputs)
             shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, outputs, command.node)
             self.timings.append(Timing(*shown, command.flops, sum(r.nbytes for r in command.regions)))
 
@@ -79,13 +80,6 @@ class Recorder:
         title = str(getattr(node.op, "title", node.op.op_type))
         name = node.name or next(filter(None, node.outputs), "")
         self.timings.append(Timing(name, title, "", began, seconds, "host", outputs, len(self.timings)))
-
-
-def _of_run(kind: ValueType, sizes: Sequence[int]) -> ValueType:
-    """The type in a run of these open sizes."""
-    if not isinstance(kind, TensorType) or not any(map(is_dim, kind.shape)):
-        return kind
-    return kind.with_shape(*(evaluate(expression(d), sizes) for d in kind.shape))
 
 
 class Trace:

@@ -139,6 +139,8 @@ class Program(Planning):
 
         A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
         """
+        for positions in stage.compiled.positions:
+            positions.check(run.values, sizes)
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external

@@ -289,7 +289,7 @@ def test_trees__post_transforms_of_one_score__as_onnxruntime(transform: str) -> 
     trees = forest(2, 2, ["BRANCH_LEQ"])
     positive = votes(2, 2, 1, "target", positive=True)
     check("TreeEnsembleRegressor", X, n_targets=1, post_transform=transform, **trees, **positive)
-    label = {"classlabels_int64s": [1]}
+    label: dict[str, Any] = {"classlabels_int64s": [1]}
     check("TreeEnsembleClassifier", X, 2, post_transform=transform, **label, **trees, **votes(2, 2, 1, "class"))
     single = ensemble(np.float32, [0] * 3, n_targets=1, leaf_targetids=[0] * 4)
     number = {"NONE": 0, "LOGISTIC": 1, "SOFTMAX": 2, "SOFTMAX_ZERO": 3, "PROBIT": 4}[transform]

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyruntime.ir import Array, DType, TensorType, has_dims, known
 from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops._rotary import Rotary
 from pyruntime.ops.append_rows import counted
 from pyruntime.ops.base import Unsupported, attributes_of, op
 from pyruntime.ops.caches import Rewritten
@@ -23,7 +24,7 @@ _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
-class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
+class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
     """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
 
     query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
@@ -139,6 +140,13 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         for x in (given.past_key, given.past_value):
             if x is not None and x.dtype is not wanted:
                 self.fail(f"caches of {wanted.type_string}", x)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
+        if not self.do_rotary or given.cos_cache is None:
+            return None
+        name = "seqlens_k" if given.position_ids is None else "position_ids"
+        return GroupQueryInputs._fields.index(name), given.cos_cache.shape[0], 1
 
     def instead(self, *inputs: Any) -> Decomposed | None:
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)

@@ -9,8 +9,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import check_positions, pair_code
-from pyruntime.ops.base import Op, op
+from pyruntime.ops._rotary import Rotary, check_positions, pair_code
+from pyruntime.ops.base import op
 from pyruntime.ops.contrib._attention import turn
 
 _STREAM = (
@@ -21,7 +21,7 @@ _STREAM = (
 
 
 @op("MRotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
-class MRotaryEmbedding(Op):
+class MRotaryEmbedding(Rotary):
     """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches [positions, R / 2] of the type of x.
 
     position_ids: int64 [3, B, S], in time, rows and columns. `mrope_section`: how many of the R / 2 pairs turn by each
@@ -29,7 +29,7 @@ class MRotaryEmbedding(Op):
     by the column, as far as 3 times their numbers reach, all others by the time. The first R components of a head turn:
     `rotary_embedding_dim`, which needs `num_heads`, else all. Pairs are (j, j + R / 2) or, with `interleaved` 1,
     (2j, 2j + 1). `scale` (1) multiplies what turns, `is_packed_batching` has no effect, as in onnxruntime. Computed in
-    float32 and rounded once. Positions are checked on the host and clamped on the GPU.
+    float32 and rounded once. GPUs clamp positions.
     """
 
     interleaved: int | None = None
@@ -81,6 +81,10 @@ class MRotaryEmbedding(Op):
         if positions.dtype is not DType.INT64 or positions.shape != (3, b, s):
             self.fail(f"position_ids of int64 {[3, b, s]}", positions)
         return (TensorType(dtype, x.shape),)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        assert inputs[2] is not None
+        return 1, inputs[2].shape[0], 1
 
     def _limits(self) -> tuple[int, int]:
         """Layout 0: where the second and the third group of pairs begin; 1: where turns by row and by column end."""

@@ -9,20 +9,20 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import pair_code
-from pyruntime.ops.base import Op, op
+from pyruntime.ops._rotary import Rotary, pair_code
+from pyruntime.ops.base import op
 from pyruntime.ops.contrib._attention import rotate
 
 
 @op("RotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
-class RotaryEmbedding(Op):
+class RotaryEmbedding(Rotary):
     """x: [B, S, H·D] or [B, H, S, D]; caches [positions, R / 2] of the type of x.
 
     position_ids: int64 [B, S], or one number: the position of the first token, from which they count on. The first R
     components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
     is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
     in onnxruntime; `is_packed_batching` says that sequences stand one behind the other, which positions tell.
-    Computed in float32 and rounded once. Positions are checked on the host and clamped on the GPU.
+    Computed in float32 and rounded once. GPUs clamp positions.
     """
 
     interleaved: int | None = None
@@ -62,6 +62,12 @@ class RotaryEmbedding(Op):
         if positions.dtype is not DType.INT64 or (positions.size != 1 and positions.shape != (b, s)):
             self.fail(f"position_ids of one int64, or {[b, s]}", positions)
         return (TensorType(dtype, x.shape),)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        x, positions, cosines = inputs[:3]
+        assert x is not None and positions is not None and cosines is not None
+        b, _, s, _ = self.sizes(x, cosines)
+        return 1, cosines.shape[0], 1 if positions.shape == (b, s) else s
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
         b, heads, s, size = self.sizes(*(TensorType(DType.from_numpy(a.dtype), a.shape) for a in (x, cosines)))
