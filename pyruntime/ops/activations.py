@@ -67,7 +67,7 @@ class LeakyRelu(Elementwise):
         return np.where(x < 0, self.alpha * x, x)
 
 
-@op("ThresholdedRelu", opsets=range(10, LATEST + 1))
+@op("ThresholdedRelu", opsets=range(1, LATEST + 1))
 class ThresholdedRelu(Elementwise):
     """y = x where x > alpha, else 0"""
 

@@ -1,6 +1,6 @@
 """MeanVarianceNormalization: y = (x - mean) / (sqrt(var) + 1e-9), mean and population variance over `axes`.
 
-Source: ONNX operator MeanVarianceNormalization (9, 13).
+Source: ONNX operator MeanVarianceNormalization (1, 9, 13).
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from pyruntime.kernels import Dispatch, Target, inp, out, scratch, strided_copy
 from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.sliding import accumulator, refuse_float64
 
 EPSILON = 1e-9
+_USUAL = (0, 2, 3)
 
 
 @op("MeanVarianceNormalization", opsets=range(9, LATEST + 1))
 class MeanVarianceNormalization(Op):
-    """x: floats of any shape that has the axes."""
+    """x: floats of any shape; of the axes there are by default, those that x has."""
 
-    axes: tuple[int, ...] = (0, 2, 3)
+    axes: tuple[int, ...] = _USUAL
 
     def over(self, rank: int) -> tuple[int, ...]:
         """The axes, counted from the front, in order. Raises InvalidGraph."""
-        return tuple(sorted({self.axis_of(a, rank) for a in self.axes}))
+        axes = [a for a in self.axes if a < rank] if self.axes == _USUAL else self.axes
+        return tuple(sorted({self.axis_of(a, rank) for a in axes}))
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         self.over(x.rank)
@@ -60,3 +63,17 @@ class MeanVarianceNormalization(Op):
             *normalize_groups(target, after, before, Groups(rows, 0.0, EPSILON)),
             strided_copy(target, "mvn_return", out(0, y), after, 0, [back[order.index(d)] for d in range(x.rank)]),
         )
+
+
+@op("MeanVarianceNormalization", opsets=range(1, 9))
+class MeanVarianceNormalization1(Decomposed):
+    """x: [N, C, H, W]; over all axes with `across_channels` 1. Without `normalize_variance` the mean is taken away."""
+
+    across_channels: int = 0
+    normalize_variance: int = 1
+
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        axes = (0, 1, 2, 3) if self.across_channels else _USUAL
+        if self.normalize_variance:
+            return (body("MeanVarianceNormalization", x, axes=axes),)
+        return (body("Sub", x, body("ReduceMean", x, body.ints(*axes), keepdims=1)),)

@@ -120,6 +120,7 @@ X = np.linspace(-4, 4, 30, dtype=np.float32).reshape(2, 3, 5)
         ("Shrink", [np.arange(6, dtype=np.uint8)], 9, {"lambd": 1.5, "bias": 1.5}),
         ("Softsign", [X], 1, {}),
         ("Celu", [X], 12, {"alpha": 2.0}),
+        ("ThresholdedRelu", [X], 9, {"alpha": 0.5}),
         ("Erf", [X], 9, {}),
         ("Sign", [np.arange(-3, 3, dtype=np.int64)], 13, {}),
         ("Abs", [np.array([-128, 127, 0], np.int8)], 6, {}),

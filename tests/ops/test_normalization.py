@@ -91,6 +91,20 @@ def test_mean_variance_normalization__axes__as_onnxruntime(axes: list[int] | Non
     check_against_ort("MeanVarianceNormalization", [x], opset=13, tolerance=(1e-3, 1e-4), **attributes)
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5), (2, 3, 4, 2, 2)])
+def test_mean_variance_normalization__of_other_ranks_without_axes__as_onnxruntime(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    check_against_ort("MeanVarianceNormalization", [x], opset=13)
+
+
+@pytest.mark.parametrize("across", [0, 1])
+@pytest.mark.parametrize("variance", [0, 1])
+def test_mean_variance_normalization__first_version__as_onnxruntime(across: int, variance: int) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    attributes = {"across_channels": across, "normalize_variance": variance}
+    check_against_ort("MeanVarianceNormalization", [x], None, 8, **attributes)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("size", "attributes"), [(1, {}), (3, {}), (5, {"alpha": 0.5, "beta": 0.6, "bias": 2.0}), (9, {})]
 )

@@ -173,4 +173,16 @@ def draw_qmoe(rng: np.random.Generator) -> Case:
     return Case("QMoE", inputs, 1, attributes, reference=reference if own else None, tolerance=(1e-4, 1e-4))
 
 
-DRAWS: dict[str, Draw] = {"MoE": draw_moe, "QMoE": draw_qmoe}
+def draw_group_router(rng: np.random.Generator) -> Case:
+    """Groups of experts of which some count; equal scores; more experts wanted than the groups have."""
+    groups, size = (int(n) for n in rng.integers(1, 5, 2))
+    logits = (rng.standard_normal((2, int(rng.integers(1, 4)), groups * size)) * int(rng.integers(0, 4))).astype("f4")
+    attributes: dict[str, Any] = {"top_k": int(rng.integers(1, groups * size + 1)), "n_group": groups}
+    attributes |= {"topk_group": int(rng.integers(1, groups + 1)), "group_topk": int(rng.integers(1, 4))}
+    if rng.random() < 0.3:
+        attributes["router_sentinel"] = -7.0
+    bias = (rng.standard_normal(groups * size) / 4).astype(np.float32)
+    return Case("MoEGroupRouter", [logits, bias], 1, attributes)
+
+
+DRAWS: dict[str, Draw] = {"MoE": draw_moe, "QMoE": draw_qmoe, "MoEGroupRouter": draw_group_router}

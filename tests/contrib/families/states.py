@@ -1,4 +1,7 @@
-"""LinearAttention and CausalConvWithState. The CPU provider has no windows of states: those are states of prefixes."""
+"""LinearAttention, GatedDeltaNet, CausalConvWithState.
+
+The CPU provider has no windows of states: those are states of prefixes.
+"""
 
 from __future__ import annotations
 
@@ -106,4 +109,37 @@ def draw_conv(rng: np.random.Generator) -> Case:
     return Case("CausalConvWithState", inputs, 2, {**attributes, "state_window": window}, reference=reference)
 
 
-DRAWS = {"LinearAttention": draw_linear, "CausalConvWithState": draw_conv}
+def draw_delta_net(rng: np.random.Generator) -> Case:
+    """Tokens of requests that are as long as one another, or as cu_seqlens says; inputs packed or not; every gate."""
+    requests, tokens, groups, share, size_v, size_k = (int(n) for n in rng.integers(1, 4, 6))
+    heads, total = groups * share, requests * tokens
+    layout = str(rng.choice(["even", "ragged", "packed", "apart"]))
+    lead = (requests, tokens) if layout == "apart" else (total,)
+    ends = np.array([0, *np.sort(rng.integers(0, total + 1, requests - 1)), total], np.int32)
+    rule = str(rng.choice(["linear", "gated", "delta", "gated_delta"]))
+    attributes: dict[str, Any] = {"update_rule": rule, "qk_l2_norm": int(rng.integers(2))}
+    by_key = (size_k,) if rng.random() < 0.4 else ()
+    rate = bias = None
+    if "gated" in rule and rng.random() < 0.6:
+        attributes["gate_activation"] = str(rng.choice(["softplus", "qwen", "sigmoid", "kda"]))
+        attributes["gate_lower_bound"] = float(rng.choice([-5, -2]))
+        rate, bias = _numbers(rng, heads), _numbers(rng, heads * int(rng.choice([1, *by_key])))
+    if "delta" in rule and rng.random() < 0.5:
+        attributes["beta_activation"] = "sigmoid"
+    if rng.random() < 0.3:
+        attributes["scale"] = 0.7
+    parts = [_numbers(rng, *lead, h, size) for h, size in ((groups, size_k), (groups, size_k), (heads, size_v))]
+    state = _numbers(rng, requests, heads, size_v, size_k)
+    inputs = [
+        *([np.concatenate([x.reshape(total, -1) for x in parts], axis=1), None, None] if layout == "packed" else parts),
+        ends if layout == "ragged" else None,
+        -np.abs(_numbers(rng, *lead, heads, *by_key)) if "gated" in rule else None,
+        np.abs(_numbers(rng, *lead, heads)) if "delta" in rule else None,
+        None if layout in ("ragged", "apart") and rng.random() < 0.5 else state,
+        rate,
+        bias,
+    ]
+    return Case("GatedDeltaNet", inputs, 2, attributes)
+
+
+DRAWS = {"LinearAttention": draw_linear, "GatedDeltaNet": draw_delta_net, "CausalConvWithState": draw_conv}
