@@ -319,6 +319,7 @@ MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("com.microsoft", "Trilu"): ("contrib.early",),
     ("com.microsoft", "UnfoldTensor"): ("contrib.unfold_tensor",),
     ("com.microsoft", "Unique"): ("contrib.early",),
+    ("com.microsoft", "VarlenCausalConvWithState"): ("contrib.varlen_causal_conv_with_state",),
     ("com.microsoft", "VarlenNGramHashMapping"): ("contrib.ngram_hash_mapping",),
     ("com.microsoft", "WhisperBeamSearch"): ("contrib.beam_search",),
     ("pyruntime", "AppendHeads"): ("append_heads",),

@@ -49,12 +49,41 @@ def crop(changes: Changes, **attributes: Any) -> Case:
     return Case("CropAndResize", [changes.get(i, x) for i, x in enumerate(inputs)], 1, attributes)
 
 
-@pytest.mark.parametrize("case", [decoder({}), sparse({}), crop({})], ids=lambda case: case.op_type)
+def delta_net(changes: Changes, outputs: int = 2, **attributes: Any) -> Case:
+    """Two requests of 1 and 3 tokens, 1 head of queries and 2 of values."""
+    rows = [f32(4, 1, 4), f32(4, 1, 4), f32(4, 2, 3)]
+    inputs: list[Any] = [*rows, i32(0, 1, 4), f32(4, 2), f32(4, 2), f32(2, 2, 3, 4), None, None]
+    return Case("GatedDeltaNet", [changes.get(i, x) for i, x in enumerate(inputs)], outputs, attributes)
+
+
+def varlen(changes: Changes, outputs: int = 2, **attributes: Any) -> Case:
+    inputs: list[Any] = [f32(4, 3), f32(3, 1, 2), i32(0, 1, 4), None, f32(2, 3, 1)]
+    given = [changes.get(i, x) for i, x in enumerate(inputs)]
+    return Case("VarlenCausalConvWithState", given, outputs, attributes)
+
+
+def router(**attributes: Any) -> Case:
+    return Case("MoEGroupRouter", [f32(2, 6), f32(6)], 1, {"top_k": 2, "n_group": 3, **attributes})
+
+
+@pytest.mark.parametrize(
+    "case", [decoder({}), sparse({}), crop({}), delta_net({}), varlen({}), router()], ids=lambda case: case.op_type
+)
 def test_inputs__unchanged__are_accepted(case: Case) -> None:
     run_op(op_of(case), case.inputs)
 
 
 REFUSED: list[tuple[Case, str]] = [
+    (delta_net({3: i32(0, 1, 3)}), "cumulative lengths from 0 to the 4 tokens"),
+    (delta_net({3: i32(0, 4)}), "states of 1 requests"),
+    (delta_net({3: None, 6: None}), "initial_state, cu_seqlens or inputs"),
+    (delta_net({4: None}), "decay and beta as 'gated_delta' needs them"),
+    (delta_net({}, gate_activation="softplus"), "a_log and dt_bias where"),
+    (delta_net({}, 3), "no output state_update"),
+    (varlen({2: i32(0, 5, 4)}), "cumulative lengths from 0 to the 4 tokens"),
+    (varlen({}, 3), "no state_update"),
+    (router(n_group=4), "groups and top_k that fit 6 experts"),
+    (router(top_k=7), "groups and top_k that fit 6 experts"),
     (decoder({0: f32(4, 2, 16)}), "a query \\[batch, 1, hidden\\]"),
     (decoder({1: f32(4, 1, 8)}), "key and value of the query's shape"),
     (decoder({1: f32(4, 2, 6, 8), 2: f32(4, 2, 6, 8)}), "of cross attention"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
+from pyruntime.ops.contrib._requests import joined, requests_of, rows_of
 from pyruntime.ops.contrib.linear_attention import LinearAttention
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.linear_attention import RULES
@@ -73,17 +73,16 @@ class GatedDeltaNet(Decomposed):
             kv_num_heads=heads, q_num_heads=groups, scale=self.scale, update_rule=self.update_rule, present=(True, True)
         )
         past = state and body("Transpose", state, perm=(0, 1, 3, 2))
-        ends = None if given.cu_seqlens is None else given.cu_seqlens.ints()
-        if ends is None and q.rank == 3:
+        bounds = given.cu_seqlens
+        if bounds is None and q.rank == 3:
             if state is None:
                 self.fail("initial_state, cu_seqlens or inputs [B, S, ...]", "none of them")
             rows = [x and body("Reshape", x, body.ints(int(state.shape[0]), -1, x.shape[2])) for x in rows]
-        made = [body.apply(attention, *rows[:3], past, *rows[3:])] if ends is None else []
-        for i, (begin, end) in enumerate(pairwise(ends or ())):
-            part = [x and body("Slice", x, body.ints(begin), body.ints(end), body.ints(1)) for x in rows]
-            before = past and body("Slice", past, body.ints(i), body.ints(i + 1), body.ints(0))
-            made.append(body.apply(attention, *part[:3], before, *part[3:]))
-        y, states = (self._joined(body, [m[i] for m in made], 1 - i) for i in (0, 1))
+        made = [body.apply(attention, *rows[:3], past, *rows[3:])] if bounds is None else []
+        for i, (begin, end) in enumerate([] if bounds is None else requests_of(self, bounds, q.shape[0], state)):
+            part = [x and rows_of(body, x, begin, end, 1) for x in rows]
+            made.append(body.apply(attention, *part[:3], past and rows_of(body, past, i, i + 1, 0), *part[3:]))
+        y, states = (joined(body, [m[i] for m in made], 1 - i) for i in (0, 1))
         y = body("Reshape", y, body.ints(*((-1,) if q.rank == 3 else (0, -1)), heads, v.shape[-1]))
         return body.cast(y, given.query.dtype), body("Transpose", states, perm=(0, 1, 3, 2)), None
 
@@ -132,7 +131,3 @@ class GatedDeltaNet(Decomposed):
         """[B, S, heads · size], or [1, tokens, heads · size]."""
         width = int(np.prod(x.shape[v.rank - 2 :]))
         return body("Reshape", x, body.ints(1, -1, width) if v.rank == 3 else body.ints(0, 0, width))
-
-    @staticmethod
-    def _joined(body: Expansion, parts: Sequence[TensorType], axis: int) -> TensorType:
-        return parts[0] if len(parts) == 1 else body("Concat", *parts, axis=axis)

@@ -1,4 +1,4 @@
-"""LinearAttention, GatedDeltaNet, CausalConvWithState.
+"""LinearAttention, GatedDeltaNet, CausalConvWithState and VarlenCausalConvWithState.
 
 The CPU provider has no windows of states: those are states of prefixes.
 """
@@ -142,4 +142,21 @@ def draw_delta_net(rng: np.random.Generator) -> Case:
     return Case("GatedDeltaNet", inputs, 2, attributes)
 
 
-DRAWS = {"LinearAttention": draw_linear, "GatedDeltaNet": draw_delta_net, "CausalConvWithState": draw_conv}
+def draw_varlen_conv(rng: np.random.Generator) -> Case:
+    """Requests of any length, of none too where there are enough tokens for onnxruntime."""
+    requests, more, channels, kernel, dilation = (int(n) for n in rng.integers(1, 6, 5))
+    total = requests + more
+    ends = np.array([0, *np.sort(rng.integers(0, total + 1, requests - 1)), total], np.int32)
+    bias = _numbers(rng, channels) if rng.random() < 0.5 else None
+    state = _numbers(rng, requests, channels, (kernel - 1) * dilation)
+    inputs = [_numbers(rng, total, channels), _numbers(rng, channels, 1, kernel), ends, bias, state]
+    attributes: dict[str, Any] = {"activation": str(rng.choice(["none", "silu", "swish"])), "dilation": dilation}
+    return Case("VarlenCausalConvWithState", inputs, 2, attributes)
+
+
+DRAWS = {
+    "VarlenCausalConvWithState": draw_varlen_conv,
+    "LinearAttention": draw_linear,
+    "GatedDeltaNet": draw_delta_net,
+    "CausalConvWithState": draw_conv,
+}
