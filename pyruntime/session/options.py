@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any
 
-from pyruntime.errors import BindingError, InvalidArgument, ModelLoadCanceled
+from pyruntime.errors import BindingError, InvalidArgument, ModelLoadCanceled, WrongType
 from pyruntime.session.interruption import Switch, run_terminated
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.providers import check_available
@@ -142,9 +142,12 @@ class SessionOptions(_Sealed):
 
         Raises:
             BindingError (a RuntimeError): no provider has this name. InvalidArgument: it is not available here.
+            WrongType (a TypeError): the name, an option or its value is not a string.
         """
+        if not all(isinstance(text, str) for text in (name, *options, *options.values())):
+            raise WrongType(f"add_provider: expected a name and options as strings, got {name!r}, {dict(options)}")
         check_available(name)
-        self.providers[name] = {str(key): str(value) for key, value in options.items()}
+        self.providers[name] = dict(options)
 
     def has_providers(self) -> bool:
         """Whether `add_provider` was called."""

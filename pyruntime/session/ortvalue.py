@@ -122,8 +122,13 @@ class OrtValue:
 
         Args:
             element_type: NumPy type, or TensorProto's number.
+
+        Raises:
+            BindingError: a dimension below 0, no such type, or a device that is not here.
         """
         kind = TensorType(dtype_of(element_type), tuple(int(d) for d in shape))
+        if min(kind.shape, default=0) < 0:
+            raise BindingError(f"ortvalue_from_shape_and_type: expected dimensions of 0 or more, got {list(shape)}")
         if is_gpu(device_type):
             return wait_for(cls._allocate(kind), "await OrtValue.create(np.zeros(shape, type), 'webgpu')")
         array = np.zeros(kind.shape, kind.dtype.numpy)

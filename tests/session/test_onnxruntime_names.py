@@ -121,6 +121,9 @@ CALLS: dict[str, Callable[[ModuleType], Any]] = {
         session(ort).create_ortvalue_from_shape_and_type([2], TensorProto.BFLOAT16, "cpu").data_type()
     ),
     "value: created of strings": lambda ort: session(ort).create_ortvalue_from_shape_and_type([2], np.str_, "cpu"),
+    "value: created with a dimension below 0": lambda ort: session(ort).create_ortvalue_from_shape_and_type(
+        [-1], np.float32, "cpu"
+    ),
     "value: updated by a value": copied,
     "value: updated by a list": lambda ort: value(ort).update_inplace([1, 2]),
     "dlpack: device": lambda ort: value(ort).__dlpack_device__(),
@@ -132,6 +135,14 @@ CALLS: dict[str, Callable[[ModuleType], Any]] = {
     "provider: CPU": lambda ort: provided(ort, CPU[0]),
     "provider: unknown": lambda ort: provided(ort, "FooExecutionProvider"),
     "provider: of another platform": lambda ort: provided(ort, "CUDAExecutionProvider"),
+    "provider: a number": lambda ort: ort.SessionOptions().add_provider(3, {}),
+    "provider: an option that is a number": lambda ort: ort.SessionOptions().add_provider(CPU[0], {"a": 1}),
+    "dlpack: types": lambda ort: [
+        np.from_dlpack(value(ort, np.ones(2, kind))).dtype.name for kind in (np.int8, np.uint64, np.float16, np.float64)
+    ],
+    "dlpack: a scalar and no elements": lambda ort: [
+        np.from_dlpack(value(ort, x)).shape for x in (np.float32(3), np.zeros((0, 3), np.float32))
+    ],
     "fallback": lambda ort: [session(ort).disable_fallback(), session(ort).enable_fallback()],
     "tuning results": lambda ort: [session(ort).get_tuning_results(), session(ort).set_tuning_results([])],
     "dynamic options": lambda ort: session(ort).set_ep_dynamic_options({"a": "b"}),
