@@ -112,10 +112,15 @@ def test_function__named_as_an_operator__is_called() -> None:
     np.testing.assert_array_equal(mine, -x)
 
 
-def test_reduce_mean__no_elements__nan() -> None:
-    x = np.zeros((2, 0), np.float32)
-    inputs: list[Array | None] = [x, np.array([1])]
-    assert np.isnan(one("ReduceMean", inputs, 18)).all() and not ort_run("ReduceMean", inputs, 18)[0].any()
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("opset", [11, 13, 18])
+def test_reduce_mean__no_elements__nan(dtype: Any, opset: int) -> None:
+    x = np.zeros((2, 0), dtype)
+    inputs: list[Array | None] = [x, np.array([1])] if opset == 18 else [x]
+    axes: dict[str, Any] = {} if opset == 18 else {"axes": [1]}
+    for keep in (0, 1):
+        assert np.isnan(one("ReduceMean", inputs, opset, keepdims=keep, **axes)).all()
+        assert not ort_run("ReduceMean", inputs, opset, keepdims=keep, **axes)[0].any()
 
 
 def test_resize__antialiased_axis_that_keeps_its_length__is_resampled() -> None:
@@ -137,3 +142,93 @@ def test_extremes__nan_anywhere__nan(row: list[float]) -> None:
         assert one(op_type, [x], 13, axis=0).tolist() == [place]
     assert np.isnan(one("MaxPool", [x[None, None]], 12, kernel_shape=[3]))
     assert not np.isnan(ort_run("MaxPool", [x[None, None]], 12, kernel_shape=[3])[0])
+
+
+def test_resize__weighted_sums_of_integers__rounded_once() -> None:
+    even, sizes = np.full((1, 1, 9, 11), 100, np.uint8), np.array([1, 1, 20, 23])
+    inputs: list[Array | None] = [even, None, None, sizes]
+    assert (one("Resize", inputs, 19, mode="linear") == 100).all()
+    assert 99 in ort_run("Resize", inputs, 19, mode="linear")[0]
+    signed: list[Array | None] = [np.full((1, 1, 9, 11), -5, np.int8), None, None, np.array([1, 1, 4, 5])]
+    assert (one("Resize", signed, 19, mode="linear", antialias=1) == -5).all()
+    assert not ort_run("Resize", signed, 19, mode="linear", antialias=1)[0].any()
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
+def test_pool__same_padding_with_dilations__has_as_many_outputs_as_onnx_says(op_type: str) -> None:
+    x = np.arange(5, dtype=np.float32).reshape(1, 1, 5)
+    window: dict[str, Any] = {"kernel_shape": [3], "auto_pad": "SAME_UPPER", "dilations": [2], "strides": [2]}
+    assert one(op_type, [x], 22, **window).shape == (1, 1, 3)
+    assert ort_run(op_type, [x], 22, **window)[0].shape == (1, 1, 2)
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
+def test_pool__window_longer_than_the_input__is_refused(op_type: str) -> None:
+    x = np.ones((1, 1, 2), np.float32)
+    with pytest.raises(pyruntime.errors.InvalidGraph, match="windows that fit the padded input"):
+        one(op_type, [x], 22, kernel_shape=[3])
+    assert ort_run(op_type, [x], 22, kernel_shape=[3])[0].shape == (1, 1, 0)
+
+
+def test_string_split__without_delimiter__at_all_white_space() -> None:
+    x = np.array(["a\tb c"], object)
+    op = make_op(node_of("StringSplit", [x], 2), {"": 20})
+    assert run_op(op, [x])[0].tolist() == [["a", "b", "c"]]
+    assert ort_run("StringSplit", [x], 20, 2)[0].tolist() == [["a\tb", "c"]]
+
+
+ML = "ai.onnx.ml"
+
+
+def learned(op_type: str, x: Array, **attributes: Any) -> tuple[list[Any], list[Any]]:
+    """Both outputs of a classifier, in onnxruntime and here."""
+    opsets = {"": 15, ML: attributes.pop("opset", 1)}
+    mine = run_op(make_op(node_of(op_type, [x], 2, ML, **attributes), opsets), [x])
+    return ort_run(op_type, [x], 15, 2, ML, opsets[ML], **attributes), list(mine)
+
+
+def test_svm_classifier__two_labels_without_support_vectors__larger_score_decides() -> None:
+    x = np.array([[1, 0], [0, 1]], np.float32)
+    machine: dict[str, Any] = {"coefficients": [1.0, -0.5, 0.5, 1.0], "rho": [0.0], "kernel_params": [0.0] * 3}
+    theirs, mine = learned("SVMClassifier", x, classlabels_ints=[5, 6], **machine)
+    np.testing.assert_array_equal(theirs[1], mine[1])
+    assert (theirs[0].tolist(), mine[0].tolist()) == ([6, 6], [5, 6])
+
+
+def test_svm_classifier__one_label_with_support_vectors__is_refused() -> None:
+    x = np.ones((1, 2), np.float32)
+    machine: dict[str, Any] = {"coefficients": [1.0], "support_vectors": [1.0, 1.0], "vectors_per_class": [1]}
+    with pytest.raises(pyruntime.errors.InvalidGraph, match="two classes or more"):
+        learned("SVMClassifier", x, classlabels_ints=[5], rho=[0.1], kernel_params=[0.0] * 3, **machine)
+
+
+def test_probit__one_score_of_two_labels__quantiles_of_both() -> None:
+    x = np.array([[0.3], [0.7]], np.float32)
+    attributes: dict[str, Any] = {"coefficients": [1.0], "intercepts": [0.0], "classlabels_ints": [5, 6]}
+    theirs, mine = learned("LinearClassifier", x, post_transform="PROBIT", **attributes)
+    quantile = ort_run("LinearRegressor", [x], 15, 1, ML, coefficients=[1.0], post_transform="PROBIT")[0]
+    np.testing.assert_allclose(mine[1], np.concatenate([-quantile, quantile], axis=1), 1e-5)
+    assert not np.allclose(theirs[1], mine[1])
+
+
+STUMP: dict[str, Any] = {
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_values": [0.0, 0.0, 0.0],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+}
+"""A tree of two leaves."""
+
+
+def test_tree_classifier__no_votes_or_votes_for_one_label__base_values_count() -> None:
+    x, labels = np.ones((1, 1), np.float32), {"classlabels_int64s": [5, 6], "base_values": [0.25, 0.75]}
+    theirs, mine = learned("TreeEnsembleClassifier", x, **STUMP, **labels)
+    assert [v.tolist() for v in theirs] == [[0], [[0, 0]]]
+    assert [v.tolist() for v in mine] == [[6], [[0.25, 0.75]]]
+    votes = {"class_treeids": [0, 0], "class_nodeids": [1, 2], "class_ids": [0, 0], "class_weights": [1.0, 1.0]}
+    theirs, mine = learned("TreeEnsembleClassifier", x, **STUMP, **labels, **votes)
+    assert [v.tolist() for v in theirs] == [[6], [[1.25, 0]]]
+    assert [v.tolist() for v in mine] == [[5], [[1.25, 0.75]]]

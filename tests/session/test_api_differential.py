@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 import pyruntime
 from tests.session.api_models import affine, changed
@@ -91,6 +92,33 @@ def run_bound(ort: ModuleType, made: Any, io: Any) -> Any:
     io.bind_output("y")
     made.run_with_iobinding(io)
     return [io.copy_outputs_to_cpu(), io.get_outputs()]
+
+
+def bound_twice(ort: ModuleType, made: Any, io: Any) -> Any:
+    """Whether a second run leaves the outputs of the first as they are."""
+    io.bind_output("y")
+    io.bind_cpu_input("x", X)
+    made.run_with_iobinding(io)
+    first = io.get_outputs()[0]
+    seen = first.numpy().copy()
+    io.bind_cpu_input("x", X + 1)
+    made.run_with_iobinding(io)
+    return bool((first.numpy() == seen).all())
+
+
+def drawn(seed: float | None) -> Call:
+    """Whether two sessions draw the same numbers in their first runs, and two runs of a session."""
+    given = {} if seed is None else {"seed": seed}
+    node = helper.make_node("RandomUniform", [], ["y"], shape=[8], **given)
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
+
+    def call(ort: ModuleType) -> Any:
+        first, second = (ort.InferenceSession(model, providers=CPU) for _ in range(2))
+        one, other, again = (made.run(None, {})[0].tolist() for made in (first, second, first))
+        return [one == other, one == again]
+
+    return call
 
 
 def wrong_target(shape: list[int], kind: Any) -> Callable[[ModuleType, Any, Any], Any]:
@@ -252,6 +280,9 @@ DIFFERENT: dict[str, tuple[Call, Any, Any]] = {
         ("raises", ["RuntimeError"]),
         None,
     ),
+    "binding: outputs of two runs": (binding(bound_twice), True, False),
+    "random: no seed": (drawn(None), [False, False], [True, False]),
+    "random: a seed": (drawn(3.0), [True, True], [True, False]),
     "ort value: strings": (
         lambda ort: ort.OrtValue.ortvalue_from_numpy(np.array(["a"])).data_type(),
         "tensor(string)",
