@@ -108,7 +108,7 @@ def bound_twice(ort: ModuleType, made: Any, io: Any) -> Any:
 
 def drawn(seed: float | None) -> Call:
     """Whether two sessions draw the same numbers in their first runs, and two runs of a session."""
-    given = {} if seed is None else {"seed": seed}
+    given: dict[str, Any] = {} if seed is None else {"seed": seed}
     node = helper.make_node("RandomUniform", [], ["y"], shape=[8], **given)
     graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
