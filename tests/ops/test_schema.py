@@ -34,6 +34,10 @@ ELSEWHERE = ("pyruntime", "com.microsoft")
 
 ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalization", "starts at 1, ONNX at 17"): "models that onnxruntime optimised use it at older opsets",
+    **{
+        (name, "unknown to ONNX"): "experimental in ONNX 1.4; onnxruntime has it"
+        for name in ("Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh")
+    },
     ("MeanVarianceNormalization", "starts at 1, ONNX at 9"): "before it was experimental; onnxruntime has it",
     ("ThresholdedRelu", "starts at 1, ONNX at 10"): "before it was experimental; onnxruntime has it",
     ("SimplifiedLayerNormalization", "unknown to ONNX"): "onnxruntime's, and yet in ONNX's domain",
