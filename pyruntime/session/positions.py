@@ -50,9 +50,9 @@ class Positions:
 
 
 def positions_of(typed: TypedGraph) -> list[Positions]:
-    """The positions in a graph that are constants, or come with a run."""
+    """The positions in a graph that are constants, or come with a run; once for all nodes that read as many rows."""
     producers = {name: node for node in typed.nodes for name in node.outputs if name}
-    needed, found = set(typed.outputs), list[Positions]()
+    needed, found = set(typed.outputs), dict[str, Positions]()
     for node in reversed(typed.nodes):
         if needed.isdisjoint(node.outputs):
             continue
@@ -69,8 +69,8 @@ def positions_of(typed: TypedGraph) -> list[Positions]:
         while known is None and (moved := producers.get(name)) is not None and moved.op.op_type in _MOVES:
             name = moved.inputs[0]
         if known is not None or name in typed.inputs:
-            found.append(Positions(node, types, name, known))
-    return found
+            found[f"{name} {read[1:]}"] = Positions(node, types, name, known)
+    return list(found.values())
 
 
 _MOVES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")

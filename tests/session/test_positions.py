@@ -85,6 +85,13 @@ def test_positions__fed__are_checked_in_every_run_as_on_numpy(domain: str) -> No
     assert found[1::2] == [on_numpy(source, feed) for feed in feeds[1::2]]
 
 
+def test_positions__read_by_many_nodes__are_checked_once_and_the_first_node_is_named() -> None:
+    nodes = [node("RotaryEmbedding", [f"{n}", "cos", "sin", "p"], [m], num_heads=1) for n, m in ("xh", "hy")]
+    source = model(nodes, {"x": X, "p": positions(0, 1, 2)}, {})
+    feed = {"x": X, "p": positions(0, 1, 16)}
+    assert told(source, feed) == [on_numpy(source, feed)]
+
+
 def test_positions__of_mrotary_embedding__are_checked() -> None:
     op = node(
         "MRotaryEmbedding", ["x", "p", "cos", "sin"], ["y"], domain=MICROSOFT, num_heads=1, mrope_section=[2, 1, 1]
