@@ -56,7 +56,7 @@ def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
 
 @dataclass(frozen=True, kw_only=True)
 class _ArgReduce(Op):
-    """Shared by all: attributes of opset 1; `largest` says which extreme."""
+    """Shared by both."""
 
     axis: int = 0
     keepdims: int = 1
@@ -95,24 +95,14 @@ class _ArgReduce(Op):
         return reduction(target, fold, out(0, y), inp(0, x), axes)
 
 
-@op("ArgMax", opsets=range(1, 12))
-class ArgMax1(_ArgReduce):
-    """The first greatest element."""
-
-
-@op("ArgMin", opsets=range(1, 12))
-class ArgMin1(_ArgReduce):
-    """The first least element."""
-
-
-@op("ArgMax", opsets=range(12, LATEST + 1))
+@op("ArgMax", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
 class ArgMax(_ArgReduce):
     """The first or last greatest element."""
 
     select_last_index: int = 0
 
 
-@op("ArgMin", opsets=range(12, LATEST + 1))
+@op("ArgMin", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
 class ArgMin(_ArgReduce):
     """The first or last least element."""
 

@@ -181,17 +181,7 @@ def _probabilities(scores: Array) -> Array:
     return result
 
 
-@op("Attention", opsets=range(23, 24))
-class Attention23(_Attention):
-    """Six inputs."""
-
-
-@op("Attention", opsets=range(24, 25))
-class Attention24(_Attention):
-    """A seventh input: nonpad_kv_seqlen."""
-
-
-@op("Attention", opsets=range(25, LATEST + 1))
+@op("Attention", opsets=range(25, LATEST + 1), earlier={range(23, 25): "left_window_size right_window_size"})
 class Attention(_Attention):
     """Sliding windows."""
 

@@ -13,23 +13,29 @@ from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.window import Window
 from pyruntime.ops._folds import FOLDS
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.pooling import global_pool, pool
-from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
+from pyruntime.ops.pooling import PoolOp, global_pool, pool
+from pyruntime.ops.sliding import accumulator, padded, refuse_float64, taps, trailing
 
 
-class _AveragePool(SlidingOp):
+@op(
+    "AveragePool",
+    opsets=range(19, LATEST + 1),
+    earlier={
+        range(10, 19): "dilations",
+        range(7, 10): "dilations ceil_mode",
+        range(1, 7): "dilations ceil_mode count_include_pad",
+    },
+)
+class AveragePool(PoolOp):
     """x: [N, C, D1 .. Dn], floats. A window that sees nothing gives 0."""
 
     ceil_mode: int = 0
     count_include_pad: int = 0
+    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
-        return (x.with_shape(*x.shape[:2], *window.output),)
-
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode))
+        window = self.over(x.shape[2:])
         seen = padded(x.astype(accumulator(x.dtype), copy=False), window.trimmed)
         total = np.zeros((*x.shape[:2], *window.output), seen.dtype)
         for _, slices in taps(window.trimmed):
@@ -50,43 +56,9 @@ class _AveragePool(SlidingOp):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
+        window = self.over(self.spatial(x))
         if not self.count_include_pad:
             window = window.trimmed
         if window.covers_all:
             return global_pool(target, FOLDS["Mean"](x.dtype), x, y)
         return pool(target, "MEAN", window, x, (out(0, y),), count_padding=bool(self.count_include_pad))
-
-
-@op("AveragePool", opsets=range(19, LATEST + 1))
-class AveragePool(_AveragePool):
-    """With everything."""
-
-    ceil_mode: int = 0
-    count_include_pad: int = 0
-    dilations: tuple[int, ...] | None = None
-    kernel_shape: tuple[int, ...]
-
-
-@op("AveragePool", opsets=range(10, 19))
-class AveragePool10(_AveragePool):
-    """Without dilations."""
-
-    ceil_mode: int = 0
-    count_include_pad: int = 0
-    kernel_shape: tuple[int, ...]
-
-
-@op("AveragePool", opsets=range(7, 10))
-class AveragePool7(_AveragePool):
-    """Without ceil_mode, too."""
-
-    count_include_pad: int = 0
-    kernel_shape: tuple[int, ...]
-
-
-@op("AveragePool", opsets=range(1, 7))
-class AveragePool1(_AveragePool):
-    """Padding never counts."""
-
-    kernel_shape: tuple[int, ...]

@@ -19,9 +19,10 @@ required attribute. `present` (which outputs the node names) is filled in by the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType, Unsupported, ValueType
@@ -150,18 +151,33 @@ def attributes_of(op: Op) -> dict[str, Any]:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def op(name: str, opsets: range, domain: str = "") -> Callable[[OpClass], OpClass]:
+def op(
+    name: str, opsets: range, domain: str = "", earlier: Mapping[range, str] = MappingProxyType({})
+) -> Callable[[OpClass], OpClass]:
     """Register a class as operator `name` of `domain` for a range of opsets, and make it a frozen dataclass.
 
+    Args:
+        earlier: ranges of opsets before, and the attributes of the class that its versions there lack, by a space
+            between them; these have the values of their defaults.
+
     Raises:
-        ValueError: the range overlaps one already registered.
+        ValueError: a range overlaps one already registered.
     """
 
     def decorate(cls: OpClass) -> OpClass:
-        dataclass(frozen=True, kw_only=True, repr=True)(cls)
+        for before, lacking in earlier.items():
+            register(_without(cls, lacking.split(), f"{cls.__name__}{before.start}"), name, before, domain)
+        dataclass(frozen=True, kw_only=True)(cls)
         return register(cls, name, opsets, domain)
 
     return decorate
+
+
+def _without(cls: OpClass, lacking: Sequence[str], name: str) -> OpClass:
+    """A frozen dataclass that derives from `cls`, which is none yet, and has its fields but those of `lacking`."""
+    own = {n: kind for n, kind in cls.__annotations__.items() if n not in lacking}
+    members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__annotations__": own}
+    return cast(OpClass, dataclass(frozen=True, kw_only=True)(type(name, (cls,), members)))
 
 
 def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClass:

@@ -182,10 +182,10 @@ def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> 
 
 
 class _Cast(Elementwise):
-    """Shared by all versions; those that have not these attributes behave as their defaults."""
+    """Shared by Cast and CastLike."""
 
-    saturate = 1
-    round_mode = "up"
+    saturate: int
+    round_mode: str
 
     def wanted_type(self, *inputs: Any) -> DType:
         """The type asked for."""
@@ -227,10 +227,13 @@ class _Cast(Elementwise):
         return (elementwise(target, "cast", {"x": inp(0, inputs[0])}, out(0, y), code),)
 
 
-class _CastTo(_Cast):
-    """y = x as the type with TensorProto's code `to`."""
+@op("Cast", opsets=range(24, LATEST + 1), earlier={range(19, 24): "round_mode", range(6, 19): "round_mode saturate"})
+class Cast(_Cast):
+    """y = x as the type with TensorProto's code `to`; `round_mode` concerns float8e8m0 alone."""
 
     to: int
+    saturate: int = 1
+    round_mode: str = "up"
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
         return (cast(inputs[0], self.wanted_type(), bool(self.saturate), self.round_mode),)
@@ -242,32 +245,16 @@ class _CastTo(_Cast):
             self.fail("'to' to be the code of an ONNX type", self.to)
 
 
-@op("Cast", opsets=range(24, LATEST + 1))
-class Cast(_CastTo):
-    """y = x as the type with TensorProto's code `to`; `round_mode` concerns float8e8m0 alone."""
+@op(
+    "CastLike",
+    opsets=range(24, LATEST + 1),
+    earlier={range(19, 24): "round_mode", range(15, 19): "round_mode saturate"},
+)
+class CastLike(_Cast):
+    """y = x as the type of `like`; `round_mode` concerns float8e8m0 alone."""
 
-    to: int
     saturate: int = 1
     round_mode: str = "up"
-
-
-@op("Cast", opsets=range(19, 24))
-class Cast19(_CastTo):
-    """y = x as the type with TensorProto's code `to`."""
-
-    to: int
-    saturate: int = 1
-
-
-@op("Cast", opsets=range(6, 19))
-class Cast6(_CastTo):
-    """y = x as the type with TensorProto's code `to`."""
-
-    to: int
-
-
-class _CastLike(_Cast):
-    """y = x as the type of `like`."""
 
     def wanted_type(self, *inputs: Any) -> DType:
         like: TensorType = inputs[1]
@@ -276,23 +263,3 @@ class _CastLike(_Cast):
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
         to = DType.from_numpy(inputs[1].dtype)
         return (cast(inputs[0], to, bool(self.saturate), self.round_mode),)
-
-
-@op("CastLike", opsets=range(24, LATEST + 1))
-class CastLike(_CastLike):
-    """y = x as the type of `like`; `round_mode` concerns float8e8m0 alone."""
-
-    saturate: int = 1
-    round_mode: str = "up"
-
-
-@op("CastLike", opsets=range(19, 24))
-class CastLike19(_CastLike):
-    """y = x as the type of `like`."""
-
-    saturate: int = 1
-
-
-@op("CastLike", opsets=range(15, 19))
-class CastLike15(_CastLike):
-    """y = x as the type of `like`."""

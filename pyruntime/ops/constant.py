@@ -42,7 +42,13 @@ class _Constant(Op):
         return (value.numpy() if isinstance(value, ir.Constant) else value,)
 
 
-@op("Constant", opsets=range(12, LATEST + 1))
+@op(
+    "Constant",
+    opsets=range(12, LATEST + 1),
+    earlier={
+        range(11, 12): "value_float value_floats value_int value_ints value_string value_strings",
+    },
+)
 class Constant(_Constant):
     """A tensor, a sparse tensor (it arrives dense), or numbers: float32, int64 or strings, scalar or 1-D."""
 
@@ -54,14 +60,6 @@ class Constant(_Constant):
     value_ints: ir.Ints | None = None
     value_string: str | None = None
     value_strings: tuple[str, ...] | None = None
-
-
-@op("Constant", opsets=range(11, 12))
-class ConstantOrSparse(_Constant):
-    """A tensor, or a sparse tensor that arrives dense."""
-
-    value: ir.Constant | None = None
-    sparse_value: ir.Constant | None = None
 
 
 @op("Constant", opsets=range(1, 11))

@@ -20,7 +20,7 @@ class _Rearranged(Op):
     """x: [N, C, H, W] of any type, split into six axes, permuted, and merged to four."""
 
     blocksize: int
-    mode: str = "DCR"
+    mode: str
 
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         """x's shape in six axes, their order in y, and y's shape. Raises InvalidGraph where blocks do not fit."""
@@ -51,7 +51,13 @@ class _Rearranged(Op):
         return (strided_copy(target, "rearrange", out(0, y), inp(0, x), 0, view),)
 
 
-class _DepthToSpace(_Rearranged):
+@op("DepthToSpace", opsets=range(11, LATEST + 1), earlier={range(1, 11): "mode"})
+class DepthToSpace(_Rearranged):
+    """Channels to pixels."""
+
+    blocksize: int
+    mode: str = "DCR"
+
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         b = self.blocksize
         if c % (b * b):
@@ -63,40 +69,16 @@ class _DepthToSpace(_Rearranged):
         return (n, depth, b, b, h, w), (0, 1, 4, 2, 5, 3), shape
 
 
-class _SpaceToDepth(_Rearranged):
+@op("SpaceToDepth", opsets=range(28, LATEST + 1), earlier={range(1, 28): "mode"})
+class SpaceToDepth(_Rearranged):
+    """Pixels to channels."""
+
+    blocksize: int
+    mode: str = "DCR"
+
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         b = self.blocksize
         if h % b or w % b:
             self.fail(f"height and width in blocks of {b}", (h, w))
         order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
         return (n, c, h // b, b, w // b, b), order, (n, c * b * b, h // b, w // b)
-
-
-@op("DepthToSpace", opsets=range(11, LATEST + 1))
-class DepthToSpace(_DepthToSpace):
-    """Either mode."""
-
-    blocksize: int
-    mode: str = "DCR"
-
-
-@op("DepthToSpace", opsets=range(1, 11))
-class DepthToSpace1(_DepthToSpace):
-    """DCR alone."""
-
-    blocksize: int
-
-
-@op("SpaceToDepth", opsets=range(28, LATEST + 1))
-class SpaceToDepth(_SpaceToDepth):
-    """Either mode."""
-
-    blocksize: int
-    mode: str = "DCR"
-
-
-@op("SpaceToDepth", opsets=range(1, 28))
-class SpaceToDepth1(_SpaceToDepth):
-    """DCR alone."""
-
-    blocksize: int

@@ -12,12 +12,21 @@ from pyruntime.ops.elementwise import compute_class
 from pyruntime.ops.quantize_linear import PRECISIONS, TARGETS
 
 
-class _DequantizeLinear(Op):
-    """Shared by all versions; those that have not these attributes behave as these values."""
+@op(
+    "DequantizeLinear",
+    opsets=range(23, LATEST + 1),
+    earlier={
+        range(21, 23): "output_dtype",
+        range(13, 21): "output_dtype block_size",
+        range(10, 13): "output_dtype block_size axis",
+    },
+)
+class DequantizeLinear(Op):
+    """y = (x - zero point) scale; one scale for all before opset 13."""
 
-    axis = 1
-    block_size = 0
-    output_dtype = 0
+    axis: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
 
     def to(self, scale: TensorType) -> DType:
         """The type dequantized to."""
@@ -25,6 +34,8 @@ class _DequantizeLinear(Op):
 
     def layout(self, x: TensorType, scale: TensorType) -> Granularity:
         """Which elements share a scale."""
+        if self.opsets.stop <= 13 and scale.size != 1:
+            self.fail("one scale", list(scale.shape))
         return granularity(self, x, scale, self.axis, self.block_size)
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
@@ -72,37 +83,3 @@ class _DequantizeLinear(Op):
                 level = "bitcast<i32>(x - zero)"
         code = f"({level}) * scale" if compute_class(x.dtype) == "f32" else f"f32({level}) * scale"
         return (self.layout(x, scale).kernel(target, "dequantize_linear", operands, out(0, y), code),)
-
-
-@op("DequantizeLinear", opsets=range(23, LATEST + 1))
-class DequantizeLinear(_DequantizeLinear):
-    """y = (x - zero point) scale"""
-
-    axis: int = 1
-    block_size: int = 0
-    output_dtype: int = 0
-
-
-@op("DequantizeLinear", opsets=range(21, 23))
-class DequantizeLinear21(_DequantizeLinear):
-    """y = (x - zero point) scale"""
-
-    axis: int = 1
-    block_size: int = 0
-
-
-@op("DequantizeLinear", opsets=range(13, 21))
-class DequantizeLinear13(_DequantizeLinear):
-    """y = (x - zero point) scale, per tensor or axis"""
-
-    axis: int = 1
-
-
-@op("DequantizeLinear", opsets=range(10, 13))
-class DequantizeLinear10(_DequantizeLinear):
-    """y = (x - zero point) scale, per tensor"""
-
-    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
-        if scale.size != 1:
-            self.fail("one scale", list(scale.shape))
-        return super().layout(x, scale)

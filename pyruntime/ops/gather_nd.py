@@ -12,16 +12,18 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, op
 from pyruntime.ops.indices import check_indices, check_reachable, slot_code, slot_fields, slots
 
 
-class _GatherND(Op):
-    """What both versions share."""
+@op("GatherND", opsets=range(12, LATEST + 1), earlier={range(11, 12): "batch_dims"})
+class GatherND(Op):
+    """x: rank 1 or more; indices: int64 [batches..., picks..., k]; y: [batches..., picks..., rest of x's shape].
 
-    def batches(self) -> int:
-        """Leading dimensions that data and indices have in common."""
-        return 0
+    batch_dims: leading dimensions that data and indices have in common.
+    """
+
+    batch_dims: int = 0
 
     def infer(self, x: TensorType, indices: TensorType) -> tuple[TensorType, ...]:
         check_indices(self, indices)
-        b = self.batches()
+        b = self.batch_dims
         if not 0 <= b < max(min(x.rank, indices.rank), 1) or x.rank == 0 or indices.rank == 0:
             self.fail("data and indices of rank 1 or more, with fewer batch dimensions", f"{x}, {indices}, {b}")
         if x.shape[:b] != indices.shape[:b]:
@@ -32,7 +34,7 @@ class _GatherND(Op):
         return (x.with_shape(*indices.shape[:-1], *x.shape[b + k :]),)
 
     def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
-        b, k = self.batches(), indices.shape[-1]
+        b, k = self.batch_dims, indices.shape[-1]
         count, each = math.prod(x.shape[:b]), math.prod(indices.shape[b:-1])
         indexed, rest = x.shape[b : b + k], x.shape[b + k :]
         where = slots(self, indices.reshape(count, each, k), indexed, b)
@@ -41,7 +43,7 @@ class _GatherND(Op):
 
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)
-        b, k = self.batches(), indices.shape[-1]
+        b, k = self.batch_dims, indices.shape[-1]
         if not k:
             raise Unsupported("indices without components repeat x on the host")
         indexed, inner = x.shape[b : b + k], math.prod(x.shape[b + k :])
@@ -61,18 +63,3 @@ class _GatherND(Op):
         name = f"gather_nd{k}_{indices.dtype.onnx_name}"
         others = {"indices": inp(1, indices)}
         return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, {**values, **counts}, others),)
-
-
-@op("GatherND", opsets=range(12, LATEST + 1))
-class GatherND(_GatherND):
-    """x: rank 1 or more; indices: int64 [batches..., picks..., k]; y: [batches..., picks..., rest of x's shape]."""
-
-    batch_dims: int = 0
-
-    def batches(self) -> int:
-        return self.batch_dims
-
-
-@op("GatherND", opsets=range(11, 12))
-class GatherNDUnbatched(_GatherND):
-    """x: rank 1 or more; indices: int64 [picks..., k]; y: [picks..., rest of x's shape]."""

@@ -10,25 +10,26 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.pooling import global_pool, norm_fold, pool
-from pyruntime.ops.sliding import SlidingOp, accumulator, padded, refuse_float64, taps, trailing
+from pyruntime.ops.pooling import PoolOp, global_pool, norm_fold, pool
+from pyruntime.ops.sliding import accumulator, padded, refuse_float64, taps, trailing
 
 
-class _LpPool(SlidingOp):
+@op("LpPool", opsets=range(18, LATEST + 1), earlier={range(2, 18): "ceil_mode dilations"})
+class LpPool(PoolOp):
     """x: [N, C, D1 .. Dn], floats."""
 
     ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
-    p: int
+    p: int = 2
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if self.p < 1:
             self.fail("p of at least 1", self.p)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
-        return (x.with_shape(*x.shape[:2], *window.output),)
+        return super().infer(x)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode)).trimmed
+        window = self.over(x.shape[2:]).trimmed
         powers = padded(np.abs(x.astype(accumulator(x.dtype))) ** self.p, window)
         total = np.zeros((*x.shape[:2], *window.output), powers.dtype)
         for _, slices in taps(window):
@@ -38,25 +39,7 @@ class _LpPool(SlidingOp):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode)).trimmed
+        window = self.over(self.spatial(x)).trimmed
         if window.covers_all:
             return global_pool(target, norm_fold(self.p, x.dtype), x, y)
         return pool(target, "NORM", window, x, (out(0, y),), p=self.p)
-
-
-@op("LpPool", opsets=range(18, LATEST + 1))
-class LpPool(_LpPool):
-    """With everything."""
-
-    ceil_mode: int = 0
-    dilations: tuple[int, ...] | None = None
-    kernel_shape: tuple[int, ...]
-    p: int = 2
-
-
-@op("LpPool", opsets=range(2, 18))
-class LpPool2(_LpPool):
-    """Without ceil_mode and dilations."""
-
-    kernel_shape: tuple[int, ...]
-    p: int = 2

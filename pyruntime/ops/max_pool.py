@@ -14,8 +14,8 @@ from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.window import Window
 from pyruntime.ops._folds import FOLDS
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.pooling import global_pool, pool
-from pyruntime.ops.sliding import SlidingOp, padded, refuse_float64, taps, trailing
+from pyruntime.ops.pooling import PoolOp, global_pool, pool
+from pyruntime.ops.sliding import padded, refuse_float64, taps, trailing
 
 
 def _lowest(dtype: np.dtype[Any]) -> float | int:
@@ -23,24 +23,28 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
-class _MaxPool(SlidingOp):
+@op(
+    "MaxPool",
+    opsets=range(10, LATEST + 1),
+    earlier={range(8, 10): "dilations ceil_mode", range(1, 8): "dilations ceil_mode storage_order"},
+)
+class MaxPool(PoolOp):
     """x: [N, C, D1 .. Dn], floats or 8-bit integers. Indices: int64, of the first maximum in flattened x.
 
     With storage_order 1 indices count the spatial axes column-major, D1 fastest.
     """
 
     ceil_mode: int = 0
+    dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
     storage_order: int = 0
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode))
-        shape = (*x.shape[:2], *window.output)
-        y = TensorType(x.dtype, shape)
-        return (y, TensorType(DType.INT64, shape)) if self.wants(1) else (y,)
+        (y,) = super().infer(x)
+        return (y, TensorType(DType.INT64, y.shape)) if self.wants(1) else (y,)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.kernel_shape, bool(self.ceil_mode)).trimmed
+        window = self.over(x.shape[2:]).trimmed
         seen = padded(x, window, _lowest(x.dtype))
         if self.wants(1):
             return self._with_indices(seen, window)
@@ -74,33 +78,8 @@ class _MaxPool(SlidingOp):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         outputs = self.infer(x)
-        window = self.window(self.spatial(x), self.kernel_shape, bool(self.ceil_mode)).trimmed
+        window = self.over(self.spatial(x)).trimmed
         if window.covers_all and not self.wants(1):
             return global_pool(target, FOLDS["Max"](x.dtype), x, outputs[0])
         operands = tuple(out(i, t) for i, t in enumerate(outputs))
         return pool(target, "MAXIMUM", window, x, operands, column_major=bool(self.storage_order))
-
-
-@op("MaxPool", opsets=range(10, LATEST + 1))
-class MaxPool(_MaxPool):
-    """With everything."""
-
-    ceil_mode: int = 0
-    dilations: tuple[int, ...] | None = None
-    kernel_shape: tuple[int, ...]
-    storage_order: int = 0
-
-
-@op("MaxPool", opsets=range(8, 10))
-class MaxPool8(_MaxPool):
-    """Without ceil_mode and dilations."""
-
-    kernel_shape: tuple[int, ...]
-    storage_order: int = 0
-
-
-@op("MaxPool", opsets=range(1, 8))
-class MaxPool1(_MaxPool):
-    """Without indices, too."""
-
-    kernel_shape: tuple[int, ...]

@@ -158,7 +158,7 @@ class _Pad(Op):
         return x.with_shape(*(side.size for side in sides))
 
 
-@op("Pad", opsets=range(18, LATEST + 1))
+@op("Pad", opsets=range(11, LATEST + 1))
 class Pad(_Pad):
     """x: any shape; pads: int64 [2n], begins then ends; value: one element of x's type; axes: int32 or int64 [n]."""
 
@@ -198,11 +198,6 @@ class Pad(_Pad):
         sides = self.sides(x, pads, axes)
         constant = bytes(16) if value is None else inp(2, value)
         return (pad_copy(target, out(0, self.made(x, sides)), inp(0, x), sides, self.mode, constant),)
-
-
-@op("Pad", opsets=range(11, 18))
-class PadAllAxes(Pad):
-    """x: rank r; pads: int64 [2r], begins then ends; value: one element of x's type."""
 
 
 class _PadByAttribute(_Pad):

@@ -10,14 +10,28 @@ from pyruntime.kernels.reduce import Fold, reduction
 from pyruntime.kernels.window import Window
 from pyruntime.ops._folds import FOLDS
 from pyruntime.ops.base import Unsupported
-from pyruntime.ops.sliding import volume
+from pyruntime.ops.sliding import SlidingOp, volume
 
-__all__ = ["global_pool", "norm_fold", "pool"]
+__all__ = ["PoolOp", "global_pool", "norm_fold", "pool"]
 
 _UNROLLED = 64
 """Taps up to which a window's loops have constant bounds."""
 
 LOWEST = {DType.INT8: -128, DType.UINT8: 0}
+
+
+class PoolOp(SlidingOp):
+    """x: [N, C, D1 .. Dn]; y: [N, C, O1 .. On], a number for each window."""
+
+    ceil_mode: int
+    kernel_shape: tuple[int, ...]
+
+    def over(self, spatial: tuple[int, ...]) -> Window:
+        """The window over spatial axes D1 .. Dn. Raises InvalidGraph."""
+        return self.window(spatial, self.kernel_shape, bool(self.ceil_mode))
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        return (x.with_shape(*x.shape[:2], *self.over(self.spatial(x)).output),)
 
 
 def norm_fold(p: int, dtype: DType) -> Fold:

@@ -27,14 +27,24 @@ SMALL_FLOATS = frozenset((DType.FLOAT4E2M1, DType.FLOAT6E2M3, DType.FLOAT6E3M2))
 TARGETS = frozenset(RANGES) | frozenset(LARGEST_8) | SMALL_FLOATS
 
 
-class _QuantizeLinear(Op):
-    """Shared by all versions; those that have not these attributes behave as these values."""
+@op(
+    "QuantizeLinear",
+    opsets=range(23, LATEST + 1),
+    earlier={
+        range(21, 23): "precision",
+        range(19, 21): "precision block_size output_dtype",
+        range(13, 19): "precision block_size output_dtype saturate",
+        range(10, 13): "precision block_size output_dtype saturate axis",
+    },
+)
+class QuantizeLinear(Op):
+    """y = saturate(round(x / scale) + zero point); one scale for all before opset 13."""
 
-    axis = 1
-    saturate = 1
-    block_size = 0
-    output_dtype = 0
-    precision = 0
+    axis: int = 1
+    saturate: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+    precision: int = 0
 
     def to(self, zero: TensorType | None) -> DType:
         """The type quantized to."""
@@ -51,6 +61,8 @@ class _QuantizeLinear(Op):
 
     def layout(self, x: TensorType, scale: TensorType) -> Granularity:
         """Which elements share a scale."""
+        if self.opsets.stop <= 13 and scale.size != 1:
+            self.fail("one scale", list(scale.shape))
         return granularity(self, x, scale, self.axis, self.block_size)
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
@@ -117,49 +129,3 @@ class _QuantizeLinear(Op):
         elif self.saturate:
             code = f"clip({code}, {-LARGEST_8[to]}, {LARGEST_8[to]})"
         return (self.layout(x, scale).kernel(target, "quantize_linear", operands, out(0, y), code),)
-
-
-@op("QuantizeLinear", opsets=range(23, LATEST + 1))
-class QuantizeLinear(_QuantizeLinear):
-    """y = saturate(round(x / scale) + zero point)"""
-
-    axis: int = 1
-    saturate: int = 1
-    block_size: int = 0
-    output_dtype: int = 0
-    precision: int = 0
-
-
-@op("QuantizeLinear", opsets=range(21, 23))
-class QuantizeLinear21(_QuantizeLinear):
-    """y = saturate(round(x / scale) + zero point)"""
-
-    axis: int = 1
-    saturate: int = 1
-    block_size: int = 0
-    output_dtype: int = 0
-
-
-@op("QuantizeLinear", opsets=range(19, 21))
-class QuantizeLinear19(_QuantizeLinear):
-    """y = saturate(round(x / scale) + zero point), per tensor or axis"""
-
-    axis: int = 1
-    saturate: int = 1
-
-
-@op("QuantizeLinear", opsets=range(13, 19))
-class QuantizeLinear13(_QuantizeLinear):
-    """y = saturate(round(x / scale) + zero point), per tensor or axis"""
-
-    axis: int = 1
-
-
-@op("QuantizeLinear", opsets=range(10, 13))
-class QuantizeLinear10(_QuantizeLinear):
-    """y = saturate(round(x / scale) + zero point), per tensor"""
-
-    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
-        if scale.size != 1:
-            self.fail("one scale", list(scale.shape))
-        return super().layout(x, scale)

@@ -15,8 +15,11 @@ from pyruntime.kernels import Dispatch, Target, gather_map, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
-class _Range(Op):
-    """What both versions share."""
+@op("Range", opsets=range(27, LATEST + 1), earlier={range(11, 27): "stash_type"})
+class Range(Op):
+    """start, limit, delta: scalars of one type; float16 and bfloat16 are computed in float32."""
+
+    stash_type: int = 1
 
     def count(self, start: Array, limit: Array, delta: Array) -> int:
         """How many numbers there are. Raises InvalidGraph where delta is 0, or the count is not finite."""
@@ -37,6 +40,8 @@ class _Range(Op):
 
     def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(start, limit, delta)
+        if self.stash_type != 1 and dtype in (DType.FLOAT16, DType.BFLOAT16):
+            self.fail("stash_type 1 (float)", self.stash_type)
         return (TensorType(dtype, (self.count(start.value(), limit.value(), delta.value()),)),)
 
     def evaluate(self, start: Array, limit: Array, delta: Array) -> tuple[Array, ...]:
@@ -63,20 +68,3 @@ class _Range(Op):
         element = f"return params.first + {kind}(i) * params.step;"
         scalars = {"first": first.item(), "step": step.item()}
         return (gather_map(target, f"range_{kind}", out(0, y), [], element, fields, scalars),)
-
-
-@op("Range", opsets=range(27, LATEST + 1))
-class Range(_Range):
-    """start, limit, delta: scalars of one type; float16 and bfloat16 are computed in float32."""
-
-    stash_type: int = 1
-
-    def infer(self, start: TensorType, limit: TensorType, delta: TensorType) -> tuple[TensorType, ...]:
-        if self.stash_type != 1 and start.dtype in (DType.FLOAT16, DType.BFLOAT16):
-            self.fail("stash_type 1 (float)", self.stash_type)
-        return super().infer(start, limit, delta)
-
-
-@op("Range", opsets=range(11, 27))
-class RangePlain(_Range):
-    """start, limit, delta: scalars of one type."""

@@ -249,40 +249,23 @@ class _Rnn(_Recurrent):
         return [f(self.limited(xw + states[0] @ weights.r.T + weights.rb))]
 
 
-@op("LSTM", opsets=range(7, 14))
-class LSTM7(_Lstm):
+@op("LSTM", opsets=range(14, LATEST + 1), earlier={range(7, 14): "layout"})
+class LSTM(_Lstm):
     """c = f(zf) ⊙ c + f(zi) ⊙ g(zc), h = f(zo) ⊙ h(c), z = x wᵀ + h rᵀ + b + p ⊙ c; gates in order i, o, f, c."""
 
-
-@op("LSTM", opsets=range(14, LATEST + 1))
-class LSTM(_Lstm):
-    """As opset 7, with `layout`."""
-
     layout: int = 0
 
 
-@op("GRU", opsets=range(7, 14))
-class GRU7(_Gru):
+@op("GRU", opsets=range(14, LATEST + 1), earlier={range(7, 14): "layout"})
+class GRU(_Gru):
     """h = (1 - z) ⊙ g(x whᵀ + (r ⊙ h) rhᵀ + b) + z ⊙ h; gates in order z, r, h."""
 
-
-@op("GRU", opsets=range(14, LATEST + 1))
-class GRU(_Gru):
-    """As opset 7, with `layout`."""
-
     layout: int = 0
 
 
-@op("RNN", opsets=range(7, 14))
-class RNN7(_Rnn):
-    """h = f(x wᵀ + h rᵀ + b)."""
-
-    activations: tuple[str, ...] | None = ("Tanh", "Tanh")
-
-
-@op("RNN", opsets=range(14, LATEST + 1))
+@op("RNN", opsets=range(14, LATEST + 1), earlier={range(7, 14): "layout"})
 class RNN(_Rnn):
-    """As opset 7, with `layout`."""
+    """h = f(x wᵀ + h rᵀ + b)."""
 
     activations: tuple[str, ...] | None = ("Tanh", "Tanh")
     layout: int = 0

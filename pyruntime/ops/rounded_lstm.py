@@ -11,7 +11,7 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.recurrent import Bytes, Layer, recurrent
 from pyruntime.ops.base import op
 from pyruntime.ops.dynamic_quantize_linear import DynamicQuantizeLinear
-from pyruntime.ops.recurrent import LSTM7, order_of, reordered
+from pyruntime.ops.recurrent import LSTM, order_of, reordered
 
 __all__ = ["CHUNK", "RoundedLstm"]
 
@@ -20,7 +20,7 @@ CHUNK = 16
 
 
 @op("RoundedLstm", opsets=range(1, 2), domain="pyruntime")
-class RoundedLstm(LSTM7):
+class RoundedLstm(LSTM):
     """LSTM with z = x + scale · h_scale · (q - h_zero)(r - r_zero)ᵀ, q, h_scale, h_zero = DynamicQuantizeLinear(h).
 
     x: float [T, B, D·4·H], inputs times W and the biases; r: int8 or uint8 [D, 4·H, H padded to `CHUNK`]; columns:

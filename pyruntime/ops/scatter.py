@@ -83,29 +83,28 @@ class _Places:
 class _Scatter(Op):
     """What all versions share."""
 
-    def reduction_name(self) -> str:
-        """none, add, mul, max or min. Raises InvalidGraph for anything else."""
-        name = str(getattr(self, "reduction", "none"))
-        if name != "none" and name not in _UFUNC:
-            self.fail("reduction none, add, mul, max or min", name)
-        return name
+    reduction: str = "none"
+
+    def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
+        """No updates change nothing."""
+        return 0 if updates.size == 0 else None
 
     def check(self, data: TensorType, indices: TensorType, updates: TensorType) -> None:
-        """Raise InvalidGraph where the types do not go together."""
-        self.reduction_name()
+        """Raise InvalidGraph where the types do not go together, or the reduction is not known."""
+        if self.reduction != "none" and self.reduction not in _UFUNC:
+            self.fail("reduction none, add, mul, max or min", self.reduction)
         self.same_dtype(data, updates)
         check_indices(self, indices)
 
     def apply(self, data: Array, where: Array, updates: Array) -> Array:
         """`data` [slots, ...] with `updates` [count, ...] applied at the slots `where`, in their order."""
-        reduction = self.reduction_name()
-        if reduction == "none":
+        if self.reduction == "none":
             result = data.copy()
             result[where] = updates
             return result
         wide = np.float32 if data.dtype == np.float16 else data.dtype
         total = data.astype(wide)
-        _UFUNC[reduction].at(total, where, updates.astype(wide))
+        _UFUNC[self.reduction].at(total, where, updates.astype(wide))
         return total.astype(data.dtype)
 
     def dispatches(
@@ -114,7 +113,7 @@ class _Scatter(Op):
         """Find out for every slice which updates it gets, then make every element of the output on its own."""
         if not data.size:
             return ()
-        reduction = self.reduction_name()
+        reduction = self.reduction
         tensors = {"x": inp(0, data), "updates": inp(2, updates)}
         y = out(0, TensorType(data.dtype, data.shape))
         if reduction != "none" and data.dtype is DType.DOUBLE:
@@ -260,7 +259,10 @@ def _combine(reduction: str, dtype: DType) -> str:
 
 
 class _ScatterElements(_Scatter):
-    """y[c with the axis's coordinate replaced by indices[c]] = updates[c]."""
+    """y[c with the axis's coordinate replaced by indices[c]] = updates[c].
+
+    data: rank 1 or more; indices: int32 or int64; updates: indices' shape.
+    """
 
     axis: int
 
@@ -285,10 +287,6 @@ class _ScatterElements(_Scatter):
                 where = where + (np.arange(dim) * step).reshape(-1, *[1] * (data.ndim - 1 - k))
         return (self.apply(data.reshape(-1), where.reshape(-1), updates.reshape(-1)).reshape(data.shape),)
 
-    def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
-        """No updates change nothing."""
-        return 0 if updates.size == 0 else None
-
     def lower(self, target: Target, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[Dispatch, ...]:
         axis, own = self.along(data.rank), contiguous(data.shape)
         dims, (view,) = collapse(indices.shape, [0 if k == axis else step for k, step in enumerate(own)])
@@ -308,8 +306,29 @@ class _ScatterElements(_Scatter):
         return self.dispatches(target, data, indices, updates, places)
 
 
-class _ScatterND(_Scatter):
-    """y[indices[i]] = updates[i], a slice where the index tuples are shorter than data's rank."""
+@op("ScatterElements", opsets=range(16, LATEST + 1), earlier={range(11, 16): "reduction"})
+class ScatterElements(_ScatterElements):
+    """With a reduction."""
+
+    axis: int = 0
+    reduction: str = "none"
+
+
+@op("Scatter", opsets=range(9, 11))
+class Scatter(_ScatterElements):
+    """ScatterElements' first name."""
+
+    axis: int = 0
+
+
+@op("ScatterND", opsets=range(16, LATEST + 1), earlier={range(11, 16): "reduction"})
+class ScatterND(_Scatter):
+    """y[indices[i]] = updates[i], a slice where the index tuples are shorter than data's rank.
+
+    data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on].
+    """
+
+    reduction: str = "none"
 
     def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
         self.check(data, indices, updates)
@@ -326,10 +345,6 @@ class _ScatterND(_Scatter):
         flat = data.reshape(math.prod(data.shape[:k]), *rest)
         return (self.apply(flat, where, updates.reshape(where.size, *rest)).reshape(data.shape),)
 
-    def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
-        """No updates change nothing."""
-        return 0 if updates.size == 0 else None
-
     def lower(self, target: Target, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[Dispatch, ...]:
         k = indices.shape[-1]
         fields, values = slot_fields(data.shape[:k])
@@ -345,37 +360,3 @@ class _ScatterND(_Scatter):
             run=math.prod(indices.shape[:-1]),
         )
         return self.dispatches(target, data, indices, updates, places)
-
-
-@op("ScatterElements", opsets=range(16, LATEST + 1))
-class ScatterElements(_ScatterElements):
-    """data: rank 1 or more; indices: int32 or int64; updates: indices' shape."""
-
-    axis: int = 0
-    reduction: str = "none"
-
-
-@op("ScatterElements", opsets=range(11, 16))
-class ScatterElementsPlain(_ScatterElements):
-    """data: rank 1 or more; indices: int32 or int64; updates: indices' shape."""
-
-    axis: int = 0
-
-
-@op("Scatter", opsets=range(9, 11))
-class Scatter(_ScatterElements):
-    """ScatterElements' first name."""
-
-    axis: int = 0
-
-
-@op("ScatterND", opsets=range(16, LATEST + 1))
-class ScatterND(_ScatterND):
-    """data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on]."""
-
-    reduction: str = "none"
-
-
-@op("ScatterND", opsets=range(11, 16))
-class ScatterNDPlain(_ScatterND):
-    """data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on]."""

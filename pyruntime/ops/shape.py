@@ -17,7 +17,7 @@ class _OfTypes(Op):
         return True
 
 
-@op("Shape", opsets=range(15, LATEST + 1))
+@op("Shape", opsets=range(15, LATEST + 1), earlier={range(1, 15): "start end"})
 class Shape(_OfTypes):
     """x.shape[start:end] as int64; start and end count as in Python, beyond the rank they are clamped to it."""
 
@@ -29,17 +29,6 @@ class Shape(_OfTypes):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.array(x.shape[self.start : self.end], np.int64),)
-
-
-@op("Shape", opsets=range(1, 15))
-class WholeShape(_OfTypes):
-    """x.shape as int64."""
-
-    def infer(self, x: TensorType) -> tuple[ValueType, ...]:
-        return _int64(int_array(x.shape))
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (np.array(x.shape, np.int64),)
 
 
 @op("Size", opsets=range(1, LATEST + 1))

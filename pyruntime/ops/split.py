@@ -120,7 +120,7 @@ class _SplitByInput(_Split):
         return self.copies(target, x, self.infer(x, split))
 
 
-@op("Split", opsets=range(18, LATEST + 1))
+@op("Split", opsets=range(18, LATEST + 1), earlier={range(13, 18): "num_outputs"})
 class Split(_SplitByInput):
     """Sizes from the input, or `num_outputs` of ceil(dim / num_outputs), the last one smaller."""
 
@@ -139,13 +139,6 @@ class Split(_SplitByInput):
         if size * (count - 1) > dim:
             self.fail(f"an axis of which {count} outputs each have {size} elements, the last fewer", dim)
         return [size] * (count - 1) + [dim - size * (count - 1)]
-
-
-@op("Split", opsets=range(13, 18))
-class SplitEvenly(_SplitByInput):
-    """Sizes from the input, or equal ones."""
-
-    axis: int = 0
 
 
 @op("Split", opsets=range(2, 13))

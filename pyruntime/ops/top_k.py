@@ -99,12 +99,7 @@ class TopK1(_TopK):
         return self.k
 
 
-@op("TopK", opsets=range(10, 11))
-class TopK10(_TopK):
-    """k is an input; the greatest elements."""
-
-
-@op("TopK", opsets=range(11, LATEST + 1))
+@op("TopK", opsets=range(11, LATEST + 1), earlier={range(10, 11): "largest sorted"})
 class TopK(_TopK):
     """k is an input; `largest` says which end."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops.cast import Cast, Cast6
+from pyruntime.ops.cast import Cast
 from tests.harness import make_op, run_op
 from tests.ops.cast_cases import REAL, numpy_dtype, samples
 from tests.oracle import check_against_ort, node_of, ort_run
@@ -167,7 +167,7 @@ def test_cast__scalars_and_empty__keep_their_shape(shape: tuple[int, ...]) -> No
 
 def test_cast__complex_or_unknown_type__invalid_graph() -> None:
     with pytest.raises(InvalidGraph, match="real type"):
-        Cast6(to=DType.COMPLEX64.code).infer(TensorType(DType.FLOAT, (1,)))
+        Cast(to=DType.COMPLEX64.code).infer(TensorType(DType.FLOAT, (1,)))
     with pytest.raises(InvalidGraph, match="round_mode"):
         Cast(to=1, round_mode="away").infer(TensorType(DType.FLOAT, (1,)))
 
