@@ -1,12 +1,24 @@
-"""What operators with rotary embeddings share."""
+"""What operators with rotary embeddings share.
+
+    y1 = cos · x1 - sin · x2,  y2 = sin · x1 + cos · x2
+
+Pairs of components of a head are (j, j + half) or, interleaved, (2j, 2j + 1). Source: Su et al., 2021.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
 from pyruntime.ops.base import Op
 
-__all__ = ["Rotary", "check_positions", "pair_code"]
+__all__ = ["Rotary", "Rotation", "check_positions", "heads_in", "rotate", "turn"]
 
 
 class Rotary(Op):
@@ -22,8 +34,6 @@ class Rotary(Op):
 
 def check_positions(positions: Array, rows: int) -> None:
     """Raise RuntimeException where a position is none of the caches' rows."""
-    import numpy as np
-
     wrong = (positions < 0) | (positions >= rows)
     if wrong.any():
         where = tuple(np.argwhere(wrong)[0].tolist())
@@ -33,26 +43,91 @@ def check_positions(positions: Array, rows: int) -> None:
         )
 
 
-def pair_code(rank: int, interleaved: bool) -> str:
-    """Statements for element i of x: its number `c` in the head and its value `own`, returned where it stays as it is.
+def heads_in(op: Op, shape: tuple[int, ...], heads: int | None) -> tuple[int, int, int, int]:
+    """B, H, S, D of x: [B, H, S, D], or [B, S, H·D] of so many heads. Raises InvalidGraph."""
+    if len(shape) == 4:
+        batch, count, length, size = shape
+        return batch, count, length, size
+    if len(shape) != 3 or not heads or heads < 0 or shape[2] % heads:
+        op.fail(
+            "an input of rank 3 or 4, and num_heads that divide the last dimension of the former", f"{shape}, {heads}"
+        )
+    return shape[0], heads, shape[1], shape[2] // heads
 
-    Then `token`, in the order of [B, S], the number `j` of its pair, whether it is the `one` with minus, and the index
-    of the `other`.
-    Reads params size_d, heads, length, half, for x [B, S, H·D] (rank 3) or [B, H, S, D].
-    """
-    token = "i / (params.size_d * params.heads)"
-    if rank == 4:
-        token = f"{token[:-1]} * params.length) * params.length + i / params.size_d % params.length"
-    pair = """let one = c < params.half;
+
+def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
+    """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
+    check_positions(positions, cosines.shape[0])
+    return turn(x, cosines[positions], sines[positions], interleaved)
+
+
+def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
+    """x [B, H, S, D] in float32, with its first components turned by the angles of cosines and sines [B, S, R / 2]."""
+    half = cosines.shape[2]
+    c, s = (t.astype(np.float32)[:, None] for t in (cosines, sines))
+    one, two = slice(0, half), slice(half, 2 * half)
+    if interleaved:
+        one, two = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
+    y = x.astype(np.float32).copy()
+    y[..., one] = c * x[..., one] - s * x[..., two]
+    y[..., two] = s * x[..., one] + c * x[..., two]
+    return y
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """A rotary embedding of x [B, H, S, D], or [B, S, H·D], whose first 2 · `half` components of a head turn."""
+
+    heads: int
+    length: int
+    size: int
+    half: int
+    interleaved: bool
+
+    def array(self, x: Array, cosines: Array, sines: Array, scale: float = 1.0) -> Array:
+        """x turned by cosines and sines [B, S, half]; what turns times `scale`."""
+        view = x.reshape(-1, self.length, self.heads, self.size).swapaxes(1, 2) if x.ndim == 3 else x
+        y = turn(view, cosines, sines, self.interleaved)
+        y[..., : 2 * self.half] *= np.float32(scale)
+        return (y.swapaxes(1, 2) if x.ndim == 3 else y).reshape(x.shape).astype(x.dtype)
+
+    def dispatch(
+        self,
+        target: Target,
+        name: str,
+        y: Operand,
+        tensors: Sequence[tuple[str, Operand]],
+        row: str,
+        values: dict[str, Any],
+    ) -> Dispatch:
+        """The kernel of a rotation named `name`.
+
+        Args:
+            tensors: x, cosines and sines by these names, and what `row` reads.
+            row: WGSL u32: the row of the tables for token `token`, in the order of [B, S], and pair `j`.
+            values: further uniforms that `row` reads; a float `scale` multiplies what turns.
+        """
+        x = tensors[0][1].type
+        token = "i / (params.size_d * params.heads)"
+        if x.rank == 4:
+            token = f"{token[:-1]} * params.length) * params.length + i / params.size_d % params.length"
+        pair = """let one = c < params.half;
   let j = select(c - params.half, c, one);
   let other = select(i - params.half, i + params.half, one);"""
-    if interleaved:
-        pair = """let one = (c & 1u) == 0u;
+        if self.interleaved:
+            pair = """let one = (c & 1u) == 0u;
   let j = c / 2u;
   let other = select(i - 1u, i + 1u, one);"""
-    return f"""
-  let c = i % params.size_d;
+        element = f"""let c = i % params.size_d;
   let own = load_x(i);
   if (c >= 2u * params.half) {{ return own; }}
   let token = {token};
-  {pair}"""
+  {pair}
+  let at = {row} * params.half + j;
+  let turned = load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);
+  return {"params.scale * " if "scale" in values else ""}turned;"""
+        numbers = {"size_d": self.size, "heads": self.heads, "length": self.length, "half": self.half, **values}
+        fields = tuple((n, "f32" if n == "scale" else "u32") for n in numbers)
+        sources = [Source(n, o) for n, o in tensors]
+        full = f"{name}_{'pairs' if self.interleaved else 'halves'}{x.rank}"
+        return gather_map(target, full, y, sources, element, fields, numbers, flops=3 * x.size)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array
-from pyruntime.ops._rotary import check_positions
 
-__all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "rotate", "sees", "turn"]
+__all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "sees"]
 
 
 def heads_of(x: Array, heads: int) -> Array:
@@ -22,25 +21,6 @@ def packed(x: Array) -> Array:
     """[B, heads, S, D] as [B, S, heads · D]."""
     b, heads, s, d = x.shape
     return x.swapaxes(1, 2).reshape(b, s, heads * d)
-
-
-def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
-    """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
-    check_positions(positions, cosines.shape[0])
-    return turn(x, cosines[positions], sines[positions], interleaved)
-
-
-def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
-    """x [B, H, S, D] in float32, with its first components turned by the angles of cosines and sines [B, S, R / 2]."""
-    half = cosines.shape[2]
-    c, s = (t.astype(np.float32)[:, None] for t in (cosines, sines))
-    one, two = slice(0, half), slice(half, 2 * half)
-    if interleaved:
-        one, two = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    y = x.astype(np.float32).copy()
-    y[..., one] = c * x[..., one] - s * x[..., two]
-    y[..., two] = s * x[..., one] + c * x[..., two]
-    return y
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:

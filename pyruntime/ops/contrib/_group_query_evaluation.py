@@ -6,7 +6,8 @@ import numpy as np
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
-from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, rotate, sees
+from pyruntime.ops._rotary import rotate
+from pyruntime.ops.contrib._attention import attend, heads_of, packed, rms_norm, sees
 from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.contrib._kv_cache import quantised, unquantised
 

@@ -15,8 +15,9 @@ from pyruntime.ir import Array, Constant, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, out
 from pyruntime.kernels.attention_append import Turn
 from pyruntime.kernels.attention_form import HeadView
+from pyruntime.ops._rotary import rotate
 from pyruntime.ops.base import Op
-from pyruntime.ops.contrib._attention import heads_of, packed, rotate
+from pyruntime.ops.contrib._attention import heads_of, packed
 from pyruntime.ops.contrib._masked import (
     Added,
     Caches,

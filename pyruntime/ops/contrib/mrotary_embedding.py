@@ -8,10 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import Rotary, check_positions, pair_code
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.ops._rotary import Rotary, Rotation, check_positions, heads_in
 from pyruntime.ops.base import op
-from pyruntime.ops.contrib._attention import turn
 
 _STREAM = (
     "select(select(2u, 1u, j < params.second), 0u, j < params.first)",
@@ -40,22 +39,9 @@ class MRotaryEmbedding(Rotary):
     rotary_embedding_dim: int | None = None
     scale: float | None = None
 
-    def sizes(self, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-        """B, H, S, D. Raises InvalidGraph."""
-        if len(shape) == 4:
-            b, heads, s, size = shape
-        elif len(shape) == 3:
-            b, s, whole = shape
-            heads = self.num_heads or 0
-            if heads < 1 or whole % heads:
-                self.fail("num_heads that divide the last dimension of x of rank 3", f"{heads} for {list(shape)}")
-            size = whole // heads
-        else:
-            self.fail("an input of rank 3 or 4", list(shape))
-        return b, heads, s, size
-
-    def half(self, size: int) -> int:
-        """How many pairs of a head's `size` components turn. Raises InvalidGraph."""
+    def rotation(self, shape: tuple[int, ...]) -> Rotation:
+        """The rotation of x of a shape. Raises InvalidGraph."""
+        _, heads, length, size = heads_in(self, shape, self.num_heads)
         turning = self.rotary_embedding_dim or size
         if self.rotary_embedding_dim and not self.num_heads:
             self.fail("num_heads with rotary_embedding_dim", self.num_heads)
@@ -66,7 +52,7 @@ class MRotaryEmbedding(Rotary):
             self.fail(f"an mrope_section of three numbers with the sum {turning // 2}", list(section))
         if self.mrope_layout not in (None, 0, 1):
             self.fail("an mrope_layout of 0 or 1", self.mrope_layout)
-        return turning // 2
+        return Rotation(heads, length, size, turning // 2, self.interleaved == 1)
 
     def infer(
         self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
@@ -74,12 +60,12 @@ class MRotaryEmbedding(Rotary):
         dtype = self.same_dtype(x, cosines, sines)
         if not dtype.is_float or dtype is DType.DOUBLE:
             self.fail("float, float16 or bfloat16", x)
-        b, _, s, size = self.sizes(x.shape)
-        half = self.half(size)
+        how = self.rotation(x.shape)
+        half, tokens = how.half, (3, x.shape[0], how.length)
         if cosines.rank != 2 or not cosines.shape[0] or cosines.shape[1] != half or cosines.shape != sines.shape:
             self.fail(f"caches of one shape [positions, {half}]", f"{cosines} and {sines}")
-        if positions.dtype is not DType.INT64 or positions.shape != (3, b, s):
-            self.fail(f"position_ids of int64 {[3, b, s]}", positions)
+        if positions.dtype is not DType.INT64 or positions.shape != tokens:
+            self.fail(f"position_ids of int64 {list(tokens)}", positions)
         return (TensorType(dtype, x.shape),)
 
     def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
@@ -101,33 +87,23 @@ class MRotaryEmbedding(Rotary):
         return np.where((kind > 0) & (j < np.where(kind == 2, second, first)), kind, 0)
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
-        b, heads, s, size = self.sizes(x.shape)
         check_positions(positions, cosines.shape[0])
-        view = x.reshape(b, s, heads, size).swapaxes(1, 2) if x.ndim == 3 else x
         streams = self._streams()
         at, pairs = np.moveaxis(positions[streams], 0, -1), np.arange(streams.size)
-        y = turn(view, cosines[at, pairs], sines[at, pairs], self.interleaved == 1)
-        y[..., : 2 * streams.size] *= np.float32(1 if self.scale is None else self.scale)
-        return ((y.swapaxes(1, 2) if x.ndim == 3 else y).reshape(x.shape).astype(x.dtype),)
+        scale = 1.0 if self.scale is None else self.scale
+        return (self.rotation(x.shape).array(x, cosines[at, pairs], sines[at, pairs], scale),)
 
     def lower(
         self, target: Target, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, positions, cosines, sines)
-        b, heads, s, size = self.sizes(x.shape)
-        interleaved, layout = self.interleaved == 1, self.mrope_layout or 0
-        element = f"""{pair_code(x.rank, interleaved)}
-  let stream = {_STREAM[layout]};
-  let position = i64_saturate(load_positions(stream * params.tokens + token));
-  let at = u32(clamp(position, 0, i32(params.places) - 1)) * params.half + j;
-  let turned = load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);
-  return params.scale * turned;"""
+        how, layout = self.rotation(x.shape), self.mrope_layout or 0
+        position = f"load_positions({_STREAM[layout]} * params.tokens + token)"
+        row = f"u32(clamp(i64_saturate({position}), 0, i32(params.places) - 1))"
         first, second = self._limits()
-        values = {"size_d": size, "heads": heads, "length": s, "half": cosines.shape[1], "places": cosines.shape[0]}
-        values |= {"tokens": b * s, "first": first, "second": second}
-        fields = (*((name, "u32") for name in values), ("scale", "f32"))
-        numbers = {**values, "scale": 1.0 if self.scale is None else self.scale}
-        sources = [Source("x", inp(0, x)), Source("positions", inp(1, positions))]
-        sources += [Source("cosines", inp(2, cosines)), Source("sines", inp(3, sines))]
-        name = f"mrotary_embedding_{'pairs' if interleaved else 'halves'}{x.rank}_{('groups', 'turns')[layout]}"
-        return (gather_map(target, name, out(0, y), sources, element, fields, numbers, flops=4 * x.size),)
+        values = {"places": cosines.shape[0], "tokens": x.shape[0] * how.length, "first": first, "second": second}
+        scale = {"scale": 1.0 if self.scale is None else self.scale}
+        tensors = [("x", inp(0, x)), ("positions", inp(1, positions))]
+        tensors += [("cosines", inp(2, cosines)), ("sines", inp(3, sines))]
+        name = f"mrotary_{('groups', 'turns')[layout]}"
+        return (how.dispatch(target, name, out(0, y), tensors, row, values | scale),)

@@ -1,17 +1,13 @@
-"""RotaryEmbedding: pairs of components turned by position. Source: com.microsoft operator RotaryEmbedding.
-
-y1 = cos · x1 - sin · x2,  y2 = sin · x1 + cos · x2
-"""
+"""RotaryEmbedding: pairs of components turned by position. Source: com.microsoft operator RotaryEmbedding."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops._rotary import Rotary, pair_code
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.ops._rotary import Rotary, Rotation, check_positions, heads_in
 from pyruntime.ops.base import op
-from pyruntime.ops.contrib._attention import rotate
 
 
 @op("RotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
@@ -31,75 +27,54 @@ class RotaryEmbedding(Rotary):
     rotary_embedding_dim: int | None = None
     scale: float | None = None
 
-    def sizes(self, x: TensorType, cosines: TensorType) -> tuple[int, int, int, int]:
-        """B, H, S, D. Raises InvalidGraph."""
-        if cosines.rank != 2 or not cosines.shape[0]:
-            self.fail("caches of shape [positions, R / 2]", cosines)
+    def rotation(self, x: tuple[int, ...], cosines: tuple[int, ...]) -> Rotation:
+        """The rotation of x by caches of these shapes. Raises InvalidGraph."""
+        if len(cosines) != 2 or not cosines[0]:
+            self.fail("caches of shape [positions, R / 2]", list(cosines))
         if self.rotary_embedding_dim and not self.num_heads:
             self.fail("num_heads with rotary_embedding_dim", self.num_heads)
-        if x.rank == 4:
-            b, heads, s, size = x.shape
-        elif x.rank == 3:
-            (b, s, whole), width = x.shape, 2 * cosines.shape[1]
-            heads = self.num_heads or whole // max(1, width)
-            size = whole // max(1, heads)
-            if heads * size != whole:
-                self.fail(f"a last dimension that is a multiple of {heads} heads", x)
-        else:
-            self.fail("an input of rank 3 or 4", x)
+        _, heads, length, size = heads_in(self, x, self.num_heads or x[-1] // max(1, 2 * cosines[1]))
         turning = self.rotary_embedding_dim or size
-        if turning != 2 * cosines.shape[1] or turning > size:
-            self.fail(f"caches for {turning} of {size} components", cosines)
-        return b, heads, s, size
+        if turning != 2 * cosines[1] or turning > size:
+            self.fail(f"caches for {turning} of {size} components", list(cosines))
+        return Rotation(heads, length, size, cosines[1], bool(self.interleaved))
 
     def infer(
         self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
     ) -> tuple[TensorType, ...]:
-        dtype = self.same_dtype(x, cosines, sines)
-        b, _, s, _ = self.sizes(x, cosines)
+        dtype, tokens = self.same_dtype(x, cosines, sines), (x.shape[0], self.rotation(x.shape, cosines.shape).length)
         if not dtype.is_float or dtype is DType.DOUBLE or cosines.shape != sines.shape:
             self.fail("float, float16 or bfloat16, and caches of one shape", f"{x}, {cosines} and {sines}")
-        if positions.dtype is not DType.INT64 or (positions.size != 1 and positions.shape != (b, s)):
-            self.fail(f"position_ids of one int64, or {[b, s]}", positions)
+        if positions.dtype is not DType.INT64 or (positions.size != 1 and positions.shape != tokens):
+            self.fail(f"position_ids of one int64, or {list(tokens)}", positions)
         return (TensorType(dtype, x.shape),)
 
     def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
         x, positions, cosines = inputs[:3]
         assert x is not None and positions is not None and cosines is not None
-        b, _, s, _ = self.sizes(x, cosines)
-        return 1, cosines.shape[0], 1 if positions.shape == (b, s) else s
+        length = self.rotation(x.shape, cosines.shape).length
+        return 1, cosines.shape[0], 1 if positions.shape == (x.shape[0], length) else length
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
-        b, heads, s, size = self.sizes(*(TensorType(DType.from_numpy(a.dtype), a.shape) for a in (x, cosines)))
-        view = x.reshape(b, s, heads, size).swapaxes(1, 2) if x.ndim == 3 else x
-        at = positions
-        if positions.shape != (b, s):
-            at = np.broadcast_to(positions.reshape(()) + np.arange(s), (b, s))
-        y = rotate(view, cosines, sines, at, bool(self.interleaved))
-        return ((y.swapaxes(1, 2) if x.ndim == 3 else y).reshape(x.shape).astype(x.dtype),)
+        how = self.rotation(x.shape, cosines.shape)
+        if positions.shape != (x.shape[0], how.length):
+            positions = np.broadcast_to(positions.reshape(()) + np.arange(how.length), (x.shape[0], how.length))
+        check_positions(positions, cosines.shape[0])
+        return (how.array(x, cosines[positions], sines[positions]),)
 
     def lower(
         self, target: Target, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, positions, cosines, sines)
-        b, heads, s, size = self.sizes(x, cosines)
-        position = "i64_saturate(load_positions(token))"
-        if positions.shape != (b, s):
-            position = "min(i64_saturate(load_positions(0u)), i32(params.places)) + i32(token % params.length)"
-        element = f"""{pair_code(x.rank, bool(self.interleaved))}
-  let at = u32(clamp({position}, 0, i32(params.places) - 1)) * params.half + j;
-  return load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);"""
-        values = {
-            "size_d": size,
-            "heads": heads,
-            "length": s,
-            "half": cosines.shape[1],
-            "places": cosines.shape[0],
-        }
-        fields = tuple((name, "u32") for name in values)
-        sources = [Source("x", inp(0, x)), Source("positions", inp(1, positions))]
-        sources += [Source("cosines", inp(2, cosines)), Source("sines", inp(3, sines))]
-        name = f"rotary_embedding_{'pairs' if self.interleaved else 'halves'}{x.rank}" + "_first" * (
-            positions.shape != (b, s)
+        how, name, position = (
+            self.rotation(x.shape, cosines.shape),
+            "rotary_of_caches",
+            "i64_saturate(load_positions(token))",
         )
-        return (gather_map(target, name, out(0, y), sources, element, fields, values, flops=3 * x.size),)
+        if positions.shape != (x.shape[0], how.length):
+            name = "rotary_from_first"
+            position = "min(i64_saturate(load_positions(0u)), i32(params.places)) + i32(token % params.length)"
+        row, values = f"u32(clamp({position}, 0, i32(params.places) - 1))", {"places": cosines.shape[0]}
+        tensors = [("x", inp(0, x)), ("positions", inp(1, positions))]
+        tensors += [("cosines", inp(2, cosines)), ("sines", inp(3, sines))]
+        return (how.dispatch(target, name, out(0, y), tensors, row, values),)
