@@ -11,32 +11,28 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.rows import Rows
-from pyruntime.kernels.rows_candidates import NORMS, lanes_of
-from pyruntime.kernels.template import params_of, template
-from pyruntime.ops.base import Op, op
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import op
 from pyruntime.ops.contrib._streams import check_floats
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
 
 @op("EngramGate", opsets=range(1, 2), domain="com.microsoft")
-class EngramGate(Op):
+class EngramGate(Decomposed):
     """key, query: [B, L, C, H]; value: [B, L, H], for all C; scales: [C, H]; floats of one type. Outputs: as key."""
 
     epsilon: float = 1e-5
 
-    def infer(
+    def expand(
         self,
+        body: Expansion,
         key: TensorType,
         query: TensorType,
         value: TensorType,
         key_scale: TensorType,
         query_scale: TensorType,
         conv_scale: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    ) -> tuple[TensorType | None, ...]:
         check_floats(self, key)
         dtype = self.same_dtype(key, query, value, key_scale, query_scale, conv_scale)
         if key.rank != 4:
@@ -49,55 +45,15 @@ class EngramGate(Op):
                 self.fail(f"scales {[c, h]}", scale)
         if self.wants(1) and conv_scale is None:
             self.fail("a conv_norm_scale where gated_value_normed is wanted", "none")
-        y = TensorType(dtype, key.shape)
-        return y, y
+        product = body("Mul", self._normed(body, key, key_scale), self._normed(body, query, query_scale))
+        total = body("ReduceSum", product, body.ints(-1), keepdims=1)
+        d = body("Mul", total, body.number(1 / math.sqrt(max(1, h)), DType.FLOAT))
+        root = body("Sqrt", body("Max", body("Abs", d), body.number(1e-6, DType.FLOAT)))
+        gate = body("Sigmoid", body("Mul", body("Sign", d), root))
+        y = body("Mul", gate, body("Unsqueeze", body.cast(value, DType.FLOAT), body.ints(2)))
+        again = None if conv_scale is None else body.cast(self._normed(body, y, conv_scale), dtype)
+        return body.cast(y, dtype), again
 
-    def evaluate(
-        self,
-        key: Array,
-        query: Array,
-        value: Array,
-        key_scale: Array,
-        query_scale: Array,
-        conv_scale: Array | None = None,
-    ) -> tuple[Array | None, ...]:
-        with np.errstate(all="ignore"):
-            product = self._normed(key, key_scale) * self._normed(query, query_scale)
-            d = product.sum(-1, keepdims=True, dtype=np.float32) / np.float32(math.sqrt(max(1, key.shape[-1])))
-            gate = 1 / (1 + np.exp(-np.sign(d) * np.sqrt(np.maximum(np.abs(d), np.float32(1e-6)))))
-            y = gate * value.astype(np.float32)[:, :, None]
-            again = None if conv_scale is None else self._normed(y, conv_scale).astype(key.dtype)
-        return y.astype(key.dtype), again
-
-    def _normed(self, x: Array, scale: Array) -> Array:
-        wide = x.astype(np.float32)
-        squares = np.square(wide).sum(-1, keepdims=True, dtype=np.float32) / np.float32(max(1, x.shape[-1]))
-        made: Array = wide / np.sqrt(squares + np.float32(self.epsilon)) * scale.astype(np.float32)
-        return made
-
-    def lower(
-        self,
-        target: Target,
-        key: TensorType,
-        query: TensorType,
-        value: TensorType,
-        key_scale: TensorType,
-        query_scale: TensorType,
-        conv_scale: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        types = self.infer(key, query, value, key_scale, query_scale, conv_scale)
-        given = (key, query, value, key_scale, query_scale)
-        names = ("key", "query", "value", "key_scale", "query_scale")
-        bound = {name: inp(i, x) for i, (name, x) in enumerate(zip(names, given, strict=True))}
-        bound["y"] = out(0, types[0])
-        normed = self.wants(1) and conv_scale is not None
-        if normed and conv_scale is not None:
-            bound |= {"conv_scale": inp(5, conv_scale), "normed": out(1, types[1])}
-        batch, length, branches, width = key.shape
-        rows = Rows(batch * length * branches, width, 1)
-        lanes = lanes_of(NORMS, rows.problem, target)
-        flags = {"NORMED": 1} if normed else {}
-        kernel = template("engram_gate", dict.fromkeys(bound, key.dtype), **rows.defines(target, lanes), **flags)
-        params = params_of(kernel, rows=rows.count, length=width, branches=branches, epsilon=self.epsilon)
-        operands = tuple(bound[b.name] for b in kernel.bindings)
-        return (Dispatch(kernel, operands, rows.grid(target, lanes), params, flops=12 * key.size),)
+    def _normed(self, body: Expansion, x: TensorType, scale: TensorType) -> TensorType:
+        x, scale = body.cast(x, DType.FLOAT), body.cast(scale, DType.FLOAT)
+        return body("RMSNormalization", x, scale, epsilon=self.epsilon)
