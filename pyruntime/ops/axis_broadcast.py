@@ -8,95 +8,55 @@ PRelu, Sub, Xor at opsets 1 and 6.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target
-from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.registry import op_class
+from pyruntime.ir import TensorType
+from pyruntime.ops.base import op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
-__all__ = ["AxisBroadcast"]
-
-
-class AxisBroadcast(Op):
-    """Base: which shape b has in today's operator, and everything else left to that."""
-
-    def stretched(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of b that broadcasts by NumPy's rule. Raises InvalidGraph."""
-        raise NotImplementedError
-
-    @property
-    def today(self) -> Op:
-        """The operator of opset 7 or later."""
-        make: Any = op_class(self.op_type, "", LATEST)
-        made: Op = make()
-        return made
-
-    def infer(self, a: TensorType, b: TensorType) -> tuple[Any, ...]:
-        return self.today.infer(a, b.with_shape(*self.stretched(a.shape, b.shape)))
-
-    def evaluate(self, a: Array, b: Array) -> tuple[Any, ...]:
-        return self.today.evaluate(a, b.reshape(self.stretched(a.shape, b.shape)))
-
-    def lower(self, target: Target, a: TensorType, b: TensorType) -> tuple[Dispatch, ...]:
-        return self.today.lower(target, a, b.with_shape(*self.stretched(a.shape, b.shape)))
+NAMES = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
 
 
-class _ByAttribute(AxisBroadcast):
+class _AxisBroadcast(Decomposed):
     axis: int | None
     broadcast: int
 
-    def stretched(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-        if not self.broadcast:
-            if a != b:
-                self.fail("two inputs of one shape (broadcast is 0)", f"{list(a)} and {list(b)}")
-            return b
-        axis = len(a) - len(b) if self.axis is None else self.axis_of(self.axis, len(a))
-        if axis < 0 or any(n not in (1, m) for n, m in zip(b, a[axis:], strict=False)) or axis + len(b) > len(a):
-            self.fail(f"b to fit {list(a)} from axis {axis} on", list(b))
-        return (*b, *(1,) * (len(a) - axis - len(b)))
+    def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
+        if not self.broadcast and a.shape != b.shape:
+            self.fail("two inputs of one shape (broadcast is 0)", f"{a} and {b}")
+        axis = a.rank - b.rank if self.axis is None or not self.broadcast else self.axis_of(self.axis, a.rank)
+        fits = all(n in (1, m) for n, m in zip(b.shape, a.shape[axis:], strict=False))
+        if axis < 0 or not fits or axis + b.rank > a.rank:
+            self.fail(f"b to fit {a} from axis {axis} on", b)
+        return (body(self.op_type, a, _followed(body, b, a.rank - axis - b.rank)),)
 
 
-class Row(NamedTuple):
-    """An operator's ONNX name."""
-
-    name: str
-
-    def define(self) -> type[AxisBroadcast]:
-        """The operator, registered for opsets 1 to 6."""
-        doc = f"z = {self.name.lower()}(a, b), b from `axis` on."
-        annotations = {"axis": "int | None", "broadcast": "int", "consumed_inputs": "tuple[int, ...] | None"}
-        members = {"__module__": __name__, "__doc__": doc, "__annotations__": annotations}
-        defaults: dict[str, Any] = {"axis": None, "broadcast": 0, "consumed_inputs": None}
-        return op(self.name, opsets=range(1, 7))(type(f"{self.name}1", (_ByAttribute,), members | defaults))
+def _followed(body: Expansion, b: TensorType, ones: int) -> TensorType:
+    """b with so many dimensions of size 1 behind its own."""
+    return body("Unsqueeze", b, body.ints(*range(b.rank, b.rank + ones))) if ones else b
 
 
-ROWS = (
-    Row("Add"),
-    Row("And"),
-    Row("Div"),
-    Row("Equal"),
-    Row("Greater"),
-    Row("Less"),
-    Row("Mul"),
-    Row("Or"),
-    Row("Pow"),
-    Row("Sub"),
-    Row("Xor"),
-)
+def _define(name: str) -> type[_AxisBroadcast]:
+    """The operator, registered for opsets 1 to 6."""
+    annotations = {"axis": "int | None", "broadcast": "int", "consumed_inputs": "tuple[int, ...] | None"}
+    doc = f"z = {name.lower()}(a, b), b from `axis` on."
+    members: dict[str, Any] = {"__module__": __name__, "__doc__": doc, "__annotations__": annotations}
+    defaults = {"axis": None, "broadcast": 0, "consumed_inputs": None}
+    return op(name, opsets=range(1, 7))(type(f"{name}1", (_AxisBroadcast,), members | defaults))
 
-globals().update({f"{row.name}1": row.define() for row in ROWS})
+
+globals().update({f"{name}1": _define(name) for name in NAMES})
 
 
 @op("PRelu", opsets=range(1, 7))
-class PRelu1(AxisBroadcast):
+class PRelu1(Decomposed):
     """slope: one number, or one for each channel: dimension 1 of x."""
 
     consumed_inputs: tuple[int, ...] | None = None
 
-    def stretched(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-        if b in ((), (1,)):
-            return b
-        if len(b) != 1 or len(a) < 2 or b[0] != a[1]:
-            self.fail(f"one slope, or one for each channel of {list(a)}", list(b))
-        return (*b, *(1,) * (len(a) - 2))
+    def expand(self, body: Expansion, x: TensorType, slope: TensorType) -> tuple[TensorType | None, ...]:
+        if slope.shape not in ((), (1,)):
+            if x.rank < 2 or slope.shape != x.shape[1:2]:
+                self.fail(f"one slope, or one for each channel of {x}", slope)
+            slope = _followed(body, slope, x.rank - 2)
+        return (body("PRelu", x, slope),)

@@ -37,6 +37,7 @@ __all__ = [
     "Op",
     "Unsupported",
     "attributes_of",
+    "broadcasts_to",
     "op",
     "register",
     "registered",
@@ -137,6 +138,11 @@ class Op:
         if not -max(rank, 1) <= axis < max(rank, 1):
             self.fail(f"an axis in [{-rank}, {rank - 1}]", axis)
         return axis % rank if rank else 0
+
+
+def broadcasts_to(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """True where a tensor of `shape` has shape `to` once it is broadcast to it, by NumPy's rule."""
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
 
 
 OpClass = TypeVar("OpClass", bound=type[Op])

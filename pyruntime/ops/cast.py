@@ -20,6 +20,7 @@ from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.kernels.storage import rounded
 from pyruntime.ops._convert import convert
 from pyruntime.ops.base import LATEST, Unsupported, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.elementwise import Elementwise, Expression, compute_class
 
 E8M0 = DType.FLOAT8E8M0
@@ -181,68 +182,57 @@ def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> 
         return convert(x, to.numpy)
 
 
-class _Cast(Elementwise):
-    """Shared by Cast and CastLike."""
-
-    saturate: int
-    round_mode: str
-
-    def wanted_type(self, *inputs: Any) -> DType:
-        """The type asked for."""
-        raise NotImplementedError(self.op_type)
-
-    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        if self.round_mode not in ROUND_MODES:
-            self.fail(f"round_mode of {', '.join(ROUND_MODES)}", repr(self.round_mode))
-        to = self.wanted_type(*inputs)
-        for dtype in (inputs[0].dtype, to):
-            if dtype in (DType.COMPLEX64, DType.COMPLEX128):
-                self.fail("a real type, bool or string", dtype.type_string)
-        return (TensorType(to, inputs[0].shape),)
-
-    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Array, ...]:
-        to = self.wanted_type(*types)
-        same = isinstance(types[0], TensorType) and types[0].dtype is to
-        return (inputs[0] if same else cast(inputs[0], to, bool(self.saturate), self.round_mode),)
-
-    def alias(self, *inputs: Any) -> int | None:
-        source, to = inputs[0].dtype, self.wanted_type(*inputs)
-        whole = source.is_integer or source is DType.BOOL
-        return 0 if source is to or (whole and to.is_integer and source.bits == to.bits) else None
-
-    def expression(self, *dtypes: DType | None) -> Expression | None:
-        source, to = dtypes[0], self.wanted_type(*(TensorType(d, ()) for d in dtypes if d))
-        if not source or not source.compute or not to.compute:
-            return None
-        code = cast_code(source, to, bool(self.saturate), self.round_mode)
-        # A cast in a chain of fused operators rounds there and then: that may be what it is for.
-        return Expression(rounded(to, code), ("x", "like")[: len(dtypes)])
-
-    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        source, to = inputs[0].dtype, self.wanted_type(*inputs)
-        if not source.compute or not to.compute:
-            raise Unsupported(f"{(to if source.compute else source).onnx_name} tensors live on the host")
-        (y,) = self.infer(*inputs)
-        code = cast_code(source, to, bool(self.saturate), self.round_mode)
-        return (elementwise(target, "cast", {"x": inp(0, inputs[0])}, out(0, y), code),)
-
-
 @op("Cast", opsets=range(24, LATEST + 1), earlier={range(19, 24): "round_mode", range(6, 19): "round_mode saturate"})
-class Cast(_Cast):
+class Cast(Elementwise):
     """y = x as the type with TensorProto's code `to`; `round_mode` concerns float8e8m0 alone."""
 
     to: int
     saturate: int = 1
     round_mode: str = "up"
 
-    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        return (cast(inputs[0], self.wanted_type(), bool(self.saturate), self.round_mode),)
-
-    def wanted_type(self, *inputs: Any) -> DType:
+    @property
+    def dtype(self) -> DType:
+        """The type of y. Raises InvalidGraph."""
         try:
             return DType.from_code(self.to)
         except KeyError:
             self.fail("'to' to be the code of an ONNX type", self.to)
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if self.round_mode not in ROUND_MODES:
+            self.fail(f"round_mode of {', '.join(ROUND_MODES)}", repr(self.round_mode))
+        for dtype in (x.dtype, self.dtype):
+            if dtype in (DType.COMPLEX64, DType.COMPLEX128):
+                self.fail("a real type, bool or string", dtype.type_string)
+        return (TensorType(self.dtype, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (cast(x, self.dtype, bool(self.saturate), self.round_mode),)
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Array, ...]:
+        same = isinstance(types[0], TensorType) and types[0].dtype is self.dtype
+        return (inputs[0],) if same else self.evaluate(*inputs)
+
+    def alias(self, x: TensorType) -> int | None:
+        source, to = x.dtype, self.dtype
+        whole = source.is_integer or source is DType.BOOL
+        return 0 if source is to or (whole and to.is_integer and source.bits == to.bits) else None
+
+    def expression(self, *dtypes: DType | None) -> Expression | None:
+        source, to = dtypes[0], self.dtype
+        if not source or not source.compute or not to.compute:
+            return None
+        code = cast_code(source, to, bool(self.saturate), self.round_mode)
+        # A cast in a chain of fused operators rounds there and then: that may be what it is for.
+        return Expression(rounded(to, code), ("x",))
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        source, to = x.dtype, self.dtype
+        if not source.compute or not to.compute:
+            raise Unsupported(f"{(to if source.compute else source).onnx_name} tensors live on the host")
+        (y,) = self.infer(x)
+        code = cast_code(source, to, bool(self.saturate), self.round_mode)
+        return (elementwise(target, "cast", {"x": inp(0, x)}, out(0, y), code),)
 
 
 @op(
@@ -250,16 +240,11 @@ class Cast(_Cast):
     opsets=range(24, LATEST + 1),
     earlier={range(19, 24): "round_mode", range(15, 19): "round_mode saturate"},
 )
-class CastLike(_Cast):
+class CastLike(Decomposed):
     """y = x as the type of `like`; `round_mode` concerns float8e8m0 alone."""
 
     saturate: int = 1
     round_mode: str = "up"
 
-    def wanted_type(self, *inputs: Any) -> DType:
-        like: TensorType = inputs[1]
-        return like.dtype
-
-    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        to = DType.from_numpy(inputs[1].dtype)
-        return (cast(inputs[0], to, bool(self.saturate), self.round_mode),)
+    def expand(self, body: Expansion, x: TensorType, like: TensorType) -> tuple[TensorType | None, ...]:
+        return (body("Cast", x, to=like.dtype.code, saturate=self.saturate, round_mode=self.round_mode),)

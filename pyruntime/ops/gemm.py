@@ -7,9 +7,9 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.epilogue import linear
-from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides
+from pyruntime.kernels.indexing import broadcast_strides
 from pyruntime.kernels.matmul import matmul, product_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op
 
 
 class _Gemm(Op):
@@ -28,13 +28,8 @@ class _Gemm(Op):
         rows, n = b.shape[::-1] if self.transB else b.shape
         if k != rows:
             self.fail("inner dimensions that agree", f"{a} and {b} with transA={self.transA}, transB={self.transB}")
-        if c is not None:
-            try:
-                fits = broadcast_shapes(c.shape, (m, n)) == (m, n)
-            except ValueError:
-                fits = False
-            if not fits:
-                self.fail(f"c to broadcast to [{m}, {n}]", c)
+        if c is not None and not broadcasts_to(c.shape, (m, n)):
+            self.fail(f"c to broadcast to [{m}, {n}]", c)
         return (TensorType(dtype, (m, n)),)
 
     def evaluate(self, a: Array, b: Array, c: Array | None = None) -> tuple[Array, ...]:

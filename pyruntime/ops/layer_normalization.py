@@ -13,9 +13,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
-from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op
 
 
 class _Norm(Op):
@@ -30,13 +29,7 @@ class _Norm(Op):
         """Raises InvalidGraph where a scale or bias does not broadcast to x, or one of them is no float."""
         if not x.dtype.is_float or (other is not None and not other.dtype.is_float):
             self.fail("floats", f"{x} and {other}")
-        if other is None:
-            return
-        try:
-            fits = broadcast_shapes(other.shape, x.shape) == x.shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if other is not None and not broadcasts_to(other.shape, x.shape):
             self.fail("scale and bias that broadcast to x", f"{other} for {x}")
 
     def statistics(self, x: Array, centre: bool) -> tuple[Array, Array]:

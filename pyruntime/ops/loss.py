@@ -8,12 +8,11 @@ import numpy as np
 
 from pyruntime import errors
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, elementwise, gather_map, inp, out, scratch
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out, scratch
 from pyruntime.kernels.params import Fields
 from pyruntime.kernels.reduce import Fold, reduction
-from pyruntime.kernels.rows import rows_of, softmax_rows
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.softmax import softmax
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
 _FIELDS: Fields = (
     ("classes", "u32"),
@@ -39,17 +38,18 @@ _FOLDS = {
 """Folds of (loss, weight) pairs, stored as the words of a 64-bit integer."""
 
 
-class _Loss(Op):
+@op("NegativeLogLikelihoodLoss", opsets=range(12, LATEST + 1))
+class NegativeLogLikelihoodLoss(Op):
     """l[n, d] = -p[n, t, d]·w[t], t = target[n, d]; 0 where t is `ignore_index`. w is 1 where it is absent.
 
     p: log-probabilities [N, C, d...]; target: int32 or int64 [N, d...]; w: [C]. `reduction` 'none' gives l, 'sum' its
     sum, 'mean' the sum over that of the weights of the targets that are not ignored.
     """
 
-    ignore_index: int | None
-    reduction: str
+    ignore_index: int | None = None
+    reduction: str = "mean"
 
-    def _loss_type(self, x: TensorType, target: TensorType, weight: TensorType | None) -> TensorType:
+    def infer(self, x: TensorType, target: TensorType, weight: TensorType | None = None) -> tuple[TensorType, ...]:
         if x.rank < 2 or not x.dtype.is_float:
             self.fail("a float tensor [N, C, ...]", x)
         if target.dtype not in (DType.INT32, DType.INT64) or target.shape != (x.shape[0], *x.shape[2:]):
@@ -58,9 +58,10 @@ class _Loss(Op):
             self.fail(f"weights {x.with_shape(x.shape[1])}", weight)
         if self.reduction not in ("none", "sum", "mean"):
             self.fail("reduction none, sum or mean", self.reduction)
-        return TensorType(x.dtype, target.shape if self.reduction == "none" else ())
+        return (TensorType(x.dtype, target.shape if self.reduction == "none" else ()),)
 
-    def _evaluate(self, p: Array, target: Array, weight: Array | None) -> Array:
+    def evaluate(self, p: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
+        p = p.astype(np.float32) if p.dtype == np.float16 else p
         classes = p.shape[1]
         ignored = target == self.ignore_index if self.ignore_index is not None else np.zeros(target.shape, bool)
         outside = target[~ignored & ((target < 0) | (target >= classes))]
@@ -74,24 +75,26 @@ class _Loss(Op):
         chosen = np.take_along_axis(p, np.expand_dims(label, 1), axis=1)[:, 0] if p.size else np.zeros(label.shape)
         loss = np.where(ignored, 0, -chosen * share)
         if self.reduction == "none":
-            return loss
+            return (loss,)
         total = loss.sum()
-        return np.asarray(total / share.sum() if self.reduction == "mean" else total)
+        return (np.asarray(total / share.sum() if self.reduction == "mean" else total),)
 
-    def _lower(
-        self, target: Target, p: Operand, label: TensorType, weight: TensorType | None, dtype: DType
+    def lower(
+        self, target: Target, p: TensorType, label: TensorType, weight: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        """The loss, output 0 of type `dtype`, from log-probabilities. A target outside [0, C) makes it NaN."""
+        """A target outside [0, C) makes the loss NaN."""
+        if p.dtype is DType.DOUBLE:
+            raise Unsupported("float64 is exact on the host")
         none = self.reduction == "none"
         pairs = scratch(DType.UINT64, *label.shape)
         ignored = (self.ignore_index or 0) & (2**64 - 1)
         values = {
-            "classes": p.type.shape[1],
-            "inner": math.prod(p.type.shape[2:]),
+            "classes": p.shape[1],
+            "inner": math.prod(p.shape[2:]),
             "ignored_low": ignored & 0xFFFFFFFF,
             "ignored_high": ignored >> 32,
         }
-        sources = [Source("p", p), Source("label", inp(1, label))]
+        sources = [Source("p", inp(0, p)), Source("label", inp(1, label))]
         sources += [Source("weight", inp(2, weight))] if weight is not None else []
         wide = "load_label(i)" if label.dtype.is_wide else "i64_of_i32(load_label(i))"
         skip = "label.x == params.ignored_low && label.y == params.ignored_high"
@@ -107,63 +110,28 @@ class _Loss(Op):
   }}
   return {"pair.x" if none else "bitcast<vec2<u32>>(pair)"};"""
         name = f"loss{'_ignore' if self.ignore_index is not None else ''}"
-        into = out(0, TensorType(dtype, label.shape)) if none else pairs
+        into = out(0, TensorType(p.dtype, label.shape)) if none else pairs
         picked = gather_map(target, name, into, sources, code, _FIELDS, values)
         if none:
             return (picked,)
-        end = out(0, TensorType(dtype, ()))
+        end = out(0, TensorType(p.dtype, ()))
         return (picked, *reduction(target, _FOLDS[self.reduction], end, pairs, range(label.rank)))
 
 
-@op("NegativeLogLikelihoodLoss", opsets=range(12, LATEST + 1))
-class NegativeLogLikelihoodLoss(_Loss):
-    """The loss of log-probabilities."""
-
-    ignore_index: int | None = None
-    reduction: str = "mean"
-
-    def infer(self, x: TensorType, target: TensorType, weight: TensorType | None = None) -> tuple[TensorType, ...]:
-        return (self._loss_type(x, target, weight),)
-
-    def evaluate(self, x: Array, target: Array, weight: Array | None = None) -> tuple[Array, ...]:
-        return (self._evaluate(_wide(x), target, weight),)
-
-    def lower(
-        self, target: Target, x: TensorType, labels: TensorType, weight: TensorType | None = None
-    ) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
-        return self._lower(target, inp(0, x), labels, weight, x.dtype)
-
-
 @op("SoftmaxCrossEntropyLoss", opsets=range(12, LATEST + 1))
-class SoftmaxCrossEntropyLoss(_Loss):
-    """The loss of log_softmax(scores), which is output 1."""
+class SoftmaxCrossEntropyLoss(Decomposed):
+    """The loss of log_softmax(scores), which is output 1; both are computed in float32 (float64: in float64)."""
 
     ignore_index: int | None = None
     reduction: str = "mean"
 
-    def infer(
-        self, scores: TensorType, labels: TensorType, weights: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
-        return self._loss_type(scores, labels, weights), TensorType(scores.dtype, scores.shape)
-
-    def evaluate(self, scores: Array, labels: Array, weights: Array | None = None) -> tuple[Array, ...]:
-        logs = softmax(_wide(scores), 1, log=True)
-        return self._evaluate(logs, labels, weights), logs
-
-    def lower(
-        self, target: Target, scores: TensorType, labels: TensorType, weights: TensorType | None = None
-    ) -> tuple[Dispatch, ...]:
-        if scores.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
-        logs = scratch(DType.FLOAT, *scores.shape)
-        steps = [softmax_rows(target, logs, inp(0, scores), rows_of(scores.shape, 1), log=True)]
-        if self.wants(1):
-            copy = out(1, TensorType(scores.dtype, scores.shape))
-            steps.append(elementwise(target, "log_prob", {"x": logs}, copy, "x"))
-        return (*steps, *self._lower(target, logs, labels, weights, scores.dtype))
-
-
-def _wide(x: Array) -> Array:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+    def expand(
+        self, body: Expansion, scores: TensorType, labels: TensorType, weights: TensorType | None = None
+    ) -> tuple[TensorType | None, ...]:
+        if scores.rank < 2 or not scores.dtype.is_float or (weights and weights.dtype is not scores.dtype):
+            self.fail("float scores [N, C, ...], and weights of their type", f"{scores} and {weights}")
+        wide = scores.dtype if scores.dtype is DType.DOUBLE else DType.FLOAT
+        logs = body("LogSoftmax", body.cast(scores, wide), axis=1)
+        form = {"ignore_index": self.ignore_index, "reduction": self.reduction}
+        loss = body("NegativeLogLikelihoodLoss", logs, labels, weights and body.cast(weights, wide), **form)
+        return body.cast(loss, scores.dtype), body.cast(logs, scores.dtype)

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, elementwise, inp, out, scratch
-from pyruntime.kernels.reduce import reduction
-from pyruntime.ops._folds import FOLDS
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
 
 @op("LpNormalization", opsets=range(1, LATEST + 1))
-class LpNormalization(Op):
+class LpNormalization(Decomposed):
     """p is 1 or 2; norms are summed in float32 (float64: float64) and y is rounded once."""
 
     axis: int = -1
     p: int = 2
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        self.axis_of(self.axis, x.rank)
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        axis = self.axis_of(self.axis, x.rank)
         if self.p not in (1, 2):
             self.fail("p to be 1 or 2", self.p)
-        return (TensorType(x.dtype, x.shape),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        wide = x.astype(np.float64)
-        axis = self.axis_of(self.axis, x.ndim) if x.ndim else None
-        total = np.sum(np.abs(wide) if self.p == 1 else np.square(wide), axis=axis, keepdims=True)
-        norm = total if self.p == 1 else np.sqrt(total)
-        with np.errstate(all="ignore"):
-            return (np.where(norm == 0, 0.0, wide / norm).astype(x.dtype),)
-
-    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
-        axes = (self.axis_of(self.axis, x.rank),) if x.rank else ()
-        fold = FOLDS[f"L{self.p}"](x.dtype)
-        assert fold is not None
-        norm = scratch(DType.FLOAT, *(1 if d in axes else n for d, n in enumerate(x.shape)))
-        scaled = elementwise(
-            target,
-            "divide_by_norm",
-            {"x": inp(0, x), "norm": norm},
-            out(0, x),
-            "if (norm == 0.0) { return 0.0; } return x / norm;",
-        )
-        return (*reduction(target, fold, norm, inp(0, x), axes), scaled)
+        wide = body.cast(x, DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT)
+        zero = body.number(0.0, wide.dtype)
+        norm = body(f"ReduceL{self.p}", wide, body.ints(*([axis] if x.rank else [])), keepdims=1)
+        y = body("Where", body("Equal", norm, zero), zero, body("Div", wide, norm))
+        return (body.cast(y, x.dtype),)

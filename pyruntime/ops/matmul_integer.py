@@ -8,11 +8,10 @@ import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
-from pyruntime.kernels.indexing import broadcast_shapes
 from pyruntime.kernels.integer_matmul import BYTES, integer_matmul, zero_point
 from pyruntime.kernels.matmul import Extras, matmul, product_of
 from pyruntime.ops._requantize import finished
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
 from pyruntime.ops.matmul import as_matrices, matmul_shape, stacked
 
 
@@ -26,11 +25,7 @@ def _zero_shape(node: Op, x: TensorType, zero: TensorType | None, left: bool) ->
     if zero is None:
         return ()
     shape = per_row(zero.shape, x.rank) if left else zero.shape
-    try:
-        fits = broadcast_shapes(shape, x.shape) == x.shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not broadcasts_to(shape, x.shape):
         node.fail("a zero point for all, or one a row (left) or a column (right)", f"{zero} for {x}")
     return shape
 
@@ -168,11 +163,7 @@ class QLinearMatMul(Op):
             ("y_scale", y_scale, shapes[2]),
             ("y_zero_point", y_zero, per_row(y_zero.shape, rank)),
         ):
-            try:
-                fits = kind.size == 1 or broadcast_shapes(shape, y.shape) == y.shape
-            except ValueError:
-                fits = False
-            if not fits:
+            if kind.size != 1 and not broadcasts_to(shape, y.shape):
                 self.fail(f"{what} for y of shape {list(y.shape)}", kind)
 
     def evaluate(self, *inputs: Array) -> tuple[Array, ...]:

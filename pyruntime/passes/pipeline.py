@@ -9,7 +9,6 @@ from pyruntime.kernels import Target
 from pyruntime.ops.defects import planning
 from pyruntime.passes import (
     batchnorm_to_affine,
-    canonical,
     channels_first,
     channels_last,
     common_subexpressions,
@@ -52,7 +51,6 @@ Pass = Callable[[TypedGraph, Target], bool]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("dead_code", dead_code.run),
-    ("canonical", canonical.run),
     ("unmerge_transpose", unmerge_transpose.run),
     ("settle", settle.run),
     ("drop_expand", drop_expand.run),

@@ -34,7 +34,7 @@ OVERLAP_MUTATIONS = (
         (
             "tests/kernels/test_dispatch.py::test_scratch__every_call__is_another_tensor",
             "tests/kernels/test_dispatch.py::test_lowering__inside_another__has_scratch_of_its_own",
-            "tests/plan/test_two_passes.py::test_fold__of_many_elements__overwrites_nothing_that_is_still_read[Hardmax-gpu]",
+            "tests/plan/test_two_passes.py::test_fold__of_many_elements__overwrites_nothing_that_is_still_read[TopK-gpu]",
         ),
     ),
     Mutation(

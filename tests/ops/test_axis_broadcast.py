@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array
-from tests.harness import make_op, run_op
+from tests.harness import make_op, run_op, typed
 from tests.oracle import node_of
 
 RNG = np.random.default_rng(6)
@@ -73,3 +73,16 @@ def test_gemm_of_opset_6__bias__is_scaled_and_added(c: tuple[int, ...]) -> None:
     a, b, bias = numbers(3, 5), numbers(5, 4), numbers(*c)
     got = computed("Gemm", [a, b, bias], alpha=0.5, beta=2.0, broadcast=int(len(c) == 1))
     np.testing.assert_allclose(got, 0.5 * a @ b + 2 * bias, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "written"),
+    [((3,), {"broadcast": 1, "axis": 1}, ["Unsqueeze", "Sub"]), ((2, 3, 4), {}, ["Sub"])],
+)
+def test_axis_broadcast__planned__is_todays_operator(
+    shape: Any, attributes: dict[str, Any], written: list[str]
+) -> None:
+    inputs = [numbers(2, 3, 4), numbers(*shape)]
+    op: Any = make_op(node_of("Sub", inputs, **attributes), {"": 6})
+    body, _ = op.written(*(typed(x) for x in inputs))
+    assert [node.op.op_type for node in body.nodes] == written

@@ -342,7 +342,6 @@ def test_shape_operators__nothing_changes__views_of_their_input() -> None:
         (make("Tile"), [ints(1, 1, 1)]),
         (make("Pad", mode="edge"), [ints(0, 0, 0, 0, 0, 0)]),
         (make("Transpose", perm=(1, 0, 2)), []),
-        (make("CenterCropPad"), [ints(2, 1, 3)]),
         (make("Split", num_outputs=1), []),
         (make("Concat", axis=0), [np.zeros((0, 1, 3), np.int8)]),
     ]
