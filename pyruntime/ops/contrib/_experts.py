@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, scratch
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
+from pyruntime.kernels.nbits import Experts
 
 __all__ = ["ACTIVATIONS", "Activation", "activate", "chosen_experts", "combine", "expert_matmul", "route", "routing"]
 
@@ -212,7 +213,7 @@ def combine(
     return gather_map(target, name, y, sources, element, (("width", "u32"), ("k", "u32")), values)
 
 
-def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, chosen: Operand, share: int) -> Dispatch:
+def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, experts: Experts) -> Dispatch:
     """y[p, n] := a[p // share] · weights[chosen[p], n], every result on its own."""
     element = """let pair = i / params.n;
   let at = (load_chosen(pair) * params.n + i - pair * params.n) * params.length;
@@ -220,18 +221,12 @@ def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, chos
   var total = 0.0;
   for (var c = 0u; c < params.length; c++) { total += load_a(row + c) * load_weights(at + c); }
   return total;"""
-    sources = [Source("a", a), Source("weights", weights), Source("chosen", chosen)]
+    sources = [Source("a", a), Source("weights", weights), Source("chosen", experts.chosen)]
     n, length = y.type.shape[1], weights.type.shape[2]
-    values = {"n": n, "length": length, "share": share}
+    values = {"n": n, "length": length, "share": experts.share}
     fields = tuple((name, "u32") for name in values)
     flops = 2 * y.type.size * length
     return gather_map(target, "expert_matmul", y, sources, element, fields, values, flops=flops)
-
-
-def routed(target: Target, logits: Operand, tokens: int, experts: int, k: int) -> tuple[Operand, Dispatch]:
-    """The experts of every token, in scratch memory."""
-    chosen = scratch(DType.UINT32, tokens * k)
-    return chosen, chosen_experts(target, chosen, logits, experts, k)
 
 
 def flat(operand: Operand, *shape: int) -> Operand:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,37 +17,78 @@ from pyruntime.ops.contrib._experts import (
     Activation,
     activate,
     activation,
+    chosen_experts,
     combine,
     expert_matmul,
     flat,
     route,
-    routed,
     routing,
 )
 from pyruntime.ops.contrib._packed import dequantized, unpack, zero_points
 
 _KINDS = ("relu", "gelu", "silu", "swiglu", "identity")
 
-Multiply = Callable[[int, Operand, Operand, int], tuple[Operand, list[Dispatch]]]
-"""(which product, its input, experts chosen, pairs that share a row): the result and its dispatches."""
+T = TypeVar("T")
 
 
-class _Experts(Op):
+class Layer(NamedTuple, Generic[T]):
+    """One of an expert's products: its weights [E, rows, ·], and the bias [E, rows]; types, arrays or operands.
+
+    Number: 1, 2 or 3, as the inputs fc1, fc2 and fc3 have it. Scales and zeros: those of packed weights.
+    """
+
+    number: int
+    weights: T
+    bias: T | None
+    scales: T | None = None
+    zeros: T | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureOp(Op):
     """What both have in common.
 
     y = sum over the chosen experts e of weight · (act(x @ fc1[e]^T + b1[e]) @ fc2[e]^T + b2[e]); with fc3 the
     activation is multiplied by x @ fc3[e]^T + b3[e]; swiglu: `Activation`.
     """
 
-    k = 1
-    activation_type = "relu"
-    activation_alpha = 1.0
-    activation_beta = 0.0
-    swiglu_fusion = 0
+    k: int = 1
+    activation_type: str = "relu"
+    activation_alpha: float = 1.0
+    activation_beta: float = 0.0
+    normalize_routing_weights: int = 0
+    swiglu_fusion: int = 0
     swiglu_limit: float | None = None
-    swiglu_limit_after_activation = 0
-    use_sparse_mixer = 0
-    normalize_routing_weights = 0
+    swiglu_limit_after_activation: int = 0
+    use_sparse_mixer: int = 0
+
+    def layers(self, *inputs: Any) -> tuple[Layer[Any], Layer[Any], Layer[Any] | None]:
+        """The products that fc1, fc2 and, where it is there, fc3 are the weights of."""
+        assert self.operands is not None
+        given = self.operands(*inputs)._asdict()
+
+        def layer(i: int) -> Layer[Any]:
+            return Layer(i, given[f"fc{i}"], given[f"b{i}"], given.get(f"scales{i}"), given.get(f"zeros{i}"))
+
+        return layer(1), layer(2), None if given["fc3"] is None else layer(3)
+
+    def router(self, *inputs: Any) -> tuple[Any, bool]:
+        """Weights of experts where the graph has them, None: a softmax; and whether the chosen ones add up to 1."""
+        raise NotImplementedError
+
+    def check_weights(self, layer: Layer[TensorType], shape: tuple[int, int, int]) -> None:
+        """A product's weights, of this shape where they are not packed. Raises InvalidGraph."""
+        raise NotImplementedError
+
+    def weights_of(self, layer: Layer[Array], expert: int) -> Array:
+        """A product's weights of an expert, float32."""
+        raise NotImplementedError
+
+    def multiply(
+        self, target: Target, layer: Layer[Operand], a: Operand, experts: Experts
+    ) -> tuple[Operand, list[Dispatch]]:
+        """A product in float32, without its bias, and what makes it."""
+        raise NotImplementedError
 
     @property
     def form(self) -> Activation:
@@ -56,7 +97,29 @@ class _Experts(Op):
         after = bool(self.swiglu_limit_after_activation)
         return Activation(self.activation_type, self.activation_alpha, self.activation_beta, fusion, limit, after)
 
-    def check(self, x: TensorType, logits: TensorType, rows: int, fc3: bool) -> None:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, logits = inputs[:2]
+        first, second, third = layers = self.layers(*inputs)
+        weights = [layer.weights for layer in layers if layer is not None]
+        if any(w.rank != 3 for w in weights):
+            self.fail("weights [experts, rows, columns]", " and ".join(map(str, weights)))
+        rows = first.weights.shape[1]
+        self._check(x, logits, rows, third is not None)
+        experts, wide = logits.shape[1], x.shape[-1]
+        inner = self._inner(rows, third)
+        for layer, height, width in ((first, rows, wide), (second, wide, inner), (third, inner, wide)):
+            if layer is None:
+                continue
+            self.check_weights(layer, (experts, height, width))
+            if layer.bias is not None and layer.bias.shape != (experts, height):
+                self.fail(f"a bias of shape {[experts, height]}", layer.bias)
+        return (x.with_shape(*x.shape),)
+
+    def _inner(self, rows: int, third: Layer[Any] | None) -> int:
+        """Columns of the second product's input, `rows` being those of fc1."""
+        return rows // 2 if self.activation_type == "swiglu" and third is None else rows
+
+    def _check(self, x: TensorType, logits: TensorType, rows: int, fc3: bool) -> None:
         """Attributes, and the shapes of x and the router's logits. Raises InvalidGraph."""
         if self.activation_type not in _KINDS:
             self.fail(f"an activation_type of {', '.join(_KINDS)}", self.activation_type)
@@ -69,149 +132,128 @@ class _Experts(Op):
         if self.activation_type == "swiglu" and not fc3 and (self.swiglu_fusion not in (1, 2) or rows % 2):
             self.fail("swiglu_fusion 1 or 2 and an even number of rows of fc1, or fc3", self.swiglu_fusion)
 
-    def check_biases(self, experts: int, biases: Sequence[TensorType | None], rows: Sequence[int]) -> None:
-        """The biases of the three products, of which each has so many rows. Raises InvalidGraph."""
-        for bias, count in zip(biases, rows, strict=True):
-            if bias is not None and bias.shape != (experts, count):
-                self.fail(f"a bias of shape {[experts, count]}", bias)
-
-    def inner(self, rows: int, fc3: bool) -> int:
-        """Columns of the second product's input, `rows` being those of fc1."""
-        return rows // 2 if self.activation_type == "swiglu" and not fc3 else rows
-
-    def mixed(
-        self,
-        x: Array,
-        chosen: Array,
-        shares: Array,
-        weights: Callable[[int, int], Array | None],
-        biases: tuple[Array | None, ...],
-    ) -> Array:
-        """The output on NumPy; `weights(i, e)`: those of product i (0 to 2) of expert e in float32, None without."""
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, logits = inputs[:2]
+        first, second, third = self.layers(*inputs)
+        given, normalize = self.router(*inputs)
+        chosen, shares = routing(logits, self.k, normalize, given)
         rows = x.reshape(-1, x.shape[-1]).astype(np.float32)
-        y = np.zeros((rows.shape[0], x.shape[-1]), np.float32)
+        y = np.zeros_like(rows)
 
-        def product(i: int, expert: int, left: Array) -> Array | None:
-            weight, bias = weights(i, expert), biases[i]
-            if weight is None:
-                return None
-            made: Array = left @ weight.T
-            return made if bias is None else made + bias[expert].astype(np.float32)
+        def product(layer: Layer[Array], expert: int, left: Array) -> Array:
+            made: Array = left @ self.weights_of(layer, expert).T
+            return made if layer.bias is None else made + layer.bias[expert].astype(np.float32)
 
         for expert in np.unique(chosen):
             tokens, slot = np.nonzero(chosen == expert)
-            first = product(0, int(expert), rows[tokens])
-            assert first is not None
-            hidden = activate(self.form, first, product(2, int(expert), rows[tokens]))
-            second = product(1, int(expert), hidden)
-            assert second is not None
-            y[tokens] += shares[tokens, slot, None] * second
-        return y.reshape(x.shape).astype(x.dtype)
+            left = rows[tokens]
+            times = None if third is None else product(third, expert, left)
+            hidden = activate(self.form, product(first, expert, left), times)
+            y[tokens] += shares[tokens, slot, None] * product(second, expert, hidden)
+        return (y.reshape(x.shape).astype(x.dtype),)
 
-    def dispatches(
-        self,
-        target: Target,
-        x: TensorType,
-        logits: TensorType,
-        scores: Operand | None,
-        normalize: bool,
-        sizes: tuple[int, int],
-        biases: tuple[Operand | None, ...],
-        multiply: Multiply,
-        fc3: bool,
-    ) -> tuple[Dispatch, ...]:
-        """The kernels, the products of weights left to `multiply`. `sizes`: rows of fc1, columns of fc2."""
-        tokens, experts = logits.shape
-        pairs, wide = tokens * self.k, x.shape[-1]
-        chosen, choose = routed(target, inp(1, logits), tokens, experts, self.k)
-        shares = scratch(DType.FLOAT, pairs)
-        softmax = scores is None
-        made = [choose, route(target, shares, chosen, scores or inp(1, logits), experts, self.k, softmax, normalize)]
-        rows = flat(inp(0, x), tokens, wide)
-        first, more = multiply(0, rows, chosen, self.k)
-        made += more
-        third = None
-        if fc3:
-            third, more = multiply(2, rows, chosen, self.k)
-            made += more
-        hidden = scratch(DType.FLOAT, pairs, sizes[1])
-        made.append(activation(target, hidden, self.form, chosen, first, biases[0], third, biases[2]))
-        second, more = multiply(1, hidden, chosen, 1)
-        y = flat(out(0, x.with_shape(*x.shape)), tokens, wide)
-        return (*made, *more, combine(target, y, chosen, shares, second, biases[1], self.k))
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(*inputs)
+        operands: list[Any] = [None if t is None else inp(i, t) for i, t in enumerate(inputs)]
+        first, second, third = self.layers(*operands)
+        given, normalize = self.router(*operands)
+        x, logits = operands[:2]
+        (tokens, experts), k = logits.type.shape, self.k
+        wide = y.shape[-1]
+        chosen, shares = scratch(DType.UINT32, tokens * k), scratch(DType.FLOAT, tokens * k)
+        made = [
+            chosen_experts(target, chosen, logits, experts, k),
+            route(target, shares, chosen, given or logits, experts, k, given is None, normalize),
+        ]
+
+        def product(layer: Layer[Operand], a: Operand, share: int) -> Operand:
+            result, more = self.multiply(target, layer, a, Experts(chosen, experts, share))
+            made.extend(more)
+            return result
+
+        rows = flat(x, tokens, wide)
+        before = product(first, rows, k)
+        times = None if third is None else product(third, rows, k)
+        hidden = scratch(DType.FLOAT, tokens * k, self._inner(first.weights.type.shape[1], third))
+        third_bias = None if third is None else third.bias
+        made.append(activation(target, hidden, self.form, chosen, before, first.bias, times, third_bias))
+        after = product(second, hidden, 1)
+        made.append(combine(target, flat(out(0, y), tokens, wide), chosen, shares, after, second.bias, k))
+        return tuple(made)
+
+
+class MoEInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    input: T
+    router_probs: T
+    fc1: T
+    b1: T | None
+    fc2: T
+    b2: T | None = None
+    fc3: T | None = None
+    b3: T | None = None
 
 
 @op("MoE", opsets=range(1, 2), domain="com.microsoft")
-class MoE(_Experts):
+class MoE(MixtureOp):
     """fc1: [E, I, H] (2I where swiglu is fused), fc2: [E, H, I], fc3: [E, I, H], biases [E, rows]; all of x's type.
 
     Weights of experts: the softmax over all of them, which add up to 1 where normalize_routing_weights.
     """
 
-    k: int = 1
-    activation_type: str = "relu"
-    activation_alpha: float = 1.0
-    activation_beta: float = 0.0
-    normalize_routing_weights: int = 0
-    swiglu_fusion: int = 0
-    swiglu_limit: float | None = None
-    swiglu_limit_after_activation: int = 0
-    use_sparse_mixer: int = 0
+    operands = MoEInputs
 
-    def infer(
-        self,
-        x: TensorType,
-        logits: TensorType,
-        fc1: TensorType,
-        b1: TensorType | None,
-        fc2: TensorType,
-        b2: TensorType | None = None,
-        fc3: TensorType | None = None,
-        b3: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        self.same_dtype(x, logits, fc1, b1, fc2, b2, fc3, b3)
-        if fc1.rank != 3 or fc2.rank != 3:
-            self.fail("weights [experts, rows, columns]", f"{fc1} and {fc2}")
-        self.check(x, logits, fc1.shape[1], fc3 is not None)
-        experts, wide, inner = logits.shape[1], x.shape[-1], self.inner(fc1.shape[1], fc3 is not None)
-        for weight, wanted in ((fc1, (experts, fc1.shape[1], wide)), (fc2, (experts, wide, inner))):
-            if weight.shape != wanted:
-                self.fail(f"weights of shape {list(wanted)}", weight)
-        if fc3 is not None and fc3.shape != (experts, inner, wide):
-            self.fail(f"an fc3 of shape {[experts, inner, wide]}", fc3)
-        self.check_biases(experts, (b1, b2, b3), (fc1.shape[1], wide, inner))
-        return (x.with_shape(*x.shape),)
+    def router(self, *inputs: Any) -> tuple[Any, bool]:
+        return None, bool(self.normalize_routing_weights)
 
-    def evaluate(self, x: Array, logits: Array, *rest: Array | None) -> tuple[Array, ...]:
-        fc1, b1, fc2, b2, fc3, b3 = (*rest, None, None, None, None)[:6]
-        chosen, shares = routing(logits, self.k, bool(self.normalize_routing_weights), None)
-        held = (fc1, fc2, fc3)
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        self.same_dtype(*inputs)
+        return super().infer(*inputs)
 
-        def weights(i: int, expert: int) -> Array | None:
-            found = held[i]
-            return None if found is None else found[expert].astype(np.float32)
+    def check_weights(self, layer: Layer[TensorType], shape: tuple[int, int, int]) -> None:
+        if layer.weights.shape != shape:
+            self.fail(f"fc{layer.number} weights of shape {list(shape)}", layer.weights)
 
-        return (self.mixed(x, chosen, shares, weights, (b1, b2, b3)),)
+    def weights_of(self, layer: Layer[Array], expert: int) -> Array:
+        weights: Array = layer.weights[expert].astype(np.float32)
+        return weights
 
-    def lower(self, target: Target, x: TensorType, logits: TensorType, *rest: Any) -> tuple[Dispatch, ...]:
-        self.infer(x, logits, *rest)
-        fc1, _, fc2, _, fc3, _ = (*rest, None, None, None, None)[:6]
-        given = {2 + i: t for i, t in enumerate(rest) if t is not None}
-        pairs = logits.shape[0] * self.k
+    def multiply(
+        self, target: Target, layer: Layer[Operand], a: Operand, experts: Experts
+    ) -> tuple[Operand, list[Dispatch]]:
+        y = scratch(DType.FLOAT, experts.chosen.type.size, layer.weights.type.shape[1])
+        return y, [expert_matmul(target, y, a, layer.weights, experts)]
 
-        def multiply(i: int, a: Operand, chosen: Operand, share: int) -> tuple[Operand, list[Dispatch]]:
-            weight = given[2 + 2 * i]
-            y = scratch(DType.FLOAT, pairs, weight.shape[1])
-            return y, [expert_matmul(target, y, a, inp(2 + 2 * i, weight), chosen, share)]
 
-        biases = tuple(inp(i, given[i]) if i in given else None for i in (3, 5, 7))
-        sizes = (fc1.shape[1], fc2.shape[2])
-        normalize = bool(self.normalize_routing_weights)
-        return self.dispatches(target, x, logits, None, normalize, sizes, biases, multiply, fc3 is not None)
+class QMoEInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    input: T
+    router_probs: T
+    fc1: T
+    scales1: T | None
+    b1: T | None
+    fc2: T
+    scales2: T | None = None
+    b2: T | None = None
+    fc3: T | None = None
+    scales3: T | None = None
+    b3: T | None = None
+    zeros1: T | None = None
+    zeros2: T | None = None
+    zeros3: T | None = None
+    router_weights: T | None = None
+    global1: T | None = None
+    global2: T | None = None
+    global3: T | None = None
+    a_scale1: T | None = None
+    a_scale2: T | None = None
+    a_scale3: T | None = None
 
 
 @op("QMoE", opsets=range(1, 2), domain="com.microsoft")
-class QMoE(_Experts):
+class QMoE(MixtureOp):
     """MoE whose weights are packed integers of 2, 4 or 8 bits, [E, rows, columns · bits / 8], low bits first.
 
     Scales: [E, rows, columns / block_size], or [E, rows] without block_size. Zero points: packed as weights, [E, rows,
@@ -219,145 +261,84 @@ class QMoE(_Experts):
     over those chosen; with router_weights these, which add up to 1 where normalize_routing_weights.
     """
 
-    k: int = 1
+    operands = QMoEInputs
+
     accuracy_level: int = 0
-    activation_type: str = "relu"
-    activation_alpha: float = 1.0
-    activation_beta: float = 0.0
     block_size: int | None = None
     expert_weight_bits: int = 4
     fc1_expert_weight_bits: int | None = None
     fc2_expert_weight_bits: int | None = None
     fc3_expert_weight_bits: int | None = None
-    normalize_routing_weights: int = 0
     quant_type: str = "int"
-    swiglu_fusion: int = 0
-    swiglu_limit: float | None = None
-    swiglu_limit_after_activation: int = 0
-    use_sparse_mixer: int = 0
     weights_prepacked: int = -1
 
-    def bits(self, i: int) -> int:
-        """Of the weights of product i (0 to 2)."""
-        own = (self.fc1_expert_weight_bits, self.fc2_expert_weight_bits, self.fc3_expert_weight_bits)[i]
-        return own or self.expert_weight_bits
+    def router(self, *inputs: Any) -> tuple[Any, bool]:
+        # Over those chosen alone, the softmax over all is what adds up to 1.
+        given = QMoEInputs(*inputs).router_weights
+        return given, given is None or bool(self.normalize_routing_weights)
 
-    def columns(self, i: int, weight: TensorType) -> int:
-        """Columns of product i as unpacked."""
-        return weight.shape[2] * 8 // self.bits(i)
+    def bits(self, layer: Layer[Any]) -> int:
+        """Of a product's weights."""
+        own = (self.fc1_expert_weight_bits, self.fc2_expert_weight_bits, self.fc3_expert_weight_bits)
+        return own[layer.number - 1] or self.expert_weight_bits
 
-    def infer(
-        self,
-        x: TensorType,
-        logits: TensorType,
-        fc1: TensorType,
-        scales1: TensorType | None,
-        b1: TensorType | None,
-        fc2: TensorType,
-        scales2: TensorType | None = None,
-        b2: TensorType | None = None,
-        fc3: TensorType | None = None,
-        scales3: TensorType | None = None,
-        b3: TensorType | None = None,
-        zeros1: TensorType | None = None,
-        zeros2: TensorType | None = None,
-        zeros3: TensorType | None = None,
-        router: TensorType | None = None,
-        global1: TensorType | None = None,
-        global2: TensorType | None = None,
-        global3: TensorType | None = None,
-        a_scale1: TensorType | None = None,
-        a_scale2: TensorType | None = None,
-        a_scale3: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        further = (global1, global2, global3, a_scale1, a_scale2, a_scale3)
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        further = QMoEInputs(*inputs)[QMoEInputs._fields.index("global1") :]
         if self.quant_type != "int" or any(t is not None for t in further):
             self.fail("quant_type='int' without further scales", self.quant_type)
-        experts, wide = logits.shape[1], x.shape[-1]
-        self.check(x, logits, fc1.shape[1] if fc1.rank == 3 else 0, fc3 is not None)
-        inner = self.inner(fc1.shape[1], fc3 is not None)
-        self.check_biases(experts, (b1, b2, b3), (fc1.shape[1], wide, inner))
-        self._check_weights(0, (experts, fc1.shape[1], wide), fc1, scales1, zeros1)
-        self._check_weights(1, (experts, wide, inner), fc2, scales2, zeros2)
-        if fc3 is not None:
-            self._check_weights(2, (experts, inner, wide), fc3, scales3, zeros3)
-        return (x.with_shape(*x.shape),)
+        return super().infer(*inputs)
 
-    def _check_weights(
-        self,
-        i: int,
-        shape: tuple[int, int, int],
-        weight: TensorType,
-        scales: TensorType | None,
-        zeros: TensorType | None,
-    ) -> None:
-        """Weights of product i (0 to 2), of this shape when unpacked. Raises InvalidGraph."""
+    def check_weights(self, layer: Layer[TensorType], shape: tuple[int, int, int]) -> None:
         experts, rows, columns = shape
-        bits, block = self.bits(i), self.block_size or columns
+        _, weight, _, scales, zeros = layer
+        name, bits, block = f"fc{layer.number}", self.bits(layer), self.block_size or columns
         if bits not in (2, 4, 8):
             self.fail("weights of 2, 4 or 8 bits", bits)
         wanted = (experts, rows, columns * bits // 8)
         if weight.dtype is not DType.UINT8 or weight.shape != wanted:
-            self.fail(f"fc{i + 1} weights of uint8{list(wanted)}", weight)
+            self.fail(f"{name} weights of uint8{list(wanted)}", weight)
         blocks = -(-columns // block)
         if scales is None or scales.size != experts * rows * blocks:
-            self.fail(f"{experts * rows * blocks} fc{i + 1} scales", scales)
+            self.fail(f"{experts * rows * blocks} {name} scales", scales)
         packed = experts * (rows * -(-blocks * bits // 8) if self.block_size else -(-rows * bits // 8))
         if zeros is not None and (zeros.dtype is not DType.UINT8 or zeros.size != packed):
-            self.fail(f"{packed} bytes of fc{i + 1} zero points", zeros)
+            self.fail(f"{packed} bytes of {name} zero points", zeros)
 
-    def evaluate(self, x: Array, logits: Array, *rest: Array | None) -> tuple[Array, ...]:
-        given = (*rest, *(None,) * 19)[:19]
-        router = given[12]
-        # Over those chosen alone, the softmax over all is what adds up to 1.
-        normalize = router is None or bool(self.normalize_routing_weights)
-        chosen, shares = routing(logits, self.k, normalize, router)
+    def weights_of(self, layer: Layer[Array], expert: int) -> Array:
+        _, data, _, scales, zeros = layer
+        assert scales is not None
+        experts, rows, width = data.shape
+        bits = self.bits(layer)
+        columns = width * 8 // bits
+        block = self.block_size or columns
+        blocks = -(-columns // block)
+        own = None if zeros is None else zeros.reshape(experts, -1)[expert]
+        if own is not None and not self.block_size:
+            own = unpack(own, bits)[:rows].astype(np.float32)
+        zero = zero_points(own, rows, blocks, bits)
+        padded = np.pad(data[expert], ((0, 0), (0, blocks * block * bits // 8 - width)))
+        scale = scales.reshape(experts, rows, blocks)[expert]
+        return dequantized(padded.reshape(rows, blocks, -1), scale, zero, bits, None, columns)
 
-        def weights(i: int, expert: int) -> Array | None:
-            data, scales, zeros = given[3 * i], given[3 * i + 1], given[9 + i]
-            if data is None or scales is None:
-                return None
-            rows, bits = data.shape[1], self.bits(i)
-            columns = data.shape[2] * 8 // bits
-            block = self.block_size or columns
-            blocks = -(-columns // block)
-            own = None if zeros is None else zeros.reshape(data.shape[0], -1)[expert]
-            if own is not None and not self.block_size:
-                own = unpack(own, bits)[:rows].astype(np.float32)
-            zero = zero_points(own, rows, blocks, bits)
-            padded = np.pad(data[expert], ((0, 0), (0, blocks * block * bits // 8 - data.shape[2])))
-            scale = scales.reshape(data.shape[0], rows, blocks)[expert]
-            return dequantized(padded.reshape(rows, blocks, -1), scale, zero, bits, None, columns)
-
-        return (self.mixed(x, chosen, shares, weights, (given[2], given[5], given[8])),)
-
-    def lower(self, target: Target, x: TensorType, logits: TensorType, *rest: Any) -> tuple[Dispatch, ...]:
-        self.infer(x, logits, *rest)
-        given: Any = (*rest, *(None,) * 19)[:19]
-        fc3 = given[6] is not None
-        pairs, experts = logits.shape[0] * self.k, logits.shape[1]
-
-        def multiply(i: int, a: Operand, chosen: Operand, share: int) -> tuple[Operand, list[Dispatch]]:
-            weight, scales, zeros = given[3 * i], given[3 * i + 1], given[9 + i]
-            rows, columns, bits = weight.shape[1], self.columns(i, weight), self.bits(i)
-            block = self.block_size or columns
-            if columns % block or not can_deal_out(block, bits):
-                raise Unsupported(f"rows of {columns} weights of {bits} bits in blocks of {block} are for the host")
-            made: list[Dispatch] = []
-            zero = None if zeros is None else inp(11 + i, zeros)
-            if zero is not None and not self.block_size:
-                zero = scratch(DType.FLOAT, experts * rows)
-                packed = unpacked_view(inp(11 + i, zeros), bits)
-                fields, values = (("rows", "u32"), ("row", "u32")), {"rows": rows, "row": packed.type.size // experts}
-                code = "return f32(load_x(i / params.rows * params.row + i % params.rows));"
-                made.append(gather_map(target, "unpack_zeros", zero, [Source("x", packed)], code, fields, values))
-            b = integers(inp(2 + 3 * i, weight), inp(3 + 3 * i, scales), zero, None, bits, block, columns)
-            y = scratch(DType.FLOAT, pairs, rows)
-            product = Product(pairs, rows, columns, trans_b=True)
-            return y, [*made, *expert_product(target, y, a, b, product, Experts(chosen, experts, share))]
-
-        biases = tuple(inp(2 + i, given[i]) if given[i] is not None else None for i in (2, 5, 8))
-        sizes = (given[0].shape[1], self.columns(1, given[3]))
-        scores = inp(14, given[12]) if given[12] is not None else None
-        normalize = scores is None or bool(self.normalize_routing_weights)
-        return self.dispatches(target, x, logits, scores, normalize, sizes, biases, multiply, fc3)
+    def multiply(
+        self, target: Target, layer: Layer[Operand], a: Operand, experts: Experts
+    ) -> tuple[Operand, list[Dispatch]]:
+        _, weights, _, scales, zero = layer
+        assert scales is not None
+        (count, rows, width), bits = weights.type.shape, self.bits(layer)
+        columns = width * 8 // bits
+        block = self.block_size or columns
+        if columns % block or not can_deal_out(block, bits):
+            raise Unsupported(f"rows of {columns} weights of {bits} bits in blocks of {block} are for the host")
+        made: list[Dispatch] = []
+        if zero is not None and not self.block_size:
+            packed = unpacked_view(zero, bits)
+            zero = scratch(DType.FLOAT, count * rows)
+            fields, values = (("rows", "u32"), ("row", "u32")), {"rows": rows, "row": packed.type.size // count}
+            code = "return f32(load_x(i / params.rows * params.row + i % params.rows));"
+            made.append(gather_map(target, "unpack_zeros", zero, [Source("x", packed)], code, fields, values))
+        pairs = experts.chosen.type.size
+        b = integers(weights, scales, zero, None, bits, block, columns)
+        y = scratch(DType.FLOAT, pairs, rows)
+        made += expert_product(target, y, a, b, Product(pairs, rows, columns, trans_b=True), experts)
+        return y, made
