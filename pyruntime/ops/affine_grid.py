@@ -13,8 +13,8 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 ELEMENT = """let a = i % RANKu;
   var rest = i / RANKu;

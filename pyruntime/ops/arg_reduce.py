@@ -13,7 +13,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.indexing import MAX_RANK
 from pyruntime.kernels.reduce import Fold, reduction
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 _NOTHING = "0xffffffffu"
 
@@ -85,8 +85,7 @@ class _ArgReduce(Op):
         return ((x.shape[axis] - 1 - index if self.last else index).astype(np.int64),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         if x.rank > MAX_RANK:
             raise Unsupported(f"more than {MAX_RANK} dimensions")
         (y,) = self.infer(x)

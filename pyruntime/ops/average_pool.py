@@ -12,9 +12,9 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.window import Window
 from pyruntime.ops._folds import FOLDS
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.pooling import PoolOp, global_pool, pool
-from pyruntime.ops.sliding import accumulator, padded, refuse_float64, taps, trailing
+from pyruntime.ops.sliding import accumulator, padded, taps, trailing
 
 
 @op(

@@ -39,6 +39,7 @@ __all__ = [
     "attributes_of",
     "broadcasts_to",
     "op",
+    "refuse_float64",
     "register",
     "registered",
 ]
@@ -143,6 +144,12 @@ class Op:
 def broadcasts_to(shape: Sequence[int], to: Sequence[int]) -> bool:
     """True where a tensor of `shape` has shape `to` once it is broadcast to it, by NumPy's rule."""
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+
+
+def refuse_float64(*inputs: TensorType | None) -> None:
+    """Raise Unsupported where an input is float64: WGSL has no such type."""
+    if any(x is not None and x.dtype is DType.DOUBLE for x in inputs):
+        raise Unsupported("float64 is exact on the host")
 
 
 OpClass = TypeVar("OpClass", bound=type[Op])

@@ -15,8 +15,8 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.reduce import reduction
 from pyruntime.ops._folds import FOLDS
-from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 

@@ -10,8 +10,8 @@ import math
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.window import Window
-from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.sliding import WindowOp, add_windows, refuse_float64, volume
+from pyruntime.ops.base import LATEST, op, refuse_float64
+from pyruntime.ops.sliding import WindowOp, add_windows, volume
 
 
 @op("Col2Im", opsets=range(18, LATEST + 1))

@@ -14,13 +14,12 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.kernels.convolution import convolve
 from pyruntime.kernels.window import Window
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.sliding import (
     SlidingOp,
     WindowOp,
     accumulator,
     padded,
-    refuse_float64,
     taps,
     trailing,
     volume,

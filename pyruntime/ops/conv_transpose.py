@@ -13,8 +13,8 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.kernels.convolution import convolve_transposed
 from pyruntime.kernels.window import Window
-from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.sliding import SlidingOp, accumulator, add_windows, refuse_float64, volume
+from pyruntime.ops.base import LATEST, op, refuse_float64
+from pyruntime.ops.sliding import SlidingOp, accumulator, add_windows, volume
 
 
 @op("ConvTranspose", opsets=range(1, LATEST + 1))

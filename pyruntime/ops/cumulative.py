@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows import Scan, rows_of, scan_rows
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,7 @@ class _Cumulative(Op):
         return ((np.flip(y, along) if self.reverse else y).astype(x.dtype),)
 
     def lower(self, target: Target, x: TensorType, axis: TensorType) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         rows = rows_of(x.shape, self.axis_of(axis.ints()[0], x.rank))
         scan = Scan(self.product, bool(self.exclusive), bool(self.reverse))
         return (scan_rows(target, out(0, x), inp(0, x), rows, scan),)

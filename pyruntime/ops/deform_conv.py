@@ -18,9 +18,9 @@ from pyruntime.kernels.conv_operands import Convolution
 from pyruntime.kernels.convolution import convolve
 from pyruntime.kernels.dispatch import Operand
 from pyruntime.kernels.window import Window
-from pyruntime.ops.base import LATEST, Unsupported, op
+from pyruntime.ops.base import LATEST, Unsupported, op, refuse_float64
 from pyruntime.ops.conv import convolution, convolved_shape
-from pyruntime.ops.sliding import WindowOp, accumulator, refuse_float64, volume
+from pyruntime.ops.sliding import WindowOp, accumulator, volume
 
 
 @op("DeformConv", opsets=range(19, LATEST + 1))

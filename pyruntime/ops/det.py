@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 @op("Det", opsets=range(11, LATEST + 1))
@@ -25,8 +25,7 @@ class Det(Op):
             return (np.asarray(np.linalg.det(x.astype(np.float64))).astype(x.dtype),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         (y,) = self.infer(x)
         count, m = math.prod(x.shape[:-2]), x.shape[-1]
         kernel = template("determinant", {"x": x.dtype, "y": y.dtype})

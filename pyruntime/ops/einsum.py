@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.einsum import contract_all
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,7 @@ class Einsum(Op):
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(*inputs)
-        if y.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(y)
         equation = self.parse(*(x.shape for x in inputs))
         terms = [(inp(i, x), term) for i, (x, term) in enumerate(zip(inputs, equation.terms, strict=True))]
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.epilogue import linear
 from pyruntime.kernels.indexing import broadcast_strides
 from pyruntime.kernels.matmul import matmul, product_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
 
 
 class _Gemm(Op):
@@ -49,8 +49,7 @@ class _Gemm(Op):
 
     def lower(self, target: Target, a: TensorType, b: TensorType, c: TensorType | None = None) -> tuple[Dispatch, ...]:
         (y,) = self.infer(a, b, c)
-        if a.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(a)
         if a.dtype.is_integer and (self.alpha != 1 or (c is not None and self.beta != 1)):
             raise Unsupported("integers scaled by alpha or beta are rounded on the host")
         product = product_of(a.shape, b.shape, bool(self.transA), bool(self.transB))

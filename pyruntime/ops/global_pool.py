@@ -11,9 +11,8 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target
 from pyruntime.kernels.reduce import Fold
 from pyruntime.ops._folds import FOLDS
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.pooling import global_pool, norm_fold
-from pyruntime.ops.sliding import refuse_float64
 
 
 class _GlobalPool(Op):

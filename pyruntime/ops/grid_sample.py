@@ -14,7 +14,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 FAR = 1e9
 """Coordinates past this, infinite or NaN, are -100: outside every input that fits memory."""
@@ -119,8 +119,7 @@ class _GridSample(Op):
         rank, mode = x.rank - 2, self.interpolation
         if rank > 3:
             raise Unsupported(f"{rank} spatial axes; the kernel samples 3")
-        if grid.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(grid)
         moved = mode == "nearest"
         if not moved and (x.dtype is DType.DOUBLE or (x.dtype.is_integer and x.dtype.bits > 16)):
             raise Unsupported(f"sums of {x.dtype.onnx_name} are exact on the host; float32 is not")

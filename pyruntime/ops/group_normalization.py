@@ -14,8 +14,8 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.groups import Groups, normalize_groups
-from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 __all__ = ["GroupNormalization", "InstanceNormalization"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
 
 
 class _Norm(Op):
@@ -81,8 +81,7 @@ class LayerNormalization(_Norm):
     def lower(
         self, target: Target, x: TensorType, scale: TensorType, bias: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         if not x.size:
             raise Unsupported("the mean of no elements is NaN on the host")
         types = self.infer(x, scale, bias)
@@ -120,8 +119,7 @@ class RMSNormalization(_Norm):
             return ((x.astype(np.float64) * inv * scale).astype(scale.dtype),)
 
     def lower(self, target: Target, x: TensorType, scale: TensorType) -> tuple[Dispatch, ...]:
-        if DType.DOUBLE in (x.dtype, scale.dtype):
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x, scale)
         (y,) = self.infer(x, scale)
         rows = rows_of(x.shape, self.reduced(x.shape)[0] if x.rank else 0, flatten=True)
         if self.rows_share(x, scale):

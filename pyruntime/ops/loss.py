@@ -11,7 +11,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out, scratch
 from pyruntime.kernels.params import Fields
 from pyruntime.kernels.reduce import Fold, reduction
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.decomposed import Decomposed, Expansion
 
 _FIELDS: Fields = (
@@ -83,8 +83,7 @@ class NegativeLogLikelihoodLoss(Op):
         self, target: Target, p: TensorType, label: TensorType, weight: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
         """A target outside [0, C) makes the loss NaN."""
-        if p.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(p)
         none = self.reduction == "none"
         pairs = scratch(DType.UINT64, *label.shape)
         ignored = (self.ignore_index or 0) & (2**64 - 1)

@@ -9,9 +9,9 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, out
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.pooling import PoolOp, global_pool, norm_fold, pool
-from pyruntime.ops.sliding import accumulator, padded, refuse_float64, taps, trailing
+from pyruntime.ops.sliding import accumulator, padded, taps, trailing
 
 
 @op("LpPool", opsets=range(18, LATEST + 1), earlier={range(2, 18): "ceil_mode dilations"})

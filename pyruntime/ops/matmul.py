@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out, scratch, strided_copy
 from pyruntime.kernels.indexing import broadcast_shapes, broadcast_strides
 from pyruntime.kernels.matmul import MAX_BATCH_RANK, Product, matmul, product_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
@@ -70,7 +70,6 @@ class MatMul(Op):
 
     def lower(self, target: Target, a: TensorType, b: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(a, b)
-        if a.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(a)
         product, left, right, copies = stacked(target, inp(0, a), inp(1, b))
         return (*copies, *matmul(target, out(0, y), left, right, product))

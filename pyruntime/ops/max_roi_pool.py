@@ -12,8 +12,8 @@ import numpy as np
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 
 @op("MaxRoiPool", opsets=range(1, LATEST + 1))

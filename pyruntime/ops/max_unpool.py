@@ -15,8 +15,7 @@ from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, fill, for_each, gather_map, inp, out, scratch
 from pyruntime.kernels.indexing import contiguous
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.sliding import refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 _MARK = """let index = load_indices(i);
   if (index.y != 0u || index.x >= params.total) { return; }

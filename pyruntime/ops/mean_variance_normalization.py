@@ -13,9 +13,9 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, scratch, strided_copy
 from pyruntime.kernels.groups import Groups, normalize_groups
 from pyruntime.kernels.indexing import contiguous
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.decomposed import Decomposed, Expansion
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 EPSILON = 1e-9
 _USUAL = (0, 2, 3)

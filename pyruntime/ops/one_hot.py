@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.indices import index_value
 
 
@@ -48,8 +48,7 @@ class OneHot(Op):
 
     def lower(self, target: Target, indices: TensorType, depth: TensorType, values: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(indices, depth, values)
-        if indices.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(indices)
         axis = self.axis_of(self.axis, y.rank)
         load = "load_indices(outer * params.inner + i - row * params.inner)"
         element = f"""let row = i / params.inner;

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, gather_map, out
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 @op("Range", opsets=range(27, LATEST + 1), earlier={range(11, 27): "stash_type"})
@@ -55,8 +55,7 @@ class Range(Op):
         (y,) = self.infer(start, limit, delta)
         kind = y.dtype.compute
         first, step = start.value().reshape(()), delta.value().reshape(())
-        if y.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(y)
         if y.dtype is DType.INT64:
             numbers = {"first": first.item(), "step": step.item()}
             values = {f"{n}_{part}": v >> shift for n, v in numbers.items() for part, shift in (("lo", 0), ("hi", 32))}

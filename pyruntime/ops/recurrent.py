@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.recurrent import Layer, recurrent
 from pyruntime.ops._gates import Gate, gates
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 def padded(inputs: Sequence[Any]) -> list[Any]:
@@ -141,8 +141,7 @@ class _Recurrent(Op):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         x, w, r, b, lens, *initial = padded(inputs)
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         types = self.infer(*inputs)
         optional = {3: b, 4: lens, **dict(enumerate(initial, 5))}
         bound = {index: inp(index, value) for index, value in optional.items() if value is not None}

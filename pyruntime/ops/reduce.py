@@ -17,7 +17,7 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.indexing import MAX_RANK
 from pyruntime.kernels.reduce import reduction
 from pyruntime.ops._folds import FOLDS
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 Axes = tuple[int, ...]
 Evaluator = Callable[[Array, Axes], Array]
@@ -124,8 +124,7 @@ class Reduce(Op):
         return 0 if single and self.fold in IDENTITIES else None
 
     def lower(self, target: Target, x: TensorType, axes: TensorType | None = None) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         if x.rank > MAX_RANK:
             raise Unsupported(f"more than {MAX_RANK} dimensions")
         fold = FOLDS[self.fold](x.dtype)

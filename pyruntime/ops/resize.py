@@ -17,9 +17,8 @@ import numpy as np
 from pyruntime.ir import Array, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.resample import Taps, interpolate, resample
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 from pyruntime.ops.resampling import COORDINATES, MODES, NEAREST, Axis, Filter, ratio, resampled, steps_of, taps_of
-from pyruntime.ops.sliding import refuse_float64
 
 Numbers = tuple[float, ...]
 

@@ -13,8 +13,8 @@ import numpy as np
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 NO_LEAST = -3.0e38
 

@@ -13,7 +13,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.base import Op, op, refuse_float64
 
 __all__ = ["SkipNorm"]
 
@@ -105,8 +105,7 @@ class SkipNorm(Op):
         order: TensorType | None = None,
         places: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
-        if DType.DOUBLE in (x.dtype, scale.dtype):
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x, scale)
         types = self.infer(x, scale, shift, skip, bias, order, places)
         mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
         norm = Norm(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels.window import PADDINGS, Window, as_volume
 from pyruntime.ops.base import Op, Unsupported
 
@@ -20,7 +20,6 @@ __all__ = [
     "accumulator",
     "add_windows",
     "padded",
-    "refuse_float64",
     "taps",
     "trailing",
     "volume",
@@ -153,9 +152,3 @@ def add_windows(columns: Array, window: Window) -> Array:
     kept = tuple(slice(max(0, b), max(0, b) + i) for b, i in zip(window.begin, window.input, strict=True))
     result: Array = y[trailing(*kept)]
     return result
-
-
-def refuse_float64(*inputs: TensorType | None) -> None:
-    """Raise Unsupported where an input is float64: WGSL has no such type."""
-    if any(x is not None and x.dtype is DType.DOUBLE for x in inputs):
-        raise Unsupported("float64 is exact on the host")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows import Rows, rows_of, softmax_rows
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 __all__ = ["softmax"]
 
@@ -55,8 +55,7 @@ class _Softmax(Op):
         return (softmax(view, 1, self.log).reshape(x.shape),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         return (softmax_rows(target, out(0, x), inp(0, x), self.rows(x.shape), self.log),)
 
 

@@ -14,7 +14,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, bits_type, gather_map, inp, out
 from pyruntime.kernels.rows import rows_of
 from pyruntime.kernels.topk import sorted_indices
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 _PLACE = """
   let inner = i % params.inner;
@@ -65,8 +65,7 @@ class _TopK(Op):
         return np.take_along_axis(x, indices, axis), indices.astype(np.int64)
 
     def lower(self, target: Target, x: TensorType, k: TensorType | None = None) -> tuple[Dispatch, ...]:
-        if x.dtype is DType.DOUBLE:
-            raise Unsupported("float64 is exact on the host")
+        refuse_float64(x)
         values, indices = self.infer(x, k)
         if not values.size:
             return ()

@@ -9,8 +9,8 @@ import numpy as np
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops.base import Op, Unsupported, op
-from pyruntime.ops.sliding import accumulator, refuse_float64
+from pyruntime.ops.base import Op, Unsupported, op, refuse_float64
+from pyruntime.ops.sliding import accumulator
 
 _MODES = ("bilinear", "nearest")
 
