@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.by_attribute import ByAttribute
 
 
 def resolve(op: Op, shape: tuple[int, ...], wanted: Sequence[int], allowzero: bool) -> tuple[int, ...]:
@@ -33,7 +34,7 @@ def resolve(op: Op, shape: tuple[int, ...], wanted: Sequence[int], allowzero: bo
     return tuple(dims)
 
 
-@op("Reshape", opsets=range(14, LATEST + 1))
+@op("Reshape", opsets=range(14, LATEST + 1), earlier={range(5, 14): "allowzero"})
 class Reshape(Op):
     """x: any shape; shape: int64 [rank of y]."""
 
@@ -51,34 +52,11 @@ class Reshape(Op):
         return 0
 
 
-@op("Reshape", opsets=range(5, 14))
-class ReshapeCopyingZeros(Op):
-    """x: any shape; shape: int64 [rank of y]. A 0 always stands for the input's dimension."""
-
-    def infer(self, x: TensorType, shape: TensorType) -> tuple[TensorType, ...]:
-        if shape.rank != 1:
-            self.fail("a shape of rank 1", shape)
-        return (x.with_shape(*resolve(self, x.shape, shape.ints(), False)),)
-
-    def evaluate(self, x: Array, shape: Array) -> tuple[Array, ...]:
-        return (x.reshape(resolve(self, x.shape, shape.tolist(), False)),)
-
-    def alias(self, x: TensorType, shape: TensorType) -> int | None:
-        return 0
-
-
 @op("Reshape", opsets=range(1, 5))
-class ReshapeByAttribute(Op):
+class ReshapeByAttribute(ByAttribute):
     """x: any shape; the shape is an attribute."""
 
-    shape: tuple[int, ...] | None = None
+    later, moved = Reshape, ("shape",)
+
+    shape: tuple[int, ...] = ()
     consumed_inputs: tuple[int, ...] | None = None
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (x.with_shape(*resolve(self, x.shape, self.shape or (), False)),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (x.reshape(resolve(self, x.shape, self.shape or (), False)),)
-
-    def alias(self, x: TensorType) -> int | None:
-        return 0

@@ -8,6 +8,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, strided_copy
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.by_attribute import ByAttribute
 
 ENDLESS = (2**31 - 1, 2**63 - 1)
 
@@ -58,31 +59,8 @@ def cuts(
     return [taken.get(axis, (0, dim, 1)) for axis, dim in enumerate(shape)]
 
 
-class _Slice(Op):
-    """What both forms share, given the cuts."""
-
-    def taken(self, x: TensorType, cut: list[Cut]) -> TensorType:
-        return x.with_shape(*(count for _, count, _ in cut))
-
-    def cut_array(self, x: Array, cut: list[Cut]) -> Array:
-        picks = []
-        for start, count, step in cut:
-            stop = start + count * step
-            picks.append(slice(start, stop if stop >= 0 else None, step) if count else slice(0, 0))
-        return x[tuple(picks)]
-
-    def is_whole(self, x: TensorType, cut: list[Cut]) -> bool:
-        return all(count == dim and (step > 0 or dim <= 1) for (_, count, step), dim in zip(cut, x.shape, strict=True))
-
-    def copy(self, target: Target, x: TensorType, cut: list[Cut]) -> tuple[Dispatch, ...]:
-        own = contiguous(x.shape)
-        base = sum(start * stride for (start, _, _), stride in zip(cut, own, strict=True))
-        strides = [step * stride for (_, _, step), stride in zip(cut, own, strict=True)]
-        return (strided_copy(target, "slice", out(0, self.taken(x, cut)), inp(0, x), base, strides),)
-
-
 @op("Slice", opsets=range(10, LATEST + 1))
-class Slice(_Slice):
+class Slice(Op):
     """x: any shape; starts, ends, axes, steps: int32 or int64 [n]."""
 
     def cuts(self, x: TensorType, where: Sequence[TensorType | None]) -> list[Cut]:
@@ -107,39 +85,33 @@ class Slice(_Slice):
         axes: TensorType | None = None,
         steps: TensorType | None = None,
     ) -> tuple[TensorType, ...]:
-        return (self.taken(x, self.cuts(x, (starts, ends, axes, steps))),)
+        return (x.with_shape(*(count for _, count, _ in self.cuts(x, (starts, ends, axes, steps)))),)
 
     def evaluate(self, x: Array, *where: Array | None) -> tuple[Array, ...]:
-        given = [None if a is None else a.reshape(-1).tolist() for a in where]
-        return (self.cut_array(x, self.numbers(x.shape, given)),)
+        picks = []
+        for start, count, step in self.numbers(x.shape, [None if a is None else a.reshape(-1).tolist() for a in where]):
+            stop = start + count * step
+            picks.append(slice(start, stop if stop >= 0 else None, step) if count else slice(0, 0))
+        return (x[tuple(picks)],)
 
     def alias(self, x: TensorType, *where: TensorType | None) -> int | None:
-        return 0 if self.is_whole(x, self.cuts(x, where)) else None
+        taken = zip(self.cuts(x, where), x.shape, strict=True)
+        return 0 if all(count == dim and (step > 0 or dim <= 1) for (_, count, step), dim in taken) else None
 
     def lower(self, target: Target, x: TensorType, *where: TensorType | None) -> tuple[Dispatch, ...]:
-        return self.copy(target, x, self.cuts(x, where))
+        taken, own = self.cuts(x, where), contiguous(x.shape)
+        base = sum(start * stride for (start, _, _), stride in zip(taken, own, strict=True))
+        strides = [step * stride for (_, _, step), stride in zip(taken, own, strict=True)]
+        y = x.with_shape(*(count for _, count, _ in taken))
+        return (strided_copy(target, "slice", out(0, y), inp(0, x), base, strides),)
 
 
 @op("Slice", opsets=range(1, 10))
-class SliceByAttribute(_Slice):
+class SliceByAttribute(ByAttribute):
     """x: any shape; starts, ends and axes are attributes, every step is 1."""
+
+    later, moved = Slice, ("starts", "ends", "axes")
 
     starts: tuple[int, ...]
     ends: tuple[int, ...]
     axes: tuple[int, ...] | None = None
-
-    def cuts(self, shape: tuple[int, ...]) -> list[Cut]:
-        """What is taken along every dimension."""
-        return cuts(self, shape, self.starts, self.ends, self.axes, None)
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (self.taken(x, self.cuts(x.shape)),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (self.cut_array(x, self.cuts(x.shape)),)
-
-    def alias(self, x: TensorType) -> int | None:
-        return 0 if self.is_whole(x, self.cuts(x.shape)) else None
-
-    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        return self.copy(target, x, self.cuts(x.shape))

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, for_each, inp, out, strided_copy
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.by_attribute import ByAttribute
 
 
 def _distribute(
@@ -43,7 +44,7 @@ def _distribute(
 
 
 class _Split(Op):
-    """What all versions share; sizes along the axis come from `sizes`."""
+    """x: any shape of rank 1 or more; split: int64 [number of outputs]. What versions share that have this input."""
 
     axis: int | None
 
@@ -62,29 +63,28 @@ class _Split(Op):
             self.fail(f"{count} sizes of at least 0 with the sum {dim}", list(given))
         return list(given)
 
-    def parts(self, x: TensorType, given: Sequence[int] | None) -> tuple[TensorType, ...]:
-        """The output types."""
+    def infer(self, x: TensorType, split: TensorType | None = None) -> tuple[TensorType, ...]:
         if x.rank == 0:
             self.fail("an input of rank 1 or more", x)
         axis = self.along(x.rank)
-        return tuple(
-            x.with_shape(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in self.sizes(x.shape[axis], given)
-        )
+        sizes = self.sizes(x.shape[axis], None if split is None else split.ints())
+        return tuple(x.with_shape(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in sizes)
 
-    def cut(self, x: Array, given: Sequence[int] | None) -> tuple[Array, ...]:
-        """The outputs."""
+    def evaluate(self, x: Array, split: Array | None = None) -> tuple[Array, ...]:
         axis = self.along(x.ndim)
-        ends = [0, *accumulate(self.sizes(x.shape[axis], given))]
+        sizes = self.sizes(x.shape[axis], None if split is None else split.reshape(-1).tolist())
         before = (slice(None),) * axis
-        return tuple(x[(*before, slice(a, b))] for a, b in pairwise(ends))
+        return tuple(x[(*before, slice(a, b))] for a, b in pairwise([0, *accumulate(sizes)]))
 
-    def whole(self, x: TensorType, parts: Sequence[TensorType]) -> int | None:
+    def alias(self, x: TensorType, split: TensorType | None = None) -> int | None:
         """0 where the first output is the whole input and nobody wants an empty other one."""
+        parts = self.infer(x, split)
         others = any(self.wants(k) for k in range(1, len(parts)))
         return 0 if parts[0].size == x.size and not others else None
 
-    def copies(self, target: Target, x: TensorType, parts: Sequence[TensorType]) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, x: TensorType, split: TensorType | None = None) -> tuple[Dispatch, ...]:
         """One dispatch for as many outputs as the device binds; one each where outputs start within a word."""
+        parts = self.infer(x, split)
         outer = math.prod(x.shape[: self.along(x.rank)])
         widths = [y.size // max(outer, 1) for y in parts]
         row, ends = sum(widths), list(accumulate(widths))
@@ -104,24 +104,8 @@ class _Split(Op):
         return tuple(made)
 
 
-class _SplitByInput(_Split):
-    """x: any shape of rank 1 or more; split: int64 [number of outputs]."""
-
-    def infer(self, x: TensorType, split: TensorType | None = None) -> tuple[TensorType, ...]:
-        return self.parts(x, None if split is None else split.ints())
-
-    def evaluate(self, x: Array, split: Array | None = None) -> tuple[Array, ...]:
-        return self.cut(x, None if split is None else split.reshape(-1).tolist())
-
-    def alias(self, x: TensorType, split: TensorType | None = None) -> int | None:
-        return self.whole(x, self.infer(x, split))
-
-    def lower(self, target: Target, x: TensorType, split: TensorType | None = None) -> tuple[Dispatch, ...]:
-        return self.copies(target, x, self.infer(x, split))
-
-
 @op("Split", opsets=range(18, LATEST + 1), earlier={range(13, 18): "num_outputs"})
-class Split(_SplitByInput):
+class Split(_Split):
     """Sizes from the input, or `num_outputs` of ceil(dim / num_outputs), the last one smaller."""
 
     axis: int = 0
@@ -142,27 +126,17 @@ class Split(_SplitByInput):
 
 
 @op("Split", opsets=range(2, 13))
-class SplitByAttribute(_Split):
+class SplitByAttribute(ByAttribute):
     """x: any shape of rank 1 or more; sizes from the attribute, or equal ones."""
+
+    later, moved = Split, ("split",)
 
     axis: int = 0
     split: tuple[int, ...] | None = None
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return self.parts(x, self.split)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return self.cut(x, self.split)
-
-    def alias(self, x: TensorType) -> int | None:
-        return self.whole(x, self.infer(x))
-
-    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        return self.copies(target, x, self.infer(x))
-
 
 @op("Split", opsets=range(1, 2))
-class SplitByEither(_SplitByInput):
+class SplitByEither(_Split):
     """Sizes from the attribute, else from the input, else equal ones."""
 
     axis: int | None = None

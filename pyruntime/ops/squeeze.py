@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.by_attribute import ByAttribute
 
 
 def squeezed(op: Op, shape: tuple[int, ...], axes: Sequence[int] | None) -> tuple[int, ...]:
@@ -44,19 +45,12 @@ class Squeeze(Op):
 
 
 @op("Squeeze", opsets=range(1, 13))
-class SqueezeByAttribute(Op):
+class SqueezeByAttribute(ByAttribute):
     """x: any shape; the axes are an attribute, absent or empty: every dimension of size 1."""
 
+    later, moved = Squeeze, ("axes",)
+
     axes: tuple[int, ...] | None = None
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (x.with_shape(*squeezed(self, x.shape, self.axes)),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (x.reshape(squeezed(self, x.shape, self.axes)),)
-
-    def alias(self, x: TensorType) -> int | None:
-        return 0
 
 
 @op("Unsqueeze", opsets=range(13, LATEST + 1))
@@ -74,16 +68,9 @@ class Unsqueeze(Op):
 
 
 @op("Unsqueeze", opsets=range(1, 13))
-class UnsqueezeByAttribute(Op):
+class UnsqueezeByAttribute(ByAttribute):
     """x: any shape; the axes are an attribute, positions in the output's shape."""
 
+    later, moved = Unsqueeze, ("axes",)
+
     axes: tuple[int, ...]
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (x.with_shape(*unsqueezed(self, x.shape, self.axes)),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (x.reshape(unsqueezed(self, x.shape, self.axes)),)
-
-    def alias(self, x: TensorType) -> int | None:
-        return 0

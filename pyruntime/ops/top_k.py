@@ -6,8 +6,6 @@ whether or not `sorted` asks for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -15,6 +13,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, bits_type, gath
 from pyruntime.kernels.rows import rows_of
 from pyruntime.kernels.topk import sorted_indices
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.by_attribute import ByAttribute
 
 _PLACE = """
   let inner = i % params.inner;
@@ -24,24 +23,21 @@ _PLACE = """
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TopK(Op):
-    """Shared by all versions; `count` is their k."""
+@op("TopK", opsets=range(11, LATEST + 1), earlier={range(10, 11): "largest sorted"})
+class TopK(Op):
+    """k is an input; `largest` says which end."""
 
     axis: int = -1
+    largest: int = 1
+    sorted: int = 1
 
-    def count(self, k: TensorType | None) -> int:
+    def count(self, k: TensorType) -> int:
         """How many elements are asked for."""
-        assert k is not None
         if k.size != 1:
             self.fail("one k", k)
         return k.ints()[0]
 
-    @property
-    def descending(self) -> bool:
-        return bool(getattr(self, "largest", 1))
-
-    def infer(self, x: TensorType, k: TensorType | None = None) -> tuple[TensorType, ...]:
+    def infer(self, x: TensorType, k: TensorType) -> tuple[TensorType, ...]:
         axis = self.axis_of(self.axis, x.rank)
         count = self.count(k)
         length = x.shape[axis] if x.rank else 1
@@ -50,12 +46,12 @@ class _TopK(Op):
         shape = tuple(count if d == axis else n for d, n in enumerate(x.shape))
         return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
 
-    def evaluate(self, x: Array, k: Array | None = None) -> tuple[Array, ...]:
-        count = self.count(None if k is None else TensorType(DType.INT64, k.shape, lambda: k))
+    def evaluate(self, x: Array, k: Array) -> tuple[Array, ...]:
+        count = self.count(TensorType(DType.INT64, k.shape, lambda: k))
         if not x.ndim:
             return x, np.zeros((), np.int64)
         axis = self.axis_of(self.axis, x.ndim)
-        if self.descending:
+        if self.largest:
             # Ascending order of the reversed row, reversed: descending, and equal elements keep their order.
             order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(order, axis)
@@ -64,14 +60,14 @@ class _TopK(Op):
         indices = np.take(order, np.arange(count), axis=axis)
         return np.take_along_axis(x, indices, axis), indices.astype(np.int64)
 
-    def lower(self, target: Target, x: TensorType, k: TensorType | None = None) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, x: TensorType, k: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         values, indices = self.infer(x, k)
         if not values.size:
             return ()
         rows = rows_of(x.shape, self.axis_of(self.axis, x.rank))
         count = self.count(k)
-        made, order, width = sorted_indices(target, inp(0, x), rows, count, self.descending)
+        made, order, width = sorted_indices(target, inp(0, x), rows, count, bool(self.largest))
         fields = (("inner", "u32"), ("k", "u32"), ("length", "u32"), ("width", "u32"))
         uniforms = {"inner": max(1, rows.inner), "k": count, "length": rows.length, "width": width}
         source = Source("index", order)
@@ -89,18 +85,10 @@ class _TopK(Op):
 
 
 @op("TopK", opsets=range(1, 10))
-class TopK1(_TopK):
+class TopK1(ByAttribute):
     """k is an attribute; the greatest elements."""
 
+    later, moved = TopK, ("k",)
+
+    axis: int = -1
     k: int
-
-    def count(self, k: TensorType | None) -> int:
-        return self.k
-
-
-@op("TopK", opsets=range(11, LATEST + 1), earlier={range(10, 11): "largest sorted"})
-class TopK(_TopK):
-    """k is an input; `largest` says which end."""
-
-    largest: int = 1
-    sorted: int = 1
