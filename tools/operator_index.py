@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from collections import defaultdict
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,23 +18,27 @@ HEAD = '''"""Where each operator is declared. Written by `python -m tools.operat
 
 from __future__ import annotations
 
-__all__ = ["MODULES"]
+__all__ = ["DECLARED"]
 
-# fmt: off
-MODULES: dict[tuple[str, str], tuple[str, ...]] = {
+DECLARED: dict[str, dict[str, str]] = {
 '''
+WIDTH = 104
 
 
 def page() -> str:
-    """The whole module: (domain, operator) to the modules within pyruntime.ops that declare a version of it."""
+    """The whole module: by domain, the modules within pyruntime.ops to the operators they declare versions of."""
     for module in modules():
         import_module(PREFIX + module)
-    rows = []
-    for key, versions in sorted(registered.items()):
-        found = {v.__module__.removeprefix(PREFIX) for v in versions if v.__module__.startswith(PREFIX)}
-        if found:  # others are custom operators of this process
-            rows.append(f"    {_quoted(key)}: {_quoted(tuple(sorted(found)))},\n")
-    return HEAD + "".join(rows) + "}\n"
+    declared: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for (domain, name), versions in registered.items():
+        for version in versions:
+            if version.__module__.startswith(PREFIX):  # others are custom operators of this process
+                declared[domain][version.__module__.removeprefix(PREFIX)].add(name)
+    text = HEAD
+    for domain, found in sorted(declared.items()):
+        rows = "".join(_row(module, " ".join(sorted(names))) for module, names in sorted(found.items()))
+        text += f'    "{domain}": {{\n{rows}    }},\n'
+    return text + "}\n"
 
 
 def modules() -> list[str]:
@@ -41,8 +47,14 @@ def modules() -> list[str]:
     return sorted(".".join(f.parts) for f in files if f.name != "__init__" and f != Path("index"))
 
 
-def _quoted(names: tuple[str, ...]) -> str:
-    return "(" + ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "") + ")"
+def _row(module: str, names: str) -> str:
+    """A module's entry, as the formatter has it."""
+    start = f'        "{module}": '
+    if len(start) + len(names) + len('"",') <= 120:
+        return f'{start}"{names}",\n'
+    lines = textwrap.wrap(names, WIDTH)
+    quoted = [f'            "{line} "\n' for line in lines[:-1]] + [f'            "{lines[-1]}"\n']
+    return f"{start.rstrip()} (\n{''.join(quoted)}        ),\n"
 
 
 def main(argv: Sequence[str]) -> int:

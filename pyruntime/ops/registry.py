@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from importlib import import_module
 from typing import Any
 
 from pyruntime.errors import NotImplemented
 from pyruntime.ops.base import LATEST, LATEST_ML, Op, registered
-from pyruntime.ops.index import MODULES
+from pyruntime.ops.index import DECLARED
 
 __all__ = ["domains", "find", "modules", "names", "newest", "op_class"]
 
@@ -21,27 +22,35 @@ _NEXT = {
 }
 """What to do about an unknown operator, by domain."""
 
+_MODULES: dict[tuple[str, str], list[str]] = defaultdict(list)
+"""(domain, operator) to the modules within pyruntime.ops that declare versions of it."""
+
+for _domain, _declared in DECLARED.items():
+    for _module, _names in _declared.items():
+        for _name in _names.split():
+            _MODULES[_domain, _name].append(_module)
+
 _LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 
 
 def modules() -> list[str]:
     """The full name of every module that declares operators, sorted."""
-    return sorted({f"pyruntime.ops.{name}" for names in MODULES.values() for name in names})
+    return sorted({f"pyruntime.ops.{name}" for declared in DECLARED.values() for name in declared})
 
 
 def domains() -> list[str]:
     """Every domain of which an operator exists here, sorted; '' is ONNX's own."""
-    return sorted({d for d, _ in (*MODULES, *registered)})
+    return sorted({*DECLARED, *(d for d, _ in registered)})
 
 
 def names(domain: str = "") -> list[str]:
     """Every operator of `domain` that exists here, sorted."""
-    return sorted({n for d, n in (*MODULES, *registered) if d == domain})
+    return sorted({n for d, n in (*_MODULES, *registered) if d == domain})
 
 
 def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
     """The class that implements `op_type` at `opset`, or None."""
-    for module in MODULES.get((domain, op_type), ()):
+    for module in _MODULES.get((domain, op_type), ()):
         import_module(f"pyruntime.ops.{module}")
     versions = registered.get((domain, op_type), [])
     opset = min(opset, _LATEST.get(domain, opset))
