@@ -12,21 +12,30 @@ from pyruntime.ops._ml import ALL
 from pyruntime.ops.base import Op, op
 
 
-class _LabelEncoder(Op):
+@op(
+    "LabelEncoder",
+    opsets=range(4, ALL.stop),
+    domain="ai.onnx.ml",
+    earlier={range(2, 4): "keys_tensor values_tensor default_tensor"},
+)
+class LabelEncoder(Op):
     """y = values[i] where x = keys[i], else the default; of equal keys the last counts, and NaN equals NaN.
 
     `keys_*` and `values_*`: one of each; x has the keys' type, y the values'.
     """
 
-    keys_floats: Floats | None
-    keys_int64s: Ints | None
-    keys_strings: tuple[str, ...] | None
-    values_floats: Floats | None
-    values_int64s: Ints | None
-    values_strings: tuple[str, ...] | None
-    default_float: float
-    default_int64: int
-    default_string: str
+    keys_floats: Floats | None = None
+    keys_int64s: Ints | None = None
+    keys_strings: tuple[str, ...] | None = None
+    keys_tensor: Constant | None = None
+    values_floats: Floats | None = None
+    values_int64s: Ints | None = None
+    values_strings: tuple[str, ...] | None = None
+    values_tensor: Constant | None = None
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+    default_tensor: Constant | None = None
 
     def _given(self, what: str) -> tuple[DType, Array]:
         """The keys or the values. Raises InvalidGraph where not exactly one list of them is given."""
@@ -35,7 +44,7 @@ class _LabelEncoder(Op):
             listed = getattr(self, f"{what}_{suffix}")
             if listed:
                 found.append((dtype, np.array(listed, dtype.numpy)))
-        tensor: Constant | None = getattr(self, f"{what}_tensor", None)
+        tensor: Constant | None = getattr(self, f"{what}_tensor")
         if tensor is not None:
             found.append((tensor.type.dtype, tensor.numpy().reshape(-1)))
         if len(found) != 1:
@@ -43,7 +52,7 @@ class _LabelEncoder(Op):
         return found[0]
 
     def _default(self, dtype: DType) -> Any:
-        tensor: Constant | None = getattr(self, "default_tensor", None)
+        tensor = self.default_tensor
         if tensor is not None:
             if tensor.type.dtype is not dtype or tensor.type.size != 1:
                 self.fail(f"default_tensor {dtype.onnx_name}[1]", tensor.type)
@@ -79,39 +88,6 @@ class _LabelEncoder(Op):
         if x.dtype.kind == "f":
             found |= np.isnan(keys[at]) & np.isnan(x.reshape(-1))
         return (outputs[np.where(found, places[at], len(outputs) - 1)].reshape(x.shape),)
-
-
-@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(4, ALL.stop))
-class LabelEncoder(_LabelEncoder):
-    """Keys, values and the default may be tensors."""
-
-    keys_floats: Floats | None = None
-    keys_int64s: Ints | None = None
-    keys_strings: tuple[str, ...] | None = None
-    keys_tensor: Constant | None = None
-    values_floats: Floats | None = None
-    values_int64s: Ints | None = None
-    values_strings: tuple[str, ...] | None = None
-    values_tensor: Constant | None = None
-    default_float: float = -0.0
-    default_int64: int = -1
-    default_string: str = "_Unused"
-    default_tensor: Constant | None = None
-
-
-@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(2, 4))
-class LabelEncoderLists(_LabelEncoder):
-    """Keys and values are lists."""
-
-    keys_floats: Floats | None = None
-    keys_int64s: Ints | None = None
-    keys_strings: tuple[str, ...] | None = None
-    values_floats: Floats | None = None
-    values_int64s: Ints | None = None
-    values_strings: tuple[str, ...] | None = None
-    default_float: float = -0.0
-    default_int64: int = -1
-    default_string: str = "_Unused"
 
 
 @op("LabelEncoder", domain="ai.onnx.ml", opsets=range(1, 2))

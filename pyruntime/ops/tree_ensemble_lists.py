@@ -6,6 +6,7 @@ Source: ONNX operators ai.onnx.ml.TreeEnsembleClassifier, TreeEnsembleRegressor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -28,7 +29,13 @@ from pyruntime.ops._ml import (
 from pyruntime.ops._places import Places
 from pyruntime.ops.base import Op, Unsupported, op
 
+_TENSORS = " ".join(
+    f"{name}_as_tensor" for name in ("base_values", "class_weights", "nodes_hitrates", "nodes_values", "target_weights")
+)
+"""Attributes of double precision, which opsets 1 and 2 lack."""
 
+
+@dataclass(frozen=True, kw_only=True)
 class _Trees(Op):
     """Shared by both. The node with the first place among those of a tree id is the tree's root.
 
@@ -39,14 +46,17 @@ class _Trees(Op):
     votes: ClassVar[str] = ""
     """What the attributes of votes begin with."""
 
-    nodes_falsenodeids: Ints | None
-    nodes_featureids: Ints | None
-    nodes_missing_value_tracks_true: Ints | None
-    nodes_modes: Strings[str] | None
-    nodes_nodeids: Ints | None
-    nodes_treeids: Ints | None
-    nodes_truenodeids: Ints | None
-    post_transform: str
+    base_values: tuple[float, ...] | None = None
+    nodes_falsenodeids: Ints | None = None
+    nodes_featureids: Ints | None = None
+    nodes_hitrates: Floats | None = None
+    nodes_missing_value_tracks_true: Ints | None = None
+    nodes_modes: Strings[str] | None = None
+    nodes_nodeids: Ints | None = None
+    nodes_treeids: Ints | None = None
+    nodes_truenodeids: Ints | None = None
+    nodes_values: Floats | None = None
+    post_transform: str = "NONE"
 
     def __post_init__(self) -> None:
         _ = self._forest.depth  # made when a model is loaded, not in its first run
@@ -57,7 +67,7 @@ class _Trees(Op):
 
     def _numbers(self, name: str) -> Array:
         """Attribute `name`, or `name`_as_tensor where that is given (double precision)."""
-        tensor: Constant | None = getattr(self, f"{name}_as_tensor", None)
+        tensor: Constant | None = getattr(self, f"{name}_as_tensor")
         if tensor is not None:
             return tensor.numpy().reshape(-1)
         return np.asarray(getattr(self, name) or (), np.float32)
@@ -143,7 +153,8 @@ def _roots(tree: Array) -> Array:
     return np.concatenate([np.zeros(min(1, len(tree)), np.intp), np.flatnonzero(changes) + 1])
 
 
-class _Classifier(_Trees):
+@op("TreeEnsembleClassifier", opsets=range(3, ALL.stop), domain="ai.onnx.ml", earlier={range(1, 3): _TENSORS})
+class TreeEnsembleClassifier(_Trees):
     """Scores: base values plus the votes for each class. x: [N, F]; y: labels [N]; z: float32 scores [N, E].
 
     Two classes of which one alone has votes (class number 0, as exporters write it): its sum s belongs to the second.
@@ -155,8 +166,16 @@ class _Classifier(_Trees):
 
     votes = "class"
 
-    classlabels_int64s: tuple[int, ...] | None
-    classlabels_strings: tuple[str, ...] | None
+    base_values_as_tensor: Constant | None = None
+    class_ids: Ints | None = None
+    class_nodeids: Ints | None = None
+    class_treeids: Ints | None = None
+    class_weights: Floats | None = None
+    class_weights_as_tensor: Constant | None = None
+    classlabels_int64s: tuple[int, ...] | None = None
+    classlabels_strings: tuple[str, ...] | None = None
+    nodes_hitrates_as_tensor: Constant | None = None
+    nodes_values_as_tensor: Constant | None = None
 
     def _scores(self, voted: Array) -> int:
         return len(self._labels())
@@ -194,57 +213,8 @@ class _Classifier(_Trees):
         return labels[scores.argmax(axis=1)], transformed(scores, self.post_transform)
 
 
-@op("TreeEnsembleClassifier", domain="ai.onnx.ml", opsets=range(3, ALL.stop))
-class TreeEnsembleClassifier(_Classifier):
-    """Thresholds, weights and base values may be tensors of doubles."""
-
-    base_values: tuple[float, ...] | None = None
-    base_values_as_tensor: Constant | None = None
-    class_ids: Ints | None = None
-    class_nodeids: Ints | None = None
-    class_treeids: Ints | None = None
-    class_weights: Floats | None = None
-    class_weights_as_tensor: Constant | None = None
-    classlabels_int64s: tuple[int, ...] | None = None
-    classlabels_strings: tuple[str, ...] | None = None
-    nodes_falsenodeids: Ints | None = None
-    nodes_featureids: Ints | None = None
-    nodes_hitrates: Floats | None = None
-    nodes_hitrates_as_tensor: Constant | None = None
-    nodes_missing_value_tracks_true: Ints | None = None
-    nodes_modes: Strings[str] | None = None
-    nodes_nodeids: Ints | None = None
-    nodes_treeids: Ints | None = None
-    nodes_truenodeids: Ints | None = None
-    nodes_values: Floats | None = None
-    nodes_values_as_tensor: Constant | None = None
-    post_transform: str = "NONE"
-
-
-@op("TreeEnsembleClassifier", domain="ai.onnx.ml", opsets=range(1, 3))
-class TreeEnsembleClassifierFloat(_Classifier):
-    """All numbers are floats."""
-
-    base_values: tuple[float, ...] | None = None
-    class_ids: Ints | None = None
-    class_nodeids: Ints | None = None
-    class_treeids: Ints | None = None
-    class_weights: Floats | None = None
-    classlabels_int64s: tuple[int, ...] | None = None
-    classlabels_strings: tuple[str, ...] | None = None
-    nodes_falsenodeids: Ints | None = None
-    nodes_featureids: Ints | None = None
-    nodes_hitrates: Floats | None = None
-    nodes_missing_value_tracks_true: Ints | None = None
-    nodes_modes: Strings[str] | None = None
-    nodes_nodeids: Ints | None = None
-    nodes_treeids: Ints | None = None
-    nodes_truenodeids: Ints | None = None
-    nodes_values: Floats | None = None
-    post_transform: str = "NONE"
-
-
-class _Regressor(_Trees):
+@op("TreeEnsembleRegressor", opsets=range(3, ALL.stop), domain="ai.onnx.ml", earlier={range(1, 3): _TENSORS})
+class TreeEnsembleRegressor(_Trees):
     """y = post_transform(base values + aggregated votes), float32 [N, n_targets]; x: [N, F].
 
     A single target is transformed by PROBIT alone.
@@ -252,8 +222,16 @@ class _Regressor(_Trees):
 
     votes = "target"
 
-    aggregate_function: str
-    n_targets: int | None
+    aggregate_function: str = "SUM"
+    base_values_as_tensor: Constant | None = None
+    n_targets: int | None = None
+    nodes_hitrates_as_tensor: Constant | None = None
+    nodes_values_as_tensor: Constant | None = None
+    target_ids: Ints | None = None
+    target_nodeids: Ints | None = None
+    target_treeids: Ints | None = None
+    target_weights: Floats | None = None
+    target_weights_as_tensor: Constant | None = None
 
     def _scores(self, voted: Array) -> int:
         return self.n_targets if self.n_targets is not None else int(voted.max(initial=0)) + 1
@@ -283,53 +261,3 @@ class _Regressor(_Trees):
             raise Unsupported("base values and post_transform are applied on the host")
         (y,) = self.infer(x)
         return (lowered(self._forest, target, x, out(0, y), self.aggregate_function),)
-
-
-@op("TreeEnsembleRegressor", domain="ai.onnx.ml", opsets=range(3, ALL.stop))
-class TreeEnsembleRegressor(_Regressor):
-    """Thresholds, weights and base values may be tensors of doubles."""
-
-    aggregate_function: str = "SUM"
-    base_values: tuple[float, ...] | None = None
-    base_values_as_tensor: Constant | None = None
-    n_targets: int | None = None
-    nodes_falsenodeids: Ints | None = None
-    nodes_featureids: Ints | None = None
-    nodes_hitrates: Floats | None = None
-    nodes_hitrates_as_tensor: Constant | None = None
-    nodes_missing_value_tracks_true: Ints | None = None
-    nodes_modes: Strings[str] | None = None
-    nodes_nodeids: Ints | None = None
-    nodes_treeids: Ints | None = None
-    nodes_truenodeids: Ints | None = None
-    nodes_values: Floats | None = None
-    nodes_values_as_tensor: Constant | None = None
-    post_transform: str = "NONE"
-    target_ids: Ints | None = None
-    target_nodeids: Ints | None = None
-    target_treeids: Ints | None = None
-    target_weights: Floats | None = None
-    target_weights_as_tensor: Constant | None = None
-
-
-@op("TreeEnsembleRegressor", domain="ai.onnx.ml", opsets=range(1, 3))
-class TreeEnsembleRegressorFloat(_Regressor):
-    """All numbers are floats."""
-
-    aggregate_function: str = "SUM"
-    base_values: tuple[float, ...] | None = None
-    n_targets: int | None = None
-    nodes_falsenodeids: Ints | None = None
-    nodes_featureids: Ints | None = None
-    nodes_hitrates: Floats | None = None
-    nodes_missing_value_tracks_true: Ints | None = None
-    nodes_modes: Strings[str] | None = None
-    nodes_nodeids: Ints | None = None
-    nodes_treeids: Ints | None = None
-    nodes_truenodeids: Ints | None = None
-    nodes_values: Floats | None = None
-    post_transform: str = "NONE"
-    target_ids: Ints | None = None
-    target_nodeids: Ints | None = None
-    target_treeids: Ints | None = None
-    target_weights: Floats | None = None
