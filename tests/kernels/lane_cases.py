@@ -66,16 +66,6 @@ CASES: dict[str, tuple[Op, list[Any]]] = {
 }
 """By name: an operator and its inputs."""
 
-_ENGRAM: Any = op_class("EngramGate", "com.microsoft", 1)
-
-
-def _gate(rows: int, length: int) -> list[Any]:
-    wide, scale = (1, rows, 2, length), (2, length)
-    return [_some(*wide), _some(*wide), _some(1, rows, length), _some(*scale), _some(*scale), _some(*scale)]
-
-
-CASES["gate_16"] = (_ENGRAM(present=(True, True)), _gate(7, 101))
-CASES["gate_256"] = (_ENGRAM(), _gate(2, 4096))
 _BRANCHES: Any = op_class("BranchwiseRMSNorm", "com.microsoft", 1)
 CASES["norm_branches"] = (_BRANCHES(), [_some(5, 3, 768), _some(3, 768)])
 
