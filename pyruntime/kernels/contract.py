@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.indexing import MAX_RANK, collapse, index_code, index_fields, index_values
+from pyruntime.kernels.indexing import MAX_RANK, collapse, index_code, index_values
 from pyruntime.kernels.map import Source, gather_map
 
 __all__ = ["Factor", "contract"]
@@ -42,11 +42,6 @@ def contract(
         raise ValueError(f"a contraction has at most {MAX_RANK} dimensions on either side")
     steps = [f"k{i}" for i in range(len(factors))]
     count = math.prod(inner)
-    fields = (
-        ("count", "u32"),
-        *index_fields(len(out_dims), names),
-        *index_fields(len(sum_dims), steps, "inner"),
-    )
     values = {
         "count": count,
         **index_values(out_dims, {n: (0, v) for n, v in zip(names, out_views, strict=True)}),
@@ -55,7 +50,7 @@ def contract(
     element = _element(y.type.dtype, [f.operand.type.dtype for f in factors], len(out_dims), len(sum_dims))
     sources = [Source(n, f.operand) for n, f in zip(names, factors, strict=True)]
     full = f"{name}_r{len(out_dims)}{len(sum_dims)}"
-    return gather_map(target, full, y, sources, element, fields, values, flops=2 * y.type.size * count)
+    return gather_map(target, full, y, sources, element, values, flops=2 * y.type.size * count)
 
 
 def _element(y: DType, types: Sequence[DType], out_rank: int, sum_rank: int) -> str:

@@ -17,7 +17,6 @@ __all__ = [
     "collapse",
     "contiguous",
     "index_code",
-    "index_fields",
     "index_values",
 ]
 
@@ -78,22 +77,10 @@ def collapse(shape: Sequence[int], *views: Sequence[int]) -> tuple[tuple[int, ..
     return tuple(dims), tuple(tuple(s) for s in strides)
 
 
-def _words(name: str, rank: int) -> list[tuple[str, str]]:
-    return [(f"{name}_{k}", "vec4<u32>") for k in range(-(-rank // 4))]
-
-
-def index_fields(rank: int, names: Sequence[str], dims: str = "dims") -> tuple[tuple[str, str], ...]:
-    """The `Params` fields `index_code` reads: dims and, for each view, strides and base."""
-    fields = _words(dims, rank)
-    for name in names:
-        fields += [*_words(f"{name}_strides", rank), (f"{name}_base", "u32")]
-    return tuple(fields)
-
-
 def index_values(
     shape: Sequence[int], views: dict[str, tuple[int, Sequence[int]]], dims: str = "dims"
 ) -> dict[str, int | list[int]]:
-    """Values of `index_fields` for views `name -> (base, strides)`."""
+    """Values of the uniforms that `index_code` reads, for views `name -> (base, strides)`."""
 
     def words(name: str, numbers: Sequence[int]) -> dict[str, int | list[int]]:
         return {f"{name}_{k}": list(numbers[4 * k : 4 * k + 4]) for k in range(-(-len(numbers) // 4))}

@@ -15,18 +15,16 @@ from pyruntime.kernels.indexing import (
     broadcast_strides,
     collapse,
     index_code,
-    index_fields,
     index_values,
 )
 from pyruntime.kernels.kernel import Kernel, bindings
-from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.params import Values, declare, fields_of, pack
 from pyruntime.kernels.quick import marked, quick_flag
 from pyruntime.kernels.storage import group
 
 __all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
 
 Scalars = Mapping[str, float | int]
-Values = Mapping[str, float | int | Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +51,23 @@ def group_map(
     y: Operand,
     sources: Sequence[Source],
     statements: str,
-    fields: Fields = (),
     values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
     quick: str = "",
+    kinds: Mapping[str, str] | None = None,
 ) -> Dispatch:
     """A kernel whose invocation `g` makes the `group(dtype)` elements from `group(dtype) * g` on.
 
     Args:
         statements: WGSL that stores group `g` of y once, e.g. `store4_y(g, a, b, c, d);`.
-        sources, fields, values, helpers: as `gather_map` has them.
+        sources, values, helpers, kinds: as `gather_map` has them.
         quick: such statements that compile sooner; '': there are none.
     """
     dtype = y.type.dtype
     size, count = y.type.size, group(dtype)
-    all_fields: Fields = (("size", "u32"), *fields)
+    uniforms = {"size": size, **(values or {})}
+    fields = fields_of(uniforms, kinds)
 
     def entry(name: str, statements: str) -> str:
         return (
@@ -82,11 +81,10 @@ def group_map(
     main = entry("main", statements)
     if quick and quick_flag(target):
         main = marked(main, entry("quick", quick))
-    body = "\n\n".join(filter(None, (declare(all_fields), helpers.strip(), main)))
+    body = "\n\n".join(filter(None, (declare(fields), helpers.strip(), main)))
     kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
-    params = pack(all_fields, {"size": size, **(values or {})})
     operands = (*(s.operand for s in sources), y)
-    return Dispatch(kernel, operands, target.grid(-(-size // count)), params, flops=flops)
+    return Dispatch(kernel, operands, target.grid(-(-size // count)), pack(fields, uniforms), flops=flops)
 
 
 def gather_map(
@@ -95,11 +93,11 @@ def gather_map(
     y: Operand,
     sources: Sequence[Source],
     element: str,
-    fields: Fields = (),
     values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
     is_long: bool = False,
+    kinds: Mapping[str, str] | None = None,
 ) -> Dispatch:
     """A kernel whose output element `i` is what the WGSL statements `element` return.
 
@@ -107,7 +105,7 @@ def gather_map(
         y: the tensor written; `element` returns its compute type.
         sources: tensors read through `load_<name>(index)`.
         element: body of `fn element(i: u32) -> T`; may read `params.<field>` and `params.size`.
-        fields, values: further uniform fields and their values.
+        values: further uniforms; a float is an f32, a sequence a vec4, others are u32, if not `kinds` says what.
         helpers: WGSL functions `element` calls (those of `shaders/lib` need not be given).
         is_long: drivers take long to compile `element`: a quick kernel has it once, in a loop.
     """
@@ -124,7 +122,7 @@ def gather_map(
         f"  store{count}_y(g, {', '.join(f'v[{k}]' for k in range(count))});"
     )
     quick = made_quickly if is_long else ""
-    return group_map(target, name, y, sources, store, fields, values, functions, flops, quick)
+    return group_map(target, name, y, sources, store, values, functions, flops, quick, kinds)
 
 
 def for_each(
@@ -134,7 +132,6 @@ def for_each(
     reads: Mapping[str, Operand],
     writes: Mapping[str, Operand],
     statements: str,
-    fields: Fields = (),
     values: Values | None = None,
     helpers: str = "",
 ) -> Dispatch:
@@ -144,9 +141,10 @@ def for_each(
 
     Args:
         reads, writes: tensors by the names their accessors have.
-        fields, values, helpers: as `gather_map` has them.
+        values, helpers: as `gather_map` has them.
     """
-    all_fields: Fields = (("count", "u32"), *fields)
+    uniforms = {"count": count, **(values or {})}
+    fields = fields_of(uniforms)
     main = (
         f"@compute @workgroup_size({WORKGROUP})\n"
         "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {\n"
@@ -154,11 +152,10 @@ def for_each(
         "  if (i >= params.count) { return; }\n"
         f"  {statements.strip()}\n}}"
     )
-    body = "\n\n".join(filter(None, (declare(all_fields), helpers.strip(), main)))
+    body = "\n\n".join(filter(None, (declare(fields), helpers.strip(), main)))
     types = ({n: o.type.dtype for n, o in operands.items()} for operands in (reads, writes))
     kernel = Kernel(name, body, bindings(*types))
-    params = pack(all_fields, {"count": count, **(values or {})})
-    return Dispatch(kernel, (*reads.values(), *writes.values()), target.grid(count), params)
+    return Dispatch(kernel, (*reads.values(), *writes.values()), target.grid(count), pack(fields, uniforms))
 
 
 def elementwise(
@@ -180,14 +177,14 @@ def elementwise(
     """
     size = y.type.size
     scalars = scalars or {}
-    scalar_fields: Fields = tuple((k, "i32" if isinstance(v, int | Dim) else "f32") for k, v in scalars.items())
+    kinds = {k: "i32" if isinstance(v, int | Dim) else "f32" for k, v in scalars.items()}
     code = expr if "return" in expr else f"return {expr};"
     args = ", ".join(f"{n}: {o.type.dtype.compute}" for n, o in inputs.items())
     locals_ = "".join(f"let {k} = params.{k}; " for k in scalars)
     function = f"fn compute({args}) -> {y.type.dtype.compute} {{\n  {locals_}{code}\n}}"
     flat = all(o.type.size in (1, size) and o.type.dtype.bits in (8, 16, 32) for o in inputs.values())
     if flat and y.type.dtype.bits in (8, 16, 32):
-        return _flat(target, name, inputs, y, "\n\n".join(filter(None, (helpers, function))), scalars, scalar_fields)
+        return _flat(target, name, inputs, y, "\n\n".join(filter(None, (helpers, function))), scalars, kinds)
     shape = broadcast_shapes(y.type.shape, *(o.type.shape for o in inputs.values()))
     views = [broadcast_strides(o.type.shape, shape) for o in inputs.values()]
     dims, collapsed = collapse(shape, *views)
@@ -199,9 +196,9 @@ def elementwise(
         y,
         [Source(n, o) for n, o in inputs.items()],
         f"{index_code(len(dims), names)}\n  {call}",
-        (*index_fields(len(dims), names), *scalar_fields),
         {**index_values(dims, {n: (0, v) for n, v in zip(names, collapsed, strict=True)}), **scalars},
         "\n\n".join(filter(None, (helpers, function))),
+        kinds=kinds,
     )
 
 
@@ -212,14 +209,15 @@ def _flat(
     y: Operand,
     functions: str,
     scalars: Scalars,
-    scalar_fields: Fields,
+    kinds: Mapping[str, str],
 ) -> Dispatch:
     """The kernel for inputs that are the output's size or one element: whole groups of four, loaded as vectors."""
     size = y.type.size
     single = {n for n, o in inputs.items() if o.type.size == 1 and size != 1}
     loads = [f"let at_{n} = load_{n}(0u);" if n in single else f"let at_{n} = load4_{n}(g);" for n in inputs]
     lanes = [f"compute({', '.join(f'at_{n}' + ('' if n in single else f'[{k}]') for n in inputs)})" for k in range(4)]
-    fields: Fields = (("size", "u32"), *scalar_fields)
+    uniforms = {"size": size, **scalars}
+    fields = fields_of(uniforms, kinds)
     body = "\n\n".join(
         (
             declare(fields),
@@ -235,5 +233,4 @@ def _flat(
     kernel = Kernel(name, body, bindings({n: o.type.dtype for n, o in inputs.items()}, {"y": y.type.dtype}))
     last = len(inputs)
     inplace = tuple((i, last) for i, n in enumerate(inputs) if n not in single and kernel.can_share(i, last))
-    params = pack(fields, {"size": size, **scalars})
-    return Dispatch(kernel, (*inputs.values(), y), target.grid(-(-size // 4)), params, inplace)
+    return Dispatch(kernel, (*inputs.values(), y), target.grid(-(-size // 4)), pack(fields, uniforms), inplace)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from pyruntime.ir import DType, TensorType, divisor, multiple
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.indexing import collapse, index_code, index_fields, index_values
+from pyruntime.kernels.indexing import collapse, index_code, index_values
 from pyruntime.kernels.map import Source, Values, gather_map, group_map
-from pyruntime.kernels.params import Fields
 from pyruntime.kernels.storage import bits_type, group
 
 __all__ = ["Unit", "fill", "move", "strided_copy"]
@@ -99,10 +98,10 @@ def move(
     y: Operand,
     sources: Mapping[str, Operand],
     element: str,
-    fields: Fields = (),
     values: Values | None = None,
     others: Mapping[str, Operand] | None = None,
     helpers: str = "",
+    kinds: Mapping[str, str] | None = None,
 ) -> Dispatch:
     """A kernel whose output unit `i` is what the WGSL statements `element` return.
 
@@ -110,7 +109,7 @@ def move(
         sources: tensors units are read from, by `<unit.load>_<name>(index of the unit)`.
         others: tensors read in their own types (indices), by `load_<name>(i)`.
         element: body of `fn element(i: u32) -> unit.value`.
-        fields, values: further uniform fields and their values, counted in units.
+        values, kinds: as `gather_map` has them; counted in units.
 
     Raises:
         ValueError: sources whose elements have another number of bits than those of y.
@@ -121,10 +120,10 @@ def move(
     bound += [Source(n, o) for n, o in (others or {}).items()]
     name = f"{name}_{unit.bits}"
     if not unit.is_vector:
-        return gather_map(target, name, unit.view(y), bound, element, fields, values, helpers)
+        return gather_map(target, name, unit.view(y), bound, element, values, helpers, kinds=kinds)
     functions = f"{helpers}\n\nfn element(i: u32) -> vec4<u32> {{\n  {element.strip()}\n}}"
     store = "let v = element(g);\n  store4_y(g, v.x, v.y, v.z, v.w);"
-    return group_map(target, name, unit.view(y), bound, store, fields, values, functions)
+    return group_map(target, name, unit.view(y), bound, store, values, functions, kinds=kinds)
 
 
 def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, strides: Sequence[int]) -> Dispatch:
@@ -142,21 +141,21 @@ def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, s
         unit = Unit(1, dtype.bits)
     dims, (view,) = collapse(dims, view)
     rank = len(dims)
-    fields, values = index_fields(rank, ["x"]), index_values(dims, {"x": (base, view)})
+    values = index_values(dims, {"x": (base, view)})
     count = group(unit.dtype)
     if unit.is_vector or not multiple(dims[-1], count):
         element = f"{index_code(rank, ['x'])}\n  return {unit.load}_x(at_x);"
-        return move(target, f"{name}_r{rank}", unit, y, {"x": x}, element, fields, values)
+        return move(target, f"{name}_r{rank}", unit, y, {"x": x}, element, values)
     loads = ", ".join(
         f"load_x(at_x + {k}u * params.x_strides_{(rank - 1) // 4}[{(rank - 1) % 4}])" for k in range(count)
     )
     statements = f"{index_code(rank, ['x'], f'(g * {count}u)')}\n  store{count}_y(g, {loads});"
     sources = [Source("x", unit.view(x))]
-    return group_map(target, f"{name}_rows_r{rank}_{unit.bits}", unit.view(y), sources, statements, fields, values)
+    return group_map(target, f"{name}_rows_r{rank}_{unit.bits}", unit.view(y), sources, statements, values)
 
 
 def fill(target: Target, name: str, y: Operand, pattern: bytes) -> Dispatch:
     """Every 16 bytes of y := `pattern`, a whole number of elements."""
     words = [int.from_bytes(pattern[k : k + 4], "little") for k in range(0, 16, 4)]
     unit = Unit.widest(y.type.dtype)
-    return move(target, name, unit, y, {}, "return params.pattern;", (("pattern", "vec4<u32>"),), {"pattern": words})
+    return move(target, name, unit, y, {}, "return params.pattern;", {"pattern": words})

@@ -14,10 +14,13 @@ from typing import Any, TypeAlias
 from pyruntime.ir import Unsupported
 from pyruntime.ir.dims import Dim, hint, is_dim
 
-__all__ = ["Fields", "Params", "Patch", "declare", "extended", "nbytes", "pack"]
+__all__ = ["Fields", "Params", "Patch", "Values", "declare", "extended", "fields_of", "nbytes", "pack"]
 
 Fields = tuple[tuple[str, str], ...]
 """(name, WGSL type) in order. Types: u32, i32, f32, vec4 of these, array<vec4<...>, N>."""
+
+Values = Mapping[str, float | int | Sequence[float]]
+"""Values of fields by their names."""
 
 _TYPE = re.compile(
     r"^(?:array<\s*vec4<(?P<a>u32|i32|f32)>\s*,\s*(?P<n>\d+)u?\s*>|vec4<(?P<v>u32|i32|f32)>|(?P<s>u32|i32|f32))$"
@@ -46,6 +49,18 @@ class Params(bytes):
         return made
 
 
+def fields_of(values: Values, kinds: Mapping[str, str] | None = None) -> Fields:
+    """Fields for values: as `kinds` has them, else u32, for floats f32, for sequences a vec4 of these."""
+
+    def kind(value: float | int | Sequence[float]) -> str:
+        if isinstance(value, list | tuple):
+            return f"vec4<{'f32' if any(isinstance(v, float) for v in value) else 'u32'}>"
+        return "f32" if isinstance(value, float) else "u32"
+
+    given = kinds or {}
+    return tuple((name, given.get(name) or kind(value)) for name, value in values.items())
+
+
 def declare(fields: Fields) -> str:
     """`struct Params { ... }` in WGSL."""
     return "struct Params { " + ", ".join(f"{name}: {kind}" for name, kind in fields) + " }"
@@ -62,7 +77,7 @@ def _numbers(kind: str) -> tuple[str, int]:
     return found["v"] or found["a"], 4 * int(found["n"] or 1)
 
 
-def pack(fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]) -> bytes:
+def pack(fields: Fields, values: Values) -> bytes:
     """The struct's bytes: u32 fields take any int modulo 2^32, short vectors are filled with zeros.
 
     Where values are Dims, the bytes are `Params`.
@@ -143,9 +158,7 @@ def nbytes(fields: Fields) -> int:
     return size
 
 
-def extended(
-    params: bytes, own: int, fields: Fields, values: Mapping[str, float | int | Sequence[float | int]]
-) -> bytes:
+def extended(params: bytes, own: int, fields: Fields, values: Values) -> bytes:
     """The first `own` bytes of a packed struct with further fields behind them, padded to whole vec4s."""
     added = pack(fields, values)
     kept = [p for p in getattr(params, "patches", ()) if p[0] < own]

@@ -214,14 +214,13 @@ def _initial(target: Target, name: str, state: Operand, given: Operand | None, l
   let b = (i / params.hidden) % params.batch;
   let d = i / (params.hidden * params.batch);
   return load_x(d * params.direction_stride + b * params.batch_stride + j);"""
-    fields, values = _state_fields(layer)
-    return gather_map(target, name, state, [Source("x", given)], element, fields, values)
+    return gather_map(target, name, state, [Source("x", given)], element, _state_values(layer))
 
 
-def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
+def _state_values(layer: Layer) -> dict[str, int]:
     """Uniforms that tell where (direction, batch entry) is in a tensor of states as the model has it."""
     D, B, H = layer.directions, layer.batch, layer.hidden
-    values = {
+    return {
         "count": D * B * H,
         "hidden": H,
         "batch": B,
@@ -229,7 +228,6 @@ def _state_fields(layer: Layer) -> tuple[tuple[tuple[str, str], ...], dict[str, 
         "direction_stride": H if layer.batch_first else B * H,
         "batch_stride": D * H if layer.batch_first else H,
     }
-    return tuple((name, "u32") for name in values), values
 
 
 def _kernel(target: Target, layer: Layer, looped: bool, is_direct: bool, types: Mapping[str, DType]) -> Kernel:
@@ -335,7 +333,6 @@ def _length(layer: Layer) -> str:
 
 def _outputs(target: Target, layer: Layer, y: Operand, hs: Operand) -> Dispatch:
     """The hidden states in the order the model wants, zeros past the end of a sequence."""
-    fields, values = _state_fields(layer)
     if layer.batch_first:
         order = """let d = i / params.hidden % params.directions;
   let t = i / params.row % params.times;
@@ -353,13 +350,8 @@ def _outputs(target: Target, layer: Layer, y: Operand, hs: Operand) -> Dispatch:
   let s = select(t, length - 1u - t, ((params.reversed >> d) & 1u) == 1u);
   return load_hs((((s + 1u) * params.directions + d) * params.batch + b) * params.hidden + j);"""
     sources = [Source("hs", hs), *([Source("lens", layer.lens)] if layer.lens is not None else [])]
-    fields += (("row", "u32"), ("times", "u32"), ("reversed", "u32"))
-    values |= {
-        "row": row,
-        "times": layer.times,
-        "reversed": layer.reversed,
-    }
-    return gather_map(target, "recurrent_outputs", y, sources, element, fields, values)
+    values = {**_state_values(layer), "row": row, "times": layer.times, "reversed": layer.reversed}
+    return gather_map(target, "recurrent_outputs", y, sources, element, values)
 
 
 def _last_state(target: Target, layer: Layer, y: Operand, states: _States) -> Dispatch:
@@ -391,5 +383,4 @@ def _last(
         "reversed": layer.reversed,
         **dict(zip(("time_step", "direction_step", "batch_step"), steps, strict=True)),
     }
-    fields = tuple((name, "u32") for name in values)
-    return gather_map(target, name, y, sources, element, fields, values)
+    return gather_map(target, name, y, sources, element, values)

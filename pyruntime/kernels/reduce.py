@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
-from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
+from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.kernels.kernel import Kernel, bindings
 from pyruntime.kernels.lanes import shuffled, workgroup_of
 from pyruntime.kernels.module import Module
-from pyruntime.kernels.params import Fields, declare, pack
+from pyruntime.kernels.params import declare, fields_of, pack
 from pyruntime.kernels.quick import marked, quick_flag
 from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, Strategy, joining, strategy_of
 from pyruntime.kernels.storage import group, lanes
@@ -154,15 +154,6 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
         and all(multiple(s, 4) for s in view.outer_strides)
         and multiple(view.count, 4)
     )
-    fields: Fields = (
-        ("size", "u32"),
-        ("outputs", "u32"),
-        ("segment", "u32"),
-        ("count", "u32"),
-        ("total", "u32"),
-        *index_fields(len(view.outer), ["x"]),
-        *index_fields(len(view.inner), ["k"], "inner"),
-    )
     values = {
         "size": size,
         "outputs": view.outputs,
@@ -172,6 +163,7 @@ def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, p
         **index_values(view.outer, {"x": (0, view.outer_strides)}),
         **index_values(view.inner, {"k": (0, view.inner_strides)}, "inner"),
     }
+    fields = fields_of(values)
     body = "\n\n".join(
         (
             declare(fields),

@@ -11,7 +11,6 @@ from pyruntime.ir import Array, Constant, DType, TensorType, hint, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map
-from pyruntime.kernels.params import Fields
 from pyruntime.kernels.storage import bits_type
 
 __all__ = ["Steps", "Taps", "interpolate", "resample"]
@@ -95,12 +94,10 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
     where = _Where(x.type.shape, y.type.shape, [], [s.axis for s in steps])
     weighted = any(s.is_weighted for s in steps)
     dtype = y.type.dtype if weighted else bits_type(y.type.dtype)
-    fields, values = list(where.fields), dict[str, Any](where.values)
+    values, signs = dict[str, Any](where.values), dict[str, str]()
     lines = list(where.lines)
     for k, step in enumerate(steps):
-        numbers = {"a": step.a, "b": step.b, "c": step.c, "last": step.length - 1}
-        fields += [(f"{name}{k}", "i32") for name in numbers] + [(f"along{k}", "u32")]
-        values |= {f"{name}{k}": value for name, value in numbers.items()}
+        signed = {"a": step.a, "b": step.b, "c": step.c, "last": step.length - 1}
         values[f"along{k}"] = where.strides[step.axis]
         lines.append(f"let n{k} = i32(o{k}) * params.a{k} + params.b{k};")
         lines.append(f"var low{k} = floor_divided(n{k}, params.c{k});")
@@ -110,16 +107,15 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
             lines.append(f"if ({is_whole}) {{ low{k} -= select(0, 1, {before}); }}")
         if step.is_weighted:
             if step.squeeze is not None:
-                more = {"half": step.half, "up": step.squeeze[0], "down": step.squeeze[1]}
-                fields += [(f"{name}{k}", "i32") for name in more]
-                values |= {f"{name}{k}": value for name, value in more.items()}
+                signed |= {"half": step.half, "up": step.squeeze[0], "down": step.squeeze[1]}
             if step.mode == "cubic":
-                fields.append((f"cubic{k}", "f32"))
-                values[f"cubic{k}"] = step.cubic
+                values[f"cubic{k}"] = float(step.cubic)
             lines.append(f"let part{k} = f32(n{k} - low{k} * params.c{k}) / f32(params.c{k});")
             lines += _total(step, k)
         else:
             lines.append(f"let i{k} = u32(clamp(low{k}, 0, params.last{k})) * params.along{k};")
+        values |= {f"{name}{k}": value for name, value in signed.items()}
+        signs |= {f"{name}{k}": "i32" for name in signed}
     loops = [k for k, step in enumerate(steps) if step.is_weighted]
     at = " + ".join(["at", *(f"i{k}" for k in range(len(steps)))])
     if weighted:
@@ -138,7 +134,7 @@ def _interpolate(target: Target, y: Operand, x: Operand, steps: Sequence[Steps])
     result = y if weighted else _as(y, dtype)
     name, code = f"interpolate_{kinds}_{where.name}", "\n  ".join(lines)
     helpers = _HELPERS + (_ROUNDS if any(step.rounded for step in steps) else "")
-    return gather_map(target, name, result, sources, code, tuple(fields), values, helpers, flops=flops, is_long=True)
+    return gather_map(target, name, result, sources, code, values, helpers, flops, is_long=True, kinds=signs)
 
 
 def _kind(step: Steps) -> str:
@@ -230,7 +226,6 @@ def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extra
     where = _Where(x.type.shape, y.type.shape, tables)
     value = Constant.from_array(_scalar(extrapolation, dtype), dtype).raw()
     words = int.from_bytes(bytes(value), "little")
-    fields: Fields = (*where.fields, ("outside_low", "u32"), ("outside_high", "u32"))
     values = {**where.values, "outside_low": words & 0xFFFFFFFF, "outside_high": words >> 32}
     outside = "vec2<u32>(params.outside_low, params.outside_high)" if bits.is_wide else "params.outside_low"
     lines = [
@@ -240,15 +235,12 @@ def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extra
         f"return load_x({where.sum_of_indices});",
     ]
     sources = [Source("x", _as(x, bits)), Source("index", where.index())]
-    return gather_map(
-        target, f"resample_nearest_{where.name}", _as(y, bits), sources, "\n  ".join(lines), fields, values
-    )
+    return gather_map(target, f"resample_nearest_{where.name}", _as(y, bits), sources, "\n  ".join(lines), values)
 
 
 def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float) -> Dispatch:
     """The sum over all taps of all axes."""
     where = _Where(x.type.shape, y.type.shape, tables)
-    fields: Fields = (*where.fields, ("extrapolation", "f32"))
     values = {**where.values, "extrapolation": float(extrapolation)}
     lines = [*where.lines, "var sum = 0.0;"]
     for k, table in enumerate(tables):
@@ -266,7 +258,7 @@ def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], ex
     name = "resample_" + "_".join(str(t.count) if t.count <= 4 else "n" for t in tables) + f"_{where.name}"
     sources = [Source("x", x), Source("index", where.index()), Source("weight", where.weight())]
     flops = 2 * y.type.size * math.prod(t.count for t in tables)
-    return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values, flops=flops, is_long=True)
+    return gather_map(target, name, y, sources, "\n  ".join(lines), values, flops=flops, is_long=True)
 
 
 class _Where:
@@ -305,7 +297,6 @@ class _Where:
             else:
                 self.lines.append(f"let first{k} = params.base{k} + c{d} * params.taps{k};")
                 self.values |= {f"base{k}": base[k], f"taps{k}": tables[k].count}
-        self.fields: Fields = tuple((name, "u32") for name in self.values)
         self.name = "".join("k" if k < 0 else "r" for _, _, k in dims)
         self.any_outside = " || ".join(f"i{k} == {OUTSIDE}u" for k in range(len(tables)))
         self.sum_of_indices = " + ".join(["at", *(f"i{k}" for k in range(len(tables)))])

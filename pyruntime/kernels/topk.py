@@ -79,7 +79,6 @@ def _prepare(target: Target, keys: Operand, indices: Operand, x: Operand, rows: 
   let row = i / params.width;
   let k = i - row * params.width;
   let outer = row / params.inner;"""
-    fields = (("width", "u32"), ("length", "u32"), ("inner", "u32"))
     values = {"width": width, "length": rows.length, "inner": max(1, rows.inner)}
     key = f"""{place}
   if (k >= params.length) {{ return {keys.type.dtype.compute}(); }}
@@ -90,8 +89,8 @@ def _prepare(target: Target, keys: Operand, indices: Operand, x: Operand, rows: 
     )
     name = f"sort_keys_{'down' if largest else 'up'}"
     return [
-        gather_map(target, name, keys, [Source("x", x)], key, fields, values),
-        gather_map(target, "sort_indices", indices, [], index, fields, values),
+        gather_map(target, name, keys, [Source("x", x)], key, values),
+        gather_map(target, "sort_indices", indices, [], index, values),
     ]
 
 

@@ -149,9 +149,8 @@ class _Lowering:
             "past": h.past,
             "heads": h.kv_heads,
         }
-        fields = tuple((n, "vec4<u32>" if n == "strides" else "u32") for n in values)
         sources = [Source("x", x), Source("past", before)]
-        self.made.append(gather_map(self.target, "attention_cache", y, sources, element, fields, values))
+        self.made.append(gather_map(self.target, "attention_cache", y, sources, element, values))
         return _View(y, steps)
 
     def mask(self) -> Operand | None:
@@ -189,11 +188,10 @@ class _Lowering:
             "left": left,
             "right": right,
         }
-        fields = tuple((n, "vec4<u32>" if n == "strides" else "i32" if n in _SIGNED else "u32") for n in values)
         sources = [Source(n, x) for n, x in (("mask", mask), ("nonpad", nonpad)) if x is not None]
         element = _bias_code(mask, nonpad, causal, left, right)
         name = "attention_bias" + "_causal" * causal + "_left" * (left >= 0) + "_right" * (right >= 0)
-        self.made.append(gather_map(self.target, name, y, sources, element, fields, values))
+        self.made.append(gather_map(self.target, name, y, sources, element, values, kinds=_SIGNED))
         return y
 
     def reach(self) -> Reach:
@@ -272,11 +270,10 @@ class _Lowering:
   let b = i / (params.size_e * params.heads * params.queries);
   return load_x(((b * params.heads + h) * params.queries + m) * params.size_e + e);"""
         values = {"size_e": h.v_size, "heads": h.q_heads, "queries": h.queries}
-        fields = tuple((n, "u32") for n in values)
-        self.made.append(gather_map(self.target, "attention_pack", y, [Source("x", x)], element, fields, values))
+        self.made.append(gather_map(self.target, "attention_pack", y, [Source("x", x)], element, values))
 
 
-_SIGNED = frozenset(("left", "right"))
+_SIGNED = {"left": "i32", "right": "i32"}
 
 
 def _bias_code(mask: Operand | None, nonpad: Operand | None, causal: bool, left: int, right: int) -> str:

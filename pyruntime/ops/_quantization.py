@@ -90,7 +90,6 @@ class Granularity:
             "  let at = row / params.axis * params.outer + row % params.axis / params.block * params.inner"
             " + (i - row * params.inner);\n"
             f"  return compute({loads});",
-            (("axis", "u32"), ("inner", "u32"), ("block", "u32"), ("outer", "u32")),
             {"axis": self.shape[1], "inner": self.shape[2], "block": self.block, "outer": outer},
             f"fn compute({arguments}) -> {y.type.dtype.compute} {{ return {expr}; }}",
         )

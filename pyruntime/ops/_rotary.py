@@ -127,7 +127,6 @@ class Rotation:
   let turned = load_cosines(at) * own + select(1.0, -1.0, one) * load_sines(at) * load_x(other);
   return {"params.scale * " if "scale" in values else ""}turned;"""
         numbers = {"size_d": self.size, "heads": self.heads, "length": self.length, "half": self.half, **values}
-        fields = tuple((n, "f32" if n == "scale" else "u32") for n in numbers)
         sources = [Source(n, o) for n, o in tensors]
         full = f"{name}_{'pairs' if self.interleaved else 'halves'}{x.rank}"
-        return gather_map(target, full, y, sources, element, fields, numbers, flops=3 * x.size)
+        return gather_map(target, full, y, sources, element, numbers, flops=3 * x.size)

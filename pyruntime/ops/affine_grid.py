@@ -67,7 +67,6 @@ class AffineGrid(Op):
         (grid,) = self.infer(theta, size)
         inner_first = grid.shape[-2:0:-1]
         lines = [self.line(n) for n in inner_first]
-        fields = (("extents", "vec4<u32>"), ("steps", "vec4<f32>"), ("starts", "vec4<f32>"), ("pixels", "u32"))
         values: dict[str, float | int | Sequence[float]] = {
             "extents": inner_first,
             "steps": [step for _, step in lines],
@@ -76,4 +75,4 @@ class AffineGrid(Op):
         }
         element = ELEMENT.replace("RANK", str(len(inner_first)))
         name = f"affine_grid_{len(inner_first)}d"
-        return (gather_map(target, name, out(0, grid), [Source("theta", inp(0, theta))], element, fields, values),)
+        return (gather_map(target, name, out(0, grid), [Source("theta", inp(0, theta))], element, values),)

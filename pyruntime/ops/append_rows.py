@@ -68,7 +68,6 @@ class AppendRows(CacheOp):
             {"x": unit.view(inp(1, new))},
             {"y": unit.view(out(0, room))},
             f"let v = {unit.load}_x(i);\n  {unit.store('y', place, 'v')}",
-            tuple((name, "u32") for name in values),
             values,
         )
         return (kernel,)
@@ -97,6 +96,5 @@ class FirstRows(Op):
         unit = Unit.widest(room.dtype, inner)
         run = inner // unit.width
         values = {"block": y.shape[self.axis] * run, "step": room.shape[self.axis] * run}
-        fields = tuple((name, "u32") for name in values)
         element = f"return {unit.load}_x((i / params.block) * params.step + i % params.block);"
-        return (move(target, "first_rows", unit, out(0, y), {"x": inp(0, room)}, element, fields, values),)
+        return (move(target, "first_rows", unit, out(0, y), {"x": inp(0, room)}, element, values),)

@@ -46,8 +46,7 @@ class ArrayFeatureExtractor(Op):
         element = (
             "let row = i / params.columns;\n  return load_x(row * params.width + load_index(i - row * params.columns));"
         )
-        fields = (("columns", "u32"), ("width", "u32"))
         sources = [Source("x", inp(0, TensorType(bits, x.shape))), Source("index", columns)]
         output = out(0, TensorType(bits, z.shape))
         values = {"columns": index.size, "width": x.shape[-1]}
-        return (gather_map(target, "array_feature_extractor", output, sources, element, fields, values),)
+        return (gather_map(target, "array_feature_extractor", output, sources, element, values),)

@@ -8,14 +8,10 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.kernels.params import Fields
 from pyruntime.ops.base import LATEST, Op, op
 
 _TYPES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _ACTIVATIONS = ("none", "silu", "swish")
-_FIELDS: Fields = tuple(
-    (n, "u32") for n in ("channels", "length", "taps", "dilation", "before", "window", "batch", "past_first", "kept")
-)
 
 
 class CausalConv(Op):
@@ -126,14 +122,14 @@ class CausalConv(Op):
   return {"sum" if self.activation == "none" else "swish(sum, 1.0)"};"""
         name = "causal_conv_last" if self.channels_last else "causal_conv_dilated"
         flops = 2 * x.size * w.shape[2]
-        made = [gather_map(target, name, out(0, y), sources, element, _FIELDS, values, at, flops)]
+        made = [gather_map(target, name, out(0, y), sources, element, values, at, flops)]
         if self.wants(1):
             last = f"""{self._split("params.before")}
   let slot = b / params.batch;
   let end = i32(params.length + slot + 1u) - i32(params.window);
   if (end <= 0 && params.kept == 0u) {{ return 0.0; }}
   return at(b - slot * params.batch, c, u32(end) + t);"""
-            made.append(gather_map(target, f"{name}_state", out(1, state), read, last, _FIELDS, values, at))
+            made.append(gather_map(target, f"{name}_state", out(1, state), read, last, values, at))
         return tuple(made)
 
     def _split(self, length: str) -> str:

@@ -60,15 +60,13 @@ def _join_chunk(
     """Write the columns [offset, offset + sum(widths)) of y's `total`; lengths in elements."""
     ends = [end // unit.width for end in accumulate(widths)]
     words = -(-len(ends) // 4)
-    fields = (("width", "u32"), *((f"ends_{k}", "vec4<u32>") for k in range(words)))
     values: dict[str, int | list[int]] = {f"ends_{k}": ends[4 * k : 4 * k + 4] for k in range(words)}
     values["width"] = ends[-1]
     name, element = f"concat{len(inputs)}", select(unit, len(inputs))
     sources = {f"x{k}": o for k, o in enumerate(inputs)}
     if sum(widths) == total:
-        return move(target, name, unit, y, sources, element, fields, values)
+        return move(target, name, unit, y, sources, element, values)
     count = y.type.size // total * ends[-1]
-    fields = (*fields, ("row", "u32"), ("offset", "u32"))
     values |= {"row": total // unit.width, "offset": offset // unit.width}
     place = "(i / params.width) * params.row + params.offset + i % params.width"
     return for_each(
@@ -78,7 +76,6 @@ def _join_chunk(
         {n: unit.view(o) for n, o in sources.items()},
         {"y": unit.view(y)},
         f"let v = element(i);\n  {unit.store('y', place, 'v')}",
-        fields,
         values,
         f"fn element(i: u32) -> {unit.value} {{\n  {element}\n}}",
     )

@@ -45,9 +45,8 @@ class ChannelsLast(Op):
             "  return load_x((m * params.channels + c) * params.taps + line - m * params.taps);"
         )
         values = {"pitch": y.shape[-1], "channels": x.shape[1], "taps": math.prod(x.shape[2:])}
-        fields = tuple((name, "u32") for name in values)
         name = f"channels_last_{x.dtype.onnx_name}"
-        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, fields, values),)
+        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, values),)
 
 
 class _OfTaps:

@@ -38,7 +38,7 @@ class EyeLike(Op):
         zero = "vec2<u32>()" if dtype.bits == 64 else "0u"
         element = f"""let row = i / params.columns;
   return select({zero}, {value}, i32(i - row * params.columns) - i32(row) == params.k);"""
-        fields = (("columns", "u32"), ("k", "i32"), ("one_lo", "u32"), ("one_hi", "u32"))
         k = max(-(1 << 30), min(self.k, 1 << 30))
         values = {"columns": x.shape[1], "k": k, "one_lo": one, "one_hi": one >> 32}
-        return (move(target, "eye_like", Unit(1, dtype.bits), out(0, y), {}, element, fields, values),)
+        unit, kinds = Unit(1, dtype.bits), {"k": "i32"}
+        return (move(target, "eye_like", unit, out(0, y), {}, element, values, kinds=kinds),)

@@ -80,10 +80,9 @@ class FusedRotary(Op):
             "base": self.view.base,
             "half": self.turning // 2,
         }
-        fields = (*((n, "vec4<u32>") for n in ("shape", "strides", "angle_strides")), ("base", "u32"), ("half", "u32"))
         pair = _PAIRS if self.interleaved else f"{_HALVES}\n  {_OTHER}"
         full = self.width == self.turning
         element = _ELEMENT.format(pair=pair, column="c" if full else "j")
         sources = [Source("x", inp(0, x)), Source("cosines", inp(1, cos)), Source("sines", inp(2, sin))]
         name = f"rotary_views_{'pairs' if self.interleaved else 'halves'}{'' if full else '_shared'}"
-        return (gather_map(target, name, out(0, y), sources, element, fields, values, flops=3 * y.size),)
+        return (gather_map(target, name, out(0, y), sources, element, values, flops=3 * y.size),)

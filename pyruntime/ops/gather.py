@@ -43,8 +43,7 @@ class Gather(Op):
   let outer = pick / params.picks;
   let at = outer * params.length + {pick};
   return {unit.load}_x(at * params.inner + i - pick * params.inner);"""
-        fields = (("inner", "u32"), ("picks", "u32"), ("length", "u32"))
         values = {"inner": inner // unit.width, "picks": indices.size, "length": x.shape[axis]}
         name = f"gather_{indices.dtype.onnx_name}"
         others = {"indices": inp(1, indices)}
-        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, values, others),)
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, values, others),)

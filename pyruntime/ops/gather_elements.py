@@ -6,7 +6,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
-from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
+from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.ops.base import LATEST, Op, op
 from pyruntime.ops.indices import check_indices, check_reachable, from_front, index_at
 
@@ -40,8 +40,7 @@ class GatherElements(Op):
         rank = len(dims)
         pick = index_at(indices.dtype, "load_indices(i)", "params.length")
         element = f"{index_code(rank, ['x'])}\n  return load_x(at_x + {pick} * params.stride);"
-        fields = (("length", "u32"), ("stride", "u32"), *index_fields(rank, ["x"]))
         values = {"length": x.shape[axis], "stride": own[axis], **index_values(dims, {"x": (0, view)})}
         name = f"gather_elements_r{rank}_{indices.dtype.onnx_name}"
         unit, others = Unit(1, x.dtype.bits), {"indices": inp(1, indices)}
-        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, values, others),)
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, values, others),)

@@ -9,7 +9,7 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.indices import check_indices, check_reachable, slot_code, slot_fields, slots
+from pyruntime.ops.indices import check_indices, check_reachable, slot_code, slot_values, slots
 
 
 @op("GatherND", opsets=range(12, LATEST + 1), earlier={range(11, 12): "batch_dims"})
@@ -53,13 +53,12 @@ class GatherND(Op):
   {slot_code(indices.dtype, k, "pick")}
   slot += pick / params.picks * params.slots;
   return {unit.load}_x(slot * params.inner + i - pick * params.inner);"""
-        fields, values = slot_fields(indexed)
-        fields = (("inner", "u32"), ("picks", "u32"), ("slots", "u32"), *fields)
-        counts = {
+        values = {
+            **slot_values(indexed),
             "inner": inner // unit.width,
             "picks": math.prod(indices.shape[b:-1]),
             "slots": math.prod(indexed),
         }
         name = f"gather_nd{k}_{indices.dtype.onnx_name}"
         others = {"indices": inp(1, indices)}
-        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, {**values, **counts}, others),)
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, values, others),)

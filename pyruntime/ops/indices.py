@@ -18,7 +18,7 @@ __all__ = [
     "index_at",
     "index_value",
     "slot_code",
-    "slot_fields",
+    "slot_values",
     "slots",
 ]
 
@@ -78,12 +78,11 @@ def slots(op: Op, indices: Array, shape: Sequence[int], first: int = 0) -> Array
     return total
 
 
-def slot_fields(shape: Sequence[int]) -> tuple[tuple[tuple[str, str], ...], dict[str, list[int]]]:
-    """The uniform fields `slot_code` reads, and their values."""
+def slot_values(shape: Sequence[int]) -> dict[str, int | list[int]]:
+    """Values of the uniforms that `slot_code` reads."""
     words = range(-(-len(shape) // 4))
     numbers = {"lengths": list(shape), "steps": list(contiguous(shape))}
-    values = {f"{name}_{w}": n[4 * w : 4 * w + 4] for name, n in numbers.items() for w in words}
-    return tuple((name, "vec4<u32>") for name in values), values
+    return {f"{name}_{w}": n[4 * w : 4 * w + 4] for name, n in numbers.items() for w in words}
 
 
 def slot_code(dtype: DType, count: int, at: str) -> str:

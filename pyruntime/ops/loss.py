@@ -9,17 +9,9 @@ import numpy as np
 from pyruntime import errors
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out, scratch
-from pyruntime.kernels.params import Fields
 from pyruntime.kernels.reduce import Fold, reduction
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.decomposed import Decomposed, Expansion
-
-_FIELDS: Fields = (
-    ("classes", "u32"),
-    ("inner", "u32"),
-    ("ignored_low", "u32"),
-    ("ignored_high", "u32"),
-)
 
 _FOLDS = {
     name: Fold(
@@ -110,7 +102,7 @@ class NegativeLogLikelihoodLoss(Op):
   return {"pair.x" if none else "bitcast<vec2<u32>>(pair)"};"""
         name = f"loss{'_ignore' if self.ignore_index is not None else ''}"
         into = out(0, TensorType(p.dtype, label.shape)) if none else pairs
-        picked = gather_map(target, name, into, sources, code, _FIELDS, values)
+        picked = gather_map(target, name, into, sources, code, values)
         if none:
             return (picked,)
         end = out(0, TensorType(p.dtype, ()))

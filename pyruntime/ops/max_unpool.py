@@ -92,7 +92,6 @@ class MaxUnpool(Op):
             "strides": list(strides[1:]),
             "total": math.prod(block),
         }
-        fields = (("block", "vec4<u32>"), ("strides", "vec4<u32>"), ("total", "u32"))
         reads, writes = {"indices": inp(1, indices)}, {"marks": marks}
         element = """let last = load_marks(i);
   if (last == 0u) { return 0.0; }
@@ -100,6 +99,6 @@ class MaxUnpool(Op):
         sources = [Source("x", inp(0, x)), Source("marks", marks)]
         return (
             fill(target, "clear", marks, bytes(16)),
-            for_each(target, "max_unpool_mark", x.size, reads, writes, _MARK, fields, values),
+            for_each(target, "max_unpool_mark", x.size, reads, writes, _MARK, values),
             gather_map(target, "max_unpool", out(0, y), sources, element),
         )

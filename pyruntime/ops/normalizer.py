@@ -54,6 +54,5 @@ class Normalizer(Op):
             "  return f32(load_x(i)) / select(divisor, 1.0, divisor == 0.0);"
         )
         y = TensorType(DType.FLOAT, x.shape)
-        fields = (("columns", "u32"),)
         name = f"normalizer_{self.norm.lower()}"
-        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], element, fields, {"columns": columns}),)
+        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], element, {"columns": columns}),)

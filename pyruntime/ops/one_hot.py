@@ -58,8 +58,7 @@ class OneHot(Op):
   let on = pick == place || pick + i32(params.depth) == place;
   return load_values(u32(on));"""
         unit = Unit(1, y.dtype.bits)
-        fields = (("inner", "u32"), ("depth", "u32"))
         sizes = {"inner": math.prod(indices.shape[axis:]), "depth": y.shape[axis]}
         name = f"one_hot_{indices.dtype.onnx_name}"
         sources, others = {"values": inp(2, values)}, {"indices": inp(0, indices)}
-        return (move(target, name, unit, out(0, y), sources, element, fields, sizes, others),)
+        return (move(target, name, unit, out(0, y), sources, element, sizes, others),)

@@ -16,7 +16,6 @@ from pyruntime.ir import Array, TensorType, are_open
 from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, inp, move, out
 from pyruntime.kernels.indexing import contiguous
-from pyruntime.kernels.params import Fields
 from pyruntime.ops.base import LATEST, Op, op
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -129,14 +128,12 @@ def pad_copy(
         lines.append(_PLACE[mode].format(d=d, side=side))
         lines.append(f"at += c{d} * {side}.w;")
         lines.append(f"rest = q{d};")
-    fields: Fields = (("base", "u32"), ("sides", f"array<vec4<u32>, {len(sides)}>"))
     packed = [n for s, stride in zip(sides, strides, strict=True) for n in (s.size, s.before, s.kept, stride)]
     base = sum(side.skip * stride for side, stride in zip(sides, strides, strict=True))
     values: dict[str, int | list[int]] = {"base": base, "sides": packed}
     others = {}
     if mode == "constant":
         if isinstance(value, bytes):
-            fields = (*fields, ("pattern", "vec4<u32>"))
             values["pattern"] = [int.from_bytes(value[k : k + 4], "little") for k in range(0, 16, 4)]
             constant = {128: "params.pattern", 64: "params.pattern.xy"}.get(unit.bits, "params.pattern.x")
         else:
@@ -144,8 +141,9 @@ def pad_copy(
             constant = unit.splat("load_value(0u)")
         lines.append(f"if (!inside) {{ return {constant}; }}")
     lines.append(f"return {unit.load}_x(at);")
+    kinds = {"sides": f"array<vec4<u32>, {len(sides)}>"}
     name = f"pad_{mode}_r{len(sides)}{'_value' if others else ''}"
-    return move(target, name, unit, y, {"x": x}, "\n  ".join(lines), fields, values, others)
+    return move(target, name, unit, y, {"x": x}, "\n  ".join(lines), values, others, kinds=kinds)
 
 
 class _Pad(Op):

@@ -61,9 +61,9 @@ class PairedProduct(Op):
         first = [d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, x, b, scales, zeros)]
         numbers = "".join(f"let {n} = params.{n};\n  " for n in chain.scalars)
         element = f"let in0 = load_both(2u * i);\n  let in1 = load_both(2u * i + 1u);\n  {numbers}{chain.code}"
-        fields = tuple((n, "i32" if isinstance(v, int) else "f32") for n, v in chain.scalars.items())
+        kinds = {n: "i32" for n, v in chain.scalars.items() if isinstance(v, int)}
         source = [Source("both", between)]
-        last = gather_map(target, f"pairs_{name}", y, source, element, fields, dict(chain.scalars), chain.helpers)
+        last = gather_map(target, f"pairs_{name}", y, source, element, chain.scalars, chain.helpers, kinds=kinds)
         return (*first, last)
 
     def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:

@@ -58,12 +58,11 @@ class Range(Op):
         refuse_float64(y)
         if y.dtype is DType.INT64:
             numbers = {"first": first.item(), "step": step.item()}
-            values = {f"{n}_{part}": v >> shift for n, v in numbers.items() for part, shift in (("lo", 0), ("hi", 32))}
-            fields = tuple((name, "u32") for name in values)
+            words = {f"{n}_{part}": v >> shift for n, v in numbers.items() for part, shift in (("lo", 0), ("hi", 32))}
             element = """let first = vec2<u32>(params.first_lo, params.first_hi);
   return i64_add(first, i64_mul(vec2<u32>(i, 0u), vec2<u32>(params.step_lo, params.step_hi)));"""
-            return (gather_map(target, "range_i64", out(0, y), [], element, fields, values),)
-        fields = (("first", kind), ("step", kind))
+            return (gather_map(target, "range_i64", out(0, y), [], element, words),)
         element = f"return params.first + {kind}(i) * params.step;"
-        scalars = {"first": first.item(), "step": step.item()}
-        return (gather_map(target, f"range_{kind}", out(0, y), [], element, fields, scalars),)
+        values = {"first": first.item(), "step": step.item()}
+        kinds = dict.fromkeys(values, kind)
+        return (gather_map(target, f"range_{kind}", out(0, y), [], element, values, kinds=kinds),)

@@ -83,10 +83,9 @@ class PackRows(_Rows):
             number = f"((u32(load_x({at})) ^ {flip}u) & {mask}u) << {self.bits * k}u"
             lines.append(f"if (c + {k}u < params.columns) {{ packed |= {number}; }}")
         values = {**self.values(), "pitch": self.pitch}
-        fields = tuple((name, "u32") for name in values)
         code = "\n  ".join([*lines, "return packed;"])
         name = f"pack_rows_{x.dtype.onnx_name}"
-        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, fields, values),)
+        return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, values),)
 
 
 @op("SpreadRows", opsets=range(1, 2), domain="pyruntime")
@@ -116,5 +115,4 @@ class SpreadRows(_Rows):
             "  return load_x(n * params.step_n + (i - n * params.columns) / params.share * params.step_c);"
         )
         values = self.values()
-        fields = tuple((name, "u32") for name in values)
-        return (gather_map(target, "spread_rows", out(0, y), [Source("x", inp(0, x))], code, fields, values),)
+        return (gather_map(target, "spread_rows", out(0, y), [Source("x", inp(0, x))], code, values),)

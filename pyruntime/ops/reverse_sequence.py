@@ -48,9 +48,8 @@ class ReverseSequence(Op):
   if (i32({time}) >= length) {{ return {unit.load}_x(i); }}
   let shift = (u32(length) - 1u - {time}) - {time};
   return {unit.load}_x(i + shift * params.inner{" * params.middle" if self.time_axis == 0 else ""});"""
-        fields = (("inner", "u32"), ("middle", "u32"), ("times", "u32"))
         values = {"inner": inner // unit.width, "middle": x.shape[1], "times": x.shape[self.time_axis]}
         name = f"reverse_sequence_{self.time_axis}"
         others = {"lens": inp(1, lens)}
         (y,) = self.infer(x, lens)
-        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, values, others),)
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, values, others),)

@@ -49,10 +49,9 @@ class RolledTranspose(Op):
             lines += _remapped("turn", turned, tuple(steps[p] for p in self.perm), values)
         lines += _rolled("before", x.shape, self.before, values)
         lines.append("return load_x(at);")
-        fields = tuple((name, "u32") for name in values)
         kind = "_".join(["roll", *("x" if n else "o" for n in (*self.before, *self.after)), *map(str, self.perm)])
         y = TensorType(x.dtype, self.shape)
-        return (gather_map(target, kind, out(0, y), [Source("x", inp(0, x))], "\n  ".join(lines), fields, values),)
+        return (gather_map(target, kind, out(0, y), [Source("x", inp(0, x))], "\n  ".join(lines), values),)
 
 
 def _remapped(

@@ -26,10 +26,9 @@ from pyruntime.kernels import (
     out,
     scratch,
 )
-from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_fields, index_values
-from pyruntime.kernels.params import Fields
+from pyruntime.kernels.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.indices import check_indices, from_front, index_at, slot_code, slot_fields, slots
+from pyruntime.ops.indices import check_indices, from_front, index_at, slot_code, slot_values, slots
 
 FEW = 8
 """Updates up to which every element looks at all of them: one dispatch and no scratch memory."""
@@ -59,7 +58,6 @@ class _Places:
 
     name: str
     code: str
-    fields: Fields
     values: dict[str, int | list[int]]
     count: int
     slots: int
@@ -72,7 +70,7 @@ class _Places:
     ) -> Dispatch:
         """Run `statements` for every update number `i`."""
         name, read = f"{name}_{self.name}", {"indices": indices}
-        return for_each(target, name, self.count, read, writes, statements, self.fields, self.values, self.function)
+        return for_each(target, name, self.count, read, writes, statements, self.values, self.function)
 
     @property
     def function(self) -> str:
@@ -139,14 +137,13 @@ def _look_at_all(
   }}
   return made;"""
     name = f"scatter_few_{reduction}_{places.name}"
-    fields: Fields = (("inner", "u32"), ("count", "u32"), *places.fields)
     values = {"inner": places.inner // unit.width, "count": places.count, **places.values}
     if replaces:
         others = {"indices": indices}
-        return move(target, name, unit, y, tensors, element, fields, values, others, places.function)
+        return move(target, name, unit, y, tensors, element, values, others, places.function)
     sources = [Source(n, o) for n, o in {**tensors, "indices": indices}.items()]
     helpers = f"{places.function}\n\n{_combine(reduction, y.type.dtype)}"
-    return gather_map(target, name, y, sources, element, fields, values, helpers)
+    return gather_map(target, name, y, sources, element, values, helpers)
 
 
 def _replace(
@@ -160,11 +157,11 @@ def _replace(
   let last = load_marks(slot);
   if (last == 0u) {{ return {unit.load}_x(i); }}
   return {unit.load}_updates((last - 1u) * params.inner + i - slot * params.inner);"""
-    fields, values = (("inner", "u32"),), {"inner": places.inner // unit.width}
+    values = {"inner": places.inner // unit.width}
     return (
         fill(target, "clear", marks, bytes(16)),
         places.for_each(target, "mark_last", indices, {"marks": marks}, mark),
-        move(target, "scatter", unit, y, tensors, element, fields, values, {"marks": marks}),
+        move(target, "scatter", unit, y, tensors, element, values, {"marks": marks}),
     )
 
 
@@ -201,9 +198,9 @@ def _reduce(
   }
   return total;"""
     sources = [Source(n, o) for n, o in {**tensors, **listed}.items()]
-    fields, values = (("inner", "u32"),), {"inner": places.inner}
+    values = {"inner": places.inner}
     helpers = _combine(reduction, y.type.dtype)
-    made.append(gather_map(target, f"scatter_{reduction}", y, sources, element, fields, values, helpers))
+    made.append(gather_map(target, f"scatter_{reduction}", y, sources, element, values, helpers))
     return tuple(made)
 
 
@@ -246,8 +243,8 @@ def _sort(target: Target, cells: Operand, homes: Operand, order: Operand, places
     }
   }"""
     reads, writes = {"cells": cells, "homes": homes}, {"order": order}
-    fields, values = (("run", "u32"), ("step", "u32")), {"run": places.run, "step": places.step}
-    return for_each(target, "sort_updates", places.slots, reads, writes, statements, fields, values)
+    values = {"run": places.run, "step": places.step}
+    return for_each(target, "sort_updates", places.slots, reads, writes, statements, values)
 
 
 def _combine(reduction: str, dtype: DType) -> str:
@@ -295,7 +292,6 @@ class _ScatterElements(_Scatter):
         places = _Places(
             f"elements_r{rank}_{indices.dtype.onnx_name}",
             f"{index_code(rank, ['y'], 'u')}\n  return at_y + {pick} * params.stride;",
-            (("length", "u32"), ("stride", "u32"), *index_fields(rank, ["y"])),
             {"length": data.shape[axis], "stride": own[axis], **index_values(dims, {"y": (0, view)})},
             count=indices.size,
             slots=data.size,
@@ -347,12 +343,10 @@ class ScatterND(_Scatter):
 
     def lower(self, target: Target, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[Dispatch, ...]:
         k = indices.shape[-1]
-        fields, values = slot_fields(data.shape[:k])
         places = _Places(
             f"nd{k}_{indices.dtype.onnx_name}",
             f"{slot_code(indices.dtype, k, 'u')}\n  return slot;",
-            fields,
-            {**values},
+            slot_values(data.shape[:k]),
             count=math.prod(indices.shape[:-1]),
             slots=math.prod(data.shape[:k]),
             inner=math.prod(data.shape[k:]),

@@ -28,7 +28,6 @@ def _distribute(
         store = unit.store(f"y{k}", f"row * ({end} - {start}) + col - {start}", "v")
         lines.append(f"if (col >= {start} && col < {end}) {{ {store} }}")
     words = range(-(-len(bounds) // 4))
-    fields = (("width", "u32"), ("row", "u32"), ("offset", "u32"), *((f"bounds_{k}", "vec4<u32>") for k in words))
     values: dict[str, int | list[int]] = {f"bounds_{k}": bounds[4 * k : 4 * k + 4] for k in words}
     values |= {"width": width // unit.width, "row": row // unit.width, "offset": first // unit.width}
     return for_each(
@@ -38,7 +37,6 @@ def _distribute(
         {"x": unit.view(x)},
         {f"y{k}": unit.view(o) for k, o in enumerate(outputs)},
         "\n  ".join(lines),
-        fields,
         values,
     )
 

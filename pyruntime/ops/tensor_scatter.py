@@ -95,7 +95,6 @@ class TensorScatter(CacheOp):
   {wrap}
   if (turn < 0 || turn >= i32(params.count)) {{ return {unit.load}_past(i); }}
   return {unit.load}_update((prefix * params.count + u32(turn)) * params.inner + i - row * params.inner);"""
-        fields = (("inner", "u32"), ("length", "u32"), ("count", "u32"), ("prefixes", "u32"))
         values = {
             "inner": inner // unit.width,
             "length": past.shape[axis],
@@ -106,7 +105,7 @@ class TensorScatter(CacheOp):
         sources = {"past": inp(0, past), "update": inp(1, update)}
         others = {} if write is None else {"write": inp(2, write)}
         (y,) = self.infer(past, update, write)
-        return (move(target, name, unit, out(0, y), sources, element, fields, values, others),)
+        return (move(target, name, unit, out(0, y), sources, element, values, others),)
 
 
 @op("TensorScatter", opsets=range(1, 2), domain="pyruntime")
@@ -143,7 +142,6 @@ class _InPlace(TensorScatter):
   if (place < 0 || place >= i32(params.length)) {{ return; }}
   let v = {unit.load}_x(i);
   {unit.store("y", "(prefix * params.length + u32(place)) * params.inner + i - row * params.inner", "v")}""",
-            tuple((name, "u32") for name in values),
             values,
         )
         return (kernel,)

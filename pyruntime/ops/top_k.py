@@ -68,7 +68,6 @@ class TopK(Op):
         rows = rows_of(x.shape, self.axis_of(self.axis, x.rank))
         count = self.count(k)
         made, order, width = sorted_indices(target, inp(0, x), rows, count, bool(self.largest))
-        fields = (("inner", "u32"), ("k", "u32"), ("length", "u32"), ("width", "u32"))
         uniforms = {"inner": max(1, rows.inner), "k": count, "length": rows.length, "width": width}
         source = Source("index", order)
         if self.wants(0):
@@ -77,10 +76,10 @@ class TopK(Op):
             y = Operand(out(0, values).role, 0, TensorType(bits, values.shape))
             data = Source("x", Operand(inp(0, x).role, 0, TensorType(bits, x.shape)))
             take = f"{_PLACE}  return load_x((outer * params.length + index) * params.inner + inner);"
-            made.append(gather_map(target, "topk_values", y, [source, data], take, fields, uniforms))
+            made.append(gather_map(target, "topk_values", y, [source, data], take, uniforms))
         if self.wants(1):
             tell = f"{_PLACE}  return vec2<u32>(index, 0u);"
-            made.append(gather_map(target, "topk_indices", out(1, indices), [source], tell, fields, uniforms))
+            made.append(gather_map(target, "topk_indices", out(1, indices), [source], tell, uniforms))
         return tuple(made)
 
 

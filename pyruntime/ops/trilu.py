@@ -34,8 +34,8 @@ class Trilu(Op):
   let diagonal = i32(i - row * params.columns) - i32(row % params.rows);
   if (diagonal {">=" if self.upper else "<="} {at}) {{ return load_x(i); }}
   return {zero};"""
-        fields, values = (("rows", "u32"), ("columns", "u32")), {"rows": x.shape[-2], "columns": x.shape[-1]}
+        values = {"rows": x.shape[-2], "columns": x.shape[-1]}
         name = f"{'triu' if self.upper else 'tril'}{'' if k is None else '_k'}"
         others = {} if k is None else {"k": inp(1, k)}
         unit, y = Unit(1, x.dtype.bits), TensorType(x.dtype, x.shape)
-        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, fields, values, others),)
+        return (move(target, name, unit, out(0, y), {"x": inp(0, x)}, element, values, others),)

@@ -47,9 +47,8 @@ class _Window(Op):
         a0, a1, a2 = self.terms
         element = "let c = cos_turn(i % params.period, params.period);\n"
         element += "  return params.a0 + params.a1 * c + params.a2 * (2.0 * c * c - 1.0);"
-        fields = (("period", "u32"), ("a0", "f32"), ("a1", "f32"), ("a2", "f32"))
         values = {"period": period, "a0": a0, "a1": a1, "a2": a2}
-        return (gather_map(target, "cosine_window", out(0, y), (), element, fields, values),)
+        return (gather_map(target, "cosine_window", out(0, y), (), element, values),)
 
 
 @op("HannWindow", opsets=range(17, LATEST + 1))

@@ -102,9 +102,8 @@ def chosen_experts(target: Target, chosen: Operand, logits: Operand, experts: in
     if (before == rank) { found = e; }
   }
   return found;"""
-    fields = (("experts", "u32"), ("k", "u32"))
     return gather_map(
-        target, "choose_experts", chosen, [Source("logits", logits)], element, fields, {"experts": experts, "k": k}
+        target, "choose_experts", chosen, [Source("logits", logits)], element, {"experts": experts, "k": k}
     )
 
 
@@ -135,9 +134,8 @@ def route(
     else:
         lines.append("return mine;")
     name = f"route_{'all' if over_all else 'chosen'}{'' if softmax else '_given'}{'_whole' if normalize else ''}"
-    fields = (("experts", "u32"), ("k", "u32"))
     sources = [Source("chosen", chosen), Source("scores", scores)]
-    return gather_map(target, name, shares, sources, "\n  ".join(lines), fields, {"experts": experts, "k": k})
+    return gather_map(target, name, shares, sources, "\n  ".join(lines), {"experts": experts, "k": k})
 
 
 def activation(
@@ -188,8 +186,7 @@ def activation(
         "beta": form.beta,
         "limit": 3.4e38 if form.limit is None else form.limit,
     }
-    fields = (("inner", "u32"), ("width", "u32"), ("alpha", "f32"), ("beta", "f32"), ("limit", "f32"))
-    return gather_map(target, name, y, sources, "\n  ".join(lines), fields, values)
+    return gather_map(target, name, y, sources, "\n  ".join(lines), values)
 
 
 def combine(
@@ -210,7 +207,7 @@ def combine(
         sources += [Source("chosen", chosen), Source("bias", bias)]
     values = {"width": second.type.shape[1], "k": k}
     name = "combine_experts" + ("_bias" if bias is not None else "")
-    return gather_map(target, name, y, sources, element, (("width", "u32"), ("k", "u32")), values)
+    return gather_map(target, name, y, sources, element, values)
 
 
 def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, experts: Experts) -> Dispatch:
@@ -224,9 +221,8 @@ def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, expe
     sources = [Source("a", a), Source("weights", weights), Source("chosen", experts.chosen)]
     n, length = y.type.shape[1], weights.type.shape[2]
     values = {"n": n, "length": length, "share": experts.share}
-    fields = tuple((name, "u32") for name in values)
     flops = 2 * y.type.size * length
-    return gather_map(target, "expert_matmul", y, sources, element, fields, values, flops=flops)
+    return gather_map(target, "expert_matmul", y, sources, element, values, flops=flops)
 
 
 def flat(operand: Operand, *shape: int) -> Operand:

@@ -238,8 +238,7 @@ def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
     code = f"""let head = i / params.run;
   let j = i + head * params.behind;
   return {load} * load_scale({at});"""
-    fields = (("run", "u32"), ("behind", "u32"), ("heads", "u32"), ("size_d", "u32"))
     behind = (x.type.shape[2] - length) * size
     values = {"run": length * size, "behind": behind, "heads": heads, "size_d": size}
     name = f"attention_cache_{made.bits}" + "_channels" * made.channels
-    return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, fields, values)
+    return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, values)

@@ -236,9 +236,9 @@ def _places(target: Target, s: MaskedHeads, past: Operand | None, made: list[Dis
         return Lengths(s.past)
     lengths = scratch(DType.INT32, s.batch)
     code = "return load_past_length(0u) + i32(params.new_rows);"
-    fields, values = (("new_rows", "u32"),), {"new_rows": s.new}
+    values = {"new_rows": s.new}
     source = [Source("past_length", past)]
-    made.append(gather_map(target, "attention_lengths", lengths, source, code, fields, values))
+    made.append(gather_map(target, "attention_lengths", lengths, source, code, values))
     return Lengths(lengths=lengths)
 
 
@@ -277,7 +277,7 @@ def _together(target: Target, y: Operand, k: Operand, v: Operand) -> Dispatch:
     code = f"""if (i < params.half) {{ return {unit.load}_k(i); }}
   return {unit.load}_v(i - params.half);"""
     values = {"half": k.type.size // unit.width}
-    return move(target, "attention_together", unit, y, {"k": k, "v": v}, code, (("half", "u32"),), values)
+    return move(target, "attention_together", unit, y, {"k": k, "v": v}, code, values)
 
 
 def _bias_of(
@@ -309,12 +309,10 @@ def _bias_of(
         "bias_width": bias.type.shape[3] if bias is not None else 1,
         "masked": s.filter,
     }
-    kinds = {"strides": "vec4<u32>", "masked": "f32"}
-    fields = tuple((n, kinds.get(n, "u32")) for n in values)
     name = f"attention_mask_{rank}" + "_ends" * has_begins + "_bias" * (bias is not None)
     name += "_shared" * (past_length is not None)
     code = _bias_code(rank, has_begins, bias is not None, past_length is not None)
-    return gather_map(target, name, y, sources, code, fields, values), y
+    return gather_map(target, name, y, sources, code, values), y
 
 
 def _bias_code(rank: int, has_begins: bool, has_bias: bool, is_shared: bool) -> str:

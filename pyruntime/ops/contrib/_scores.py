@@ -5,26 +5,14 @@ from __future__ import annotations
 from pyruntime.ir import DType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, for_each, gather_map, scratch
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, flags_of, named, values_of
-from pyruntime.kernels.params import Fields
 
 __all__ = ["output_scores"]
 
-_FIELDS: Fields = (
-    ("q_strides", "vec4<u32>"),
-    ("k_strides", "vec4<u32>"),
-    ("mask_strides", "vec4<u32>"),
-    ("bases", "vec4<u32>"),
-    ("reach", "vec4<i32>"),
-    ("queries", "u32"),
-    ("keys", "u32"),
-    ("heads", "u32"),
-    ("group", "u32"),
-    ("scale", "f32"),
-    ("cap", "f32"),
-    ("dim", "u32"),
-    ("width", "u32"),
-    ("hidden", "f32"),
-)
+_STRIDES = ("q_strides", "k_strides", "mask_strides", "bases")
+_READ = (*_STRIDES, "reach", "queries", "keys", "heads", "group", "scale", "cap")
+"""The uniforms of attention that scores depend on."""
+
+_KINDS = {"reach": "vec4<i32>"}
 
 
 def output_scores(
@@ -40,19 +28,17 @@ def output_scores(
     T may be less than the form's keys.
     """
     flags = flags_of(form, tensors)
-    fields = dict(_FIELDS)
-    values = {n: v for n, v in values_of(form, tensors.mask, form.y).items() if n in fields}
+    values = {n: v for n, v in values_of(form, tensors.mask, form.y).items() if n in _READ}
     values |= {"dim": form.sizes[4], "width": y.type.shape[3], "hidden": hidden}
     sources = [Source(n, x) for n, x in named(tensors).items() if n in ("q", "k", "mask", "lengths", "prompt")]
     if not after:
         name = "attention_scores_" + "_".join(n.lower() for n in flags)
-        return (
-            gather_map(target, name, y, sources, _score(flags, "params.hidden"), _FIELDS, values, flops=form.flops),
-        )
+        code = _score(flags, "params.hidden")
+        return (gather_map(target, name, y, sources, code, values, flops=form.flops, kinds=_KINDS),)
     x = scratch(DType.FLOAT, *y.type.shape)
     name = "attention_masked_scores_" + "_".join(n.lower() for n in flags)
     nothing = "f32_bits(0xff800000u, params.keys)"
-    made = gather_map(target, name, x, sources, _score(flags, nothing), _FIELDS, values, flops=form.flops)
+    made = gather_map(target, name, x, sources, _score(flags, nothing), values, flops=form.flops, kinds=_KINDS)
     return made, _softmax(target, form, tensors.sink, y, x)
 
 
@@ -102,7 +88,6 @@ def _softmax(target: Target, form: AttentionForm, sink: Operand | None, y: Opera
   for (var j = 0u; j < params.width; j++) {{ sum += exp(load_x(base + j) - top); }}
   let share = select(1.0 / sum, 0.0, sum == 0.0);
   for (var j = 0u; j < params.width; j++) {{ store_y(base + j, exp(load_x(base + j) - top) * share); }}"""
-    fields: Fields = (("width", "u32"), ("queries", "u32"), ("heads", "u32"))
     values = {"width": y.type.shape[3], "queries": form.sizes[2], "heads": form.sizes[1]}
     name = "attention_probabilities" + "_sink" * sunk
-    return for_each(target, name, form.rows, reads, {"y": y}, code, fields, values)
+    return for_each(target, name, form.rows, reads, {"y": y}, code, values)

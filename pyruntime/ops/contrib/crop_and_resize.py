@@ -124,11 +124,10 @@ class CropAndResize(Op):
             "crop_w": y.shape[3],
             "outside": self.extrapolation_value,
         }
-        fields = tuple((n, "f32" if n == "outside" else "u32") for n in values)
         given = {"x": x, "rois": rois, "batch_indices": batch_indices}
         sources = [Source(n, inp(i, t)) for i, (n, t) in enumerate(given.items())]
         name = f"crop_and_resize_{self.mode.lower()}"
-        return (gather_map(target, name, out(0, y), sources, element, fields, values, _POINT),)
+        return (gather_map(target, name, out(0, y), sources, element, values, _POINT),)
 
 
 _POINT = """fn crop_point(first: f32, last: f32, i: u32, count: u32, extent: f32) -> f32 {

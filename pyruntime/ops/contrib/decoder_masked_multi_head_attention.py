@@ -179,6 +179,5 @@ class _OfBeams(Op):
             "width": beams.shape[1],
             "entry": heads * rows * size,
         }
-        fields = tuple((n, "u32") for n in values)
         sources = [Source("past", inp(0, past)), Source("beams", inp(1, beams))]
-        return (gather_map(target, "caches_of_beams", out(0, past), sources, code, fields, values),)
+        return (gather_map(target, "caches_of_beams", out(0, past), sources, code, values),)

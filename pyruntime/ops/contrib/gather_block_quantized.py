@@ -152,5 +152,4 @@ class GatherBlockQuantized(Op):
             "zero_row": row,
         }
         name = f"gather_dequantize_{indices.dtype.onnx_name}"
-        fields = tuple((n, "u32") for n in values)
-        return (gather_map(target, name, out(0, y), sources, element, fields, values),)
+        return (gather_map(target, name, out(0, y), sources, element, values),)

@@ -15,7 +15,6 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.kernels.params import Fields
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.contrib._streams import branches_of, check_floats
 
@@ -73,11 +72,10 @@ class HyperConnectionPreMix(Op):
     sum += load_x({_WIDE.format(row="row", c="c")}) * load_gate({at.format(row="row", c="c")});
   }}
   return sum * params.factor;"""
-        fields: Fields = (("branches", "u32"), ("hidden", "u32"), ("factor", "f32"))
         values = {"branches": c, "hidden": h, "factor": self.reduction_scale}
         sources = [Source("x", inp(0, x)), Source("gate", inp(1, gate))]
         name = "pre_mix_wide" if at is _WIDE else "pre_mix"
-        return (gather_map(target, name, out(0, y), sources, element, fields, values, flops=2 * x.size),)
+        return (gather_map(target, name, out(0, y), sources, element, values, flops=2 * x.size),)
 
 
 @op("HyperConnectionPostMix", opsets=range(1, 2), domain="com.microsoft")
@@ -127,10 +125,9 @@ class HyperConnectionPostMix(Op):
   var sum = load_gate({at.format(row="row", c="k")}) * load_block(row * params.hidden + h);
   {kept}
   return sum;"""
-        fields: Fields = (("branches", "u32"), ("hidden", "u32"))
         sources = [Source("x", inp(0, x)), Source("block", inp(1, block)), Source("gate", inp(2, gate))]
         sources += [Source("mix", inp(3, mix))] if mix is not None else []
         name = f"post_mix{'_matrix' if mix is not None else ''}{'_wide' if at is _WIDE else ''}"
         flops = 2 * x.size * (c + 1 if mix is not None else 1)
         values = {"branches": c, "hidden": h}
-        return (gather_map(target, name, out(0, y), sources, element, fields, values, flops=flops),)
+        return (gather_map(target, name, out(0, y), sources, element, values, flops=flops),)

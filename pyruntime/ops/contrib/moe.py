@@ -334,9 +334,9 @@ class QMoE(MixtureOp):
         if zero is not None and not self.block_size:
             packed = unpacked_view(zero, bits)
             zero = scratch(DType.FLOAT, count * rows)
-            fields, values = (("rows", "u32"), ("row", "u32")), {"rows": rows, "row": packed.type.size // count}
+            values = {"rows": rows, "row": packed.type.size // count}
             code = "return f32(load_x(i / params.rows * params.row + i % params.rows));"
-            made.append(gather_map(target, "unpack_zeros", zero, [Source("x", packed)], code, fields, values))
+            made.append(gather_map(target, "unpack_zeros", zero, [Source("x", packed)], code, values))
         pairs = experts.chosen.type.size
         b = integers(weights, scales, zero, None, bits, block, columns)
         y = scratch(DType.FLOAT, pairs, rows)

@@ -101,7 +101,7 @@ class QAttention(Op):
         sources = [Source("x", whole), Source("x_scale", inp(3, x_scale)), Source("w_scale", inp(4, w_scale))]
         sources.append(Source("bias", inp(2, bias)))
         name = "attention_projected" + "_columns" * (w_scale.size > 1)
-        scaled = gather_map(target, name, projected, sources, code, (("width", "u32"),), {"width": width})
+        scaled = gather_map(target, name, projected, sources, code, {"width": width})
         others = Others(*(None if t is None else inp(i, t) for i, t in ((5, mask), (8, past))))
         return (*made, scaled, *lower_projected(self, target, s, projected, outs, others))
 

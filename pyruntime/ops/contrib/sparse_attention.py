@@ -190,7 +190,6 @@ class _BlockMask(Op):
             "block": self.block,
             "hidden": self.hidden,
         }
-        fields = tuple((n, "f32" if n == "hidden" else "u32") for n in values)
         given = {"rows": rows, "columns": columns, "lengths": lengths, "total": total}
         sources = [Source(n, inp(i, t)) for i, (n, t) in enumerate(given.items())]
-        return (gather_map(target, "attention_block_mask", out(0, y), sources, code, fields, values),)
+        return (gather_map(target, "attention_block_mask", out(0, y), sources, code, values),)
