@@ -7,7 +7,7 @@ running = given * momentum + batch * (1 - momentum). Source: ONNX operator Batch
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,15 +21,16 @@ from pyruntime.ops.sliding import accumulator
 NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 
 
+@dataclass(frozen=True, kw_only=True)
 class _BatchNormalization(Op):
     """What all versions share. x: [N, C, D1 .. Dn]; scale, b, mean, var: [C]; floats.
 
     `saved` more outputs after the running statistics are the batch's own mean and variance (opsets before 14).
     """
 
-    epsilon: float
-    momentum: float
     saved = 0
+    epsilon: float = 1e-5
+    momentum: float = 0.9
 
     @property
     def training(self) -> bool:
@@ -141,8 +142,6 @@ def _seen(operand: Operand, shape: tuple[int, ...]) -> Operand:
 class BatchNormalization(_BatchNormalization):
     """Outputs y, running_mean, running_var; the last two in training only."""
 
-    epsilon: float = 1e-5
-    momentum: float = 0.9
     training_mode: int = 0
 
     @property
@@ -155,8 +154,6 @@ class BatchNormalization9(_BatchNormalization):
     """Training is asked for by naming more than one output: mean, var, saved_mean, saved_var."""
 
     saved = 2
-    epsilon: float = 1e-5
-    momentum: float = 0.9
 
     @property
     def training(self) -> bool:
@@ -168,8 +165,6 @@ class BatchNormalization7(_BatchNormalization):
     """As opset 9; with spatial 0 every activation has statistics of its own."""
 
     saved = 2
-    epsilon: float = 1e-5
-    momentum: float = 0.9
     spatial: int = 1
 
     @property
@@ -187,9 +182,7 @@ class BatchNormalization1(_BatchNormalization):
 
     saved = 2
     consumed_inputs: tuple[int, ...] | None = None
-    epsilon: float = 1e-5
     is_test: int = 0
-    momentum: float = 0.9
     spatial: int = 1
 
     @property

@@ -10,7 +10,7 @@ Source: ONNX operators ConvInteger (10), QLinearConv (10).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,11 +27,13 @@ from pyruntime.ops.sliding import SlidingOp, volume
 BYTES = (DType.INT8, DType.UINT8)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _IntegerConv(SlidingOp):
     """What both share: the exact int32 convolution."""
 
-    group: int
-    dilations: tuple[int, ...] | None
+    group: int = 1
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
 
     def check(self, x: TensorType, w: TensorType, *others: tuple[str, TensorType | None, int]) -> Window:
         """The window. `others`: name, type and number of elements (scalars have 1, channels of w more)."""
@@ -86,10 +88,6 @@ class _IntegerConv(SlidingOp):
 class ConvInteger(_IntegerConv):
     """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; int8 or uint8 each. y: int32."""
 
-    group: int = 1
-    dilations: tuple[int, ...] | None = None
-    kernel_shape: tuple[int, ...] | None = None
-
     def infer(
         self, x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None
     ) -> tuple[TensorType, ...]:
@@ -121,10 +119,6 @@ class ConvInteger(_IntegerConv):
 @op("QLinearConv", opsets=range(10, LATEST + 1))
 class QLinearConv(_IntegerConv):
     """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y of y_zero_point's type, int8 or uint8."""
-
-    group: int = 1
-    dilations: tuple[int, ...] | None = None
-    kernel_shape: tuple[int, ...] | None = None
 
     def infer(
         self,

@@ -8,7 +8,7 @@ QLinearConvOfTaps     QLinearConv, with w as ChannelsLast has it
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,10 +49,11 @@ class ChannelsLast(Op):
         return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, values),)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _OfTaps:
     """What both share: weights as they were."""
 
-    channels: int
+    channels: int = 0
 
     def plain(self, w: TensorType) -> TensorType:
         """[M, C, K1 .. Kn] of w: [M, K1 .. Kn, C rounded up]."""
@@ -71,14 +72,10 @@ class _OfTaps:
 class ConvIntegerOfTaps(_OfTaps, ConvInteger):
     """w: [M, K1 .. Kn, C / group rounded up to a multiple of four]; channels: C / group."""
 
-    channels: int = 0
-
 
 @op("QLinearConvOfTaps", opsets=range(1, 2), domain="pyruntime")
 class QLinearConvOfTaps(_OfTaps, QLinearConv):
     """w: [M, K1 .. Kn, C / group rounded up to a multiple of four]; channels: C / group."""
-
-    channels: int = 0
 
 
 def of_taps(conv: ConvInteger | QLinearConv, channels: int) -> Op:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,6 +51,7 @@ def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool,
     return pairs
 
 
+@dataclass(frozen=True, kw_only=True)
 class _DFT(Op):
     """Shared by both versions; they differ in where the axis comes from.
 
@@ -57,8 +59,8 @@ class _DFT(Op):
     dft_length div 2 + 1 where `onesided`. With `onesided` and `inverse` x is half a spectrum and y real: [..., 1].
     """
 
-    inverse: int
-    onesided: int
+    inverse: int = 0
+    onesided: int = 0
 
     def _along(self, given: int | None) -> int:
         """The axis where input `axis` is `given`."""
@@ -132,8 +134,6 @@ class DFTAttribute(_DFT):
     """The axis is an attribute."""
 
     axis: int = 1
-    inverse: int = 0
-    onesided: int = 0
 
     def infer(self, x: TensorType, dft_length: TensorType | None = None) -> tuple[TensorType, ...]:  # type: ignore[override]
         return super().infer(x, dft_length)
@@ -145,9 +145,6 @@ class DFTAttribute(_DFT):
 @op("DFT", opsets=range(20, LATEST + 1))
 class DFT(_DFT):
     """The axis is an input, -2 where it is absent."""
-
-    inverse: int = 0
-    onesided: int = 0
 
     def _along(self, given: int | None) -> int:
         return -2 if given is None else given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -12,13 +14,14 @@ from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Gemm(Op):
     """a: [M, K] or transposed, b: [K, N] or transposed, c: broadcasts to [M, N] (optional from opset 11)."""
 
-    alpha: float
-    beta: float
-    transA: int  # noqa: N815
-    transB: int  # noqa: N815
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0  # noqa: N815
+    transB: int = 0  # noqa: N815
 
     def infer(self, a: TensorType, b: TensorType, c: TensorType | None = None) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(a, b, c)
@@ -69,18 +72,9 @@ class _Gemm(Op):
 class Gemm(_Gemm):
     """With c that broadcasts."""
 
-    alpha: float = 1.0
-    beta: float = 1.0
-    transA: int = 0  # noqa: N815
-    transB: int = 0  # noqa: N815
-
 
 @op("Gemm", opsets=range(1, 7))
 class Gemm1(_Gemm):
     """With c that broadcasts where `broadcast` says so."""
 
-    alpha: float = 1.0
-    beta: float = 1.0
     broadcast: int = 0
-    transA: int = 0  # noqa: N815
-    transB: int = 0  # noqa: N815

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,12 +36,13 @@ def _reflected(v: Array, low: float, high: float) -> Array:
     return np.where((v >= low) & (v <= high), v, inner).astype(v.dtype)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _GridSample(Op):
     """x: [N, C, D1 .. Dr]; grid: [N, O1 .. Or, r], innermost axis first; y: [N, C, O1 .. Or] of x's type."""
 
-    align_corners: int
     mode: str
-    padding_mode: str
+    align_corners: int = 0
+    padding_mode: str = "zeros"
 
     @property
     def interpolation(self) -> str:
@@ -177,15 +179,11 @@ def _cast(total: Array, dtype: np.dtype[np.generic]) -> Array:
 class GridSample(_GridSample):
     """Any number of spatial axes."""
 
-    align_corners: int = 0
     mode: str = "linear"
-    padding_mode: str = "zeros"
 
 
 @op("GridSample", opsets=range(16, 20))
 class GridSample16(_GridSample):
     """Two spatial axes; modes bilinear, nearest, bicubic."""
 
-    align_corners: int = 0
     mode: str = "bilinear"
-    padding_mode: str = "zeros"

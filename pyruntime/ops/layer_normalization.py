@@ -9,6 +9,8 @@ the variance is that of the centred row, so large means cost no digits.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -17,12 +19,17 @@ from pyruntime.kernels.rows import Norm, normalize_rows, rows_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Norm(Op):
     """What both share."""
 
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
     def reduced(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The normalised axes. Raises InvalidGraph where `axis` is out of range."""
-        axis = self.axis_of(self.axis, len(shape))  # type: ignore[attr-defined]
+        axis = self.axis_of(self.axis, len(shape))
         return tuple(range(axis, len(shape)))
 
     def check_broadcast(self, x: TensorType, other: TensorType | None) -> None:
@@ -38,7 +45,7 @@ class _Norm(Op):
         wide = x.astype(np.float64)
         mean = np.mean(wide, axis=axes, keepdims=True) if centre else np.zeros((1,) * x.ndim)
         spread = np.mean(np.square(wide - mean), axis=axes, keepdims=True)
-        return mean, 1.0 / np.sqrt(spread + self.epsilon)  # type: ignore[attr-defined]
+        return mean, 1.0 / np.sqrt(spread + self.epsilon)
 
     def rows_share(self, x: TensorType, other: TensorType | None) -> bool:
         """True where every row uses the same elements of `other`, in order: the kernel reads it by column."""
@@ -53,10 +60,6 @@ class _Norm(Op):
 @op("LayerNormalization", opsets=range(1, LATEST + 1))
 class LayerNormalization(_Norm):
     """Outputs y, mean and inverse deviation; the last two have size 1 along the normalised axes."""
-
-    axis: int = -1
-    epsilon: float = 1e-5
-    stash_type: int = 1
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(x, scale, bias)
@@ -103,10 +106,6 @@ class LayerNormalization(_Norm):
 @op("RMSNormalization", opsets=range(23, LATEST + 1))
 class RMSNormalization(_Norm):
     """y has the type of `scale`."""
-
-    axis: int = -1
-    epsilon: float = 1e-5
-    stash_type: int = 1
 
     def infer(self, x: TensorType, scale: TensorType) -> tuple[TensorType, ...]:
         self.reduced(x.shape)

@@ -198,10 +198,12 @@ class Pad(_Pad):
         return (pad_copy(target, out(0, self.made(x, sides)), inp(0, x), sides, self.mode, constant),)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _PadByAttribute(_Pad):
     """Pads and value are attributes."""
 
-    value: float
+    mode: str = "constant"
+    value: float = 0.0
 
     def pads_attribute(self) -> tuple[int, ...]:
         """Begins, then ends."""
@@ -232,8 +234,6 @@ class PadByAttribute(_PadByAttribute):
     """x: rank r; pads: 2r numbers, begins then ends."""
 
     pads: tuple[int, ...]
-    mode: str = "constant"
-    value: float = 0.0
 
     def pads_attribute(self) -> tuple[int, ...]:
         return self.pads
@@ -244,8 +244,6 @@ class PadByPaddings(_PadByAttribute):
     """x: rank r; paddings: 2r numbers, begins then ends."""
 
     paddings: tuple[int, ...]
-    mode: str = "constant"
-    value: float = 0.0
 
     def pads_attribute(self) -> tuple[int, ...]:
         return self.paddings

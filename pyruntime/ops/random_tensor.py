@@ -7,6 +7,8 @@ constant or merged with another.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -15,6 +17,7 @@ from pyruntime.ops.elementwise import FLOATS, NUMBERS
 from pyruntime.ops.interpreter import current
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Random(Op):
     """Shared: the generator, and the type of the result."""
 
@@ -45,10 +48,12 @@ class _Drawn(_Random):
         raise NotImplementedError(self.op_type)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _OfShape(_Drawn):
     """Of the shape that an attribute gives."""
 
     shape: tuple[int, ...]
+    dtype: int | None = 1
 
     def infer(self) -> tuple[TensorType, ...]:
         return (TensorType(self.result(DType.FLOAT, FLOATS), self.shape),)
@@ -68,6 +73,7 @@ class _Like(_Drawn):
         return (np.asarray(self.draw(x.shape)).astype(dtype),)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Normal(_Drawn):
     mean: float = 0.0
     scale: float = 1.0
@@ -76,6 +82,7 @@ class _Normal(_Drawn):
         return np.asarray(self.generator().standard_normal(shape)) * self.scale + self.mean
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Uniform(_Drawn):
     low: float = 0.0
     high: float = 1.0
@@ -85,53 +92,28 @@ class _Uniform(_Drawn):
 
 
 @op("RandomNormal", opsets=range(1, LATEST + 1))
-class RandomNormal(_Normal, _OfShape):
+class RandomNormal(_OfShape, _Normal):
     """y ~ N(mean, scale^2)"""
-
-    shape: tuple[int, ...]
-    dtype: int | None = 1
-    mean: float = 0.0
-    scale: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomUniform", opsets=range(1, LATEST + 1))
-class RandomUniform(_Uniform, _OfShape):
+class RandomUniform(_OfShape, _Uniform):
     """y ~ U[low, high)"""
-
-    shape: tuple[int, ...]
-    dtype: int | None = 1
-    low: float = 0.0
-    high: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomNormalLike", opsets=range(1, LATEST + 1))
-class RandomNormalLike(_Normal, _Like):
+class RandomNormalLike(_Like, _Normal):
     """y ~ N(mean, scale^2), of the shape of x"""
-
-    dtype: int | None = None
-    mean: float = 0.0
-    scale: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomUniformLike", opsets=range(1, LATEST + 1))
-class RandomUniformLike(_Uniform, _Like):
+class RandomUniformLike(_Like, _Uniform):
     """y ~ U[low, high), of the shape of x"""
-
-    dtype: int | None = None
-    low: float = 0.0
-    high: float = 1.0
-    seed: float | None = None
 
 
 @op("Bernoulli", opsets=range(15, LATEST + 1))
 class Bernoulli(_Random):
     """y = 1 with probability x, else 0"""
-
-    dtype: int | None = None
-    seed: float | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.dtype not in FLOATS:
@@ -149,7 +131,6 @@ class Multinomial(_Random):
 
     dtype: int | None = 6
     sample_size: int = 1
-    seed: float | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.rank != 2 or x.shape[1] == 0 or x.dtype not in FLOATS:

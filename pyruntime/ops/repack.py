@@ -8,6 +8,8 @@ Made by passes, not by models. What follows from weights alone is made once, on 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -19,6 +21,7 @@ from pyruntime.ops.contrib._packed import pack
 __all__ = ["PackRows", "SpreadRows"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Rows(Op):
     """What both share: where element (n, c) comes from."""
 
@@ -26,7 +29,7 @@ class _Rows(Op):
     columns: int
     step_n: int
     step_c: int
-    share: int
+    share: int = 1
 
     def source(self) -> Array:
         """Indices into x, [rows, columns]."""
@@ -43,13 +46,8 @@ class _Rows(Op):
 class PackRows(_Rows):
     """x: integers of `bits` bits; signed ones become 2^(bits - 1) more. y: uint8 [rows, pitch], zeros behind."""
 
-    rows: int
-    columns: int
-    step_n: int
-    step_c: int
     pitch: int
     bits: int
-    share: int = 1
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.dtype not in RANGES or x.dtype.bits != self.bits:
@@ -91,12 +89,6 @@ class PackRows(_Rows):
 @op("SpreadRows", opsets=range(1, 2), domain="pyruntime")
 class SpreadRows(_Rows):
     """x: floats; y: [rows, columns] of its type."""
-
-    rows: int
-    columns: int
-    step_n: int
-    step_c: int
-    share: int = 1
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         return (TensorType(x.dtype, (self.rows, self.columns)),)

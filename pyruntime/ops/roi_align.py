@@ -6,6 +6,7 @@ Source: ONNX operator RoiAlign (10, 16, 22); He et al. 2017.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pyruntime.ops.sliding import accumulator
 NO_LEAST = -3.0e38
 
 
+@dataclass(frozen=True, kw_only=True)
 class _RoiAlign(Op):
     """x: [N, C, H, W]; rois: [R, 4] as x1, y1, x2, y2; batch_indices: int64 [R].
 
@@ -28,12 +30,12 @@ class _RoiAlign(Op):
     onnxruntime have it.
     """
 
-    coordinate_transformation_mode: str = "output_half_pixel"
-    mode: str
-    output_height: int
-    output_width: int
-    sampling_ratio: int
-    spatial_scale: float
+    coordinate_transformation_mode = "output_half_pixel"
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
 
     @property
     def half_pixel(self) -> bool:
@@ -140,19 +142,8 @@ class RoiAlign(_RoiAlign):
     """Shifts regions by half a pixel unless told otherwise."""
 
     coordinate_transformation_mode: str = "half_pixel"
-    mode: str = "avg"
-    output_height: int = 1
-    output_width: int = 1
-    sampling_ratio: int = 0
-    spatial_scale: float = 1.0
 
 
 @op("RoiAlign", opsets=range(10, 16))
 class RoiAlign10(_RoiAlign):
     """Never shifts regions."""
-
-    mode: str = "avg"
-    output_height: int = 1
-    output_width: int = 1
-    sampling_ratio: int = 0
-    spatial_scale: float = 1.0

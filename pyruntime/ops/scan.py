@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from pyruntime.ops.body import Body, BodyOp, Values, empty_stack, stacked
 from pyruntime.ops.interpreter import current
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Scan(BodyOp):
     """Shared: `body` takes N states and a slice of each of the M scan inputs, and gives N states and K outputs."""
 
@@ -60,8 +62,6 @@ class Scan(_Scan):
     Output k stacks what the steps gave along `scan_output_axes[k]`, the last step first where its direction is 1.
     """
 
-    body: Graph
-    num_scan_inputs: int
     scan_input_axes: tuple[int, ...] | None = None
     scan_input_directions: tuple[int, ...] | None = None
     scan_output_axes: tuple[int, ...] | None = None
@@ -96,8 +96,6 @@ class ScanBatched(_Scan):
     sequence_lens: int64 [batch], steps of each batch entry; scan outputs beyond them are zero.
     """
 
-    body: Graph
-    num_scan_inputs: int
     directions: tuple[int, ...] | None = None
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:

@@ -6,6 +6,8 @@ LINEAR x·v, POLY (γ x·v + c)^d, RBF exp(-γ |x - v|²), SIGMOID tanh(γ x·v 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, Floats, TensorType
@@ -25,15 +27,16 @@ from pyruntime.ops.base import Op, op
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
+@dataclass(frozen=True, kw_only=True)
 class _SVM(Op):
     """Shared by both. Without support vectors the coefficients are those of a linear function."""
 
-    coefficients: Floats | None
-    kernel_params: tuple[float, ...] | None
-    kernel_type: str
-    post_transform: str
-    rho: tuple[float, ...] | None
-    support_vectors: Floats | None
+    coefficients: Floats | None = None
+    kernel_params: tuple[float, ...] | None = None
+    kernel_type: str = "LINEAR"
+    post_transform: str = "NONE"
+    rho: tuple[float, ...] | None = None
+    support_vectors: Floats | None = None
 
     def _check(self, vectors: int, features: int) -> None:
         check_transform(self, self.post_transform)
@@ -69,14 +72,8 @@ class SVMRegressor(_SVM):
     x: [N, F]; y: float32 [N, 1]. `post_transform` has no effect, as in onnxruntime.
     """
 
-    coefficients: Floats | None = None
-    kernel_params: tuple[float, ...] | None = None
-    kernel_type: str = "LINEAR"
     n_supports: int = 0
     one_class: int = 0
-    post_transform: str = "NONE"
-    rho: tuple[float, ...] | None = None
-    support_vectors: Floats | None = None
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         rows, features = matrix(self, x)
@@ -108,14 +105,8 @@ class SVMClassifier(_SVM):
 
     classlabels_ints: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
-    coefficients: Floats | None = None
-    kernel_params: tuple[float, ...] | None = None
-    kernel_type: str = "LINEAR"
-    post_transform: str = "NONE"
     prob_a: tuple[float, ...] | None = None
     prob_b: tuple[float, ...] | None = None
-    rho: tuple[float, ...] | None = None
-    support_vectors: Floats | None = None
     vectors_per_class: tuple[int, ...] | None = None
 
     def _labels(self) -> Labels:

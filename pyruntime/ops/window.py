@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from pyruntime.kernels import Dispatch, Target, gather_map, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Window(Op):
     """y[n] = a_0 + a_1·cos(2πn/P) + a_2·cos(4πn/P), P = size where `periodic`, else size − 1.
 
@@ -18,8 +20,8 @@ class _Window(Op):
     """
 
     terms: ClassVar[tuple[float, float, float]]
-    output_datatype: int
-    periodic: int
+    output_datatype: int = DType.FLOAT.code
+    periodic: int = 1
 
     def infer(self, size: TensorType) -> tuple[TensorType, ...]:
         if size.size != 1:
@@ -56,8 +58,6 @@ class HannWindow(_Window):
     """a = (1/2, −1/2, 0)."""
 
     terms = (0.5, -0.5, 0.0)
-    output_datatype: int = DType.FLOAT.code
-    periodic: int = 1
 
 
 @op("HammingWindow", opsets=range(17, LATEST + 1))
@@ -65,8 +65,6 @@ class HammingWindow(_Window):
     """a = (25/46, −21/46, 0)."""
 
     terms = (25 / 46, -21 / 46, 0.0)
-    output_datatype: int = DType.FLOAT.code
-    periodic: int = 1
 
 
 @op("BlackmanWindow", opsets=range(17, LATEST + 1))
@@ -74,5 +72,3 @@ class BlackmanWindow(_Window):
     """a = (0.42, −0.5, 0.08)."""
 
     terms = (0.42, -0.5, 0.08)
-    output_datatype: int = DType.FLOAT.code
-    periodic: int = 1
