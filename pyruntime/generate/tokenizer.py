@@ -33,7 +33,6 @@ class _Reader:
         self.vocabulary: dict[str, int] = {**vocabulary, **{t["content"]: t["id"] for t in added}}
         self._tokens = {i: t for t, i in self.vocabulary.items()}
         self._special = {t["content"] for t in added if t.get("special")}
-        self._added = {t["content"]: t for t in added}
         self._raw = _finder([t for t in added if not t.get("normalized", not t.get("special"))], lambda text: text)
         self._normal = _finder([t for t in added if t.get("normalized", not t.get("special"))], self._normalize)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from pyruntime.errors import InvalidArgument, OutOfMemory
-from pyruntime.ir import Array, DType, TensorType, ValueType
+from pyruntime.ir import Array, DType, Graph, TensorType, ValueType
 from pyruntime.ops.body import BodyOp
 from pyruntime.ops.contrib._scoring import Scoring
 from pyruntime.ops.interpreter import current
@@ -16,6 +17,7 @@ from pyruntime.ops.interpreter import current
 __all__ = ["Generation", "encoder_mask"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Generation(BodyOp):
     """An operator that generates text.
 
@@ -24,8 +26,15 @@ class Generation(BodyOp):
     """
 
     SLOTS: ClassVar[tuple[str, ...]] = ()
+    decoder: Graph
     eos_token_id: int
     pad_token_id: int
+    decoder_start_token_id: int = -1
+    encoder: Graph | None = None
+    init_decoder: Graph | None = None
+    model_type: int = 0
+    no_repeat_ngram_size: int = 0
+    vocab_size: int = -1
 
     def fed(self, inputs: Sequence[ValueType | None]) -> tuple[dict[str, TensorType], dict[str, ValueType]]:
         """The inputs that are there, by name, and the captured outer values."""
@@ -108,6 +117,7 @@ class Generation(BodyOp):
         return Scoring(
             end=self.eos_token_id,
             repetition_penalty=penalty,
+            ngram=self.no_repeat_ngram_size,
             vocab_mask=self.matrix(fed, "vocab_mask", (vocab,)),
             prefix_mask=self.matrix(fed, "prefix_vocab_mask", (batch, vocab)),
             min_length=self.whole(fed, "min_length", 0),

@@ -51,16 +51,7 @@ class _BeamSearch(Generation):
     """
 
     SLOTS: ClassVar[tuple[str, ...]] = _SLOTS
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
-    decoder_start_token_id: int = -1
     early_stopping: int = 0
-    encoder: Graph | None = None
-    init_decoder: Graph | None = None
-    model_type: int = _GPT
-    no_repeat_ngram_size: int = 0
-    vocab_size: int = -1
 
     def beams(self, fed: dict[str, TensorType]) -> tuple[int, int]:
         """num_beams and num_return_sequences."""
@@ -107,7 +98,6 @@ class _BeamSearch(Generation):
             fed,
             len(prompt),
             decoder.vocab,
-            ngram=self.no_repeat_ngram_size,
             temperature=self.real(fed, "temperature", 1.0),
             timestamps=self.timestamps(decoder.vocab) if timed else None,
         )
@@ -183,9 +173,7 @@ class BeamSearch(_BeamSearch):
         graphs = (self.decoder, self.init_decoder)
         decoder = PromptDecoder(self, graphs, outer, rows, masks, self.pad_token_id, self.vocab_size)
         self.within(ids, decoder.vocab)
-        return self.searched(
-            fed, decoder, self.scoring(fed, len(ids), decoder.vocab, ngram=self.no_repeat_ngram_size), ids
-        )
+        return self.searched(fed, decoder, self.scoring(fed, len(ids), decoder.vocab), ids)
 
     def _translated(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
         """From what an encoder reads."""
@@ -195,7 +183,7 @@ class BeamSearch(_BeamSearch):
         prompt = self.start(len(ids))
         decoder = EncoderDecoder(self, graphs, outer, ids, mask, prompt, self.beams(fed)[0], self.vocab_size)
         self.within(prompt, decoder.vocab, "decoder_start_token_id")
-        scoring = self.scoring(fed, len(ids), decoder.vocab, ngram=self.no_repeat_ngram_size)
+        scoring = self.scoring(fed, len(ids), decoder.vocab)
         return self.searched(fed, decoder, scoring, prompt)
 
 

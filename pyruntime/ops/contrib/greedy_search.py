@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pyruntime.ir import Array, Graph, TensorType, ValueType
+from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.ops.base import op
 from pyruntime.ops.body import permit
 from pyruntime.ops.contrib._decoders import PromptDecoder, tensor_of
@@ -34,15 +34,6 @@ class _TokenByToken(Generation):
     """Shared: one sequence for each prompt."""
 
     SLOTS: ClassVar[tuple[str, ...]] = _SLOTS
-    decoder: Graph
-    eos_token_id: int
-    pad_token_id: int
-    decoder_start_token_id: int = -1
-    encoder: Graph | None = None
-    init_decoder: Graph | None = None
-    model_type: int = 0
-    no_repeat_ngram_size: int = 0
-    vocab_size: int = -1
 
     def chooser(self, fed: dict[str, TensorType]) -> _Chooser:
         """What chooses a token."""
@@ -59,8 +50,7 @@ class _TokenByToken(Generation):
         graphs = (self.decoder, self.init_decoder)
         decoder = PromptDecoder(self, graphs, outer, ids, mask, self.pad_token_id, self.vocab_size)
         self.within(ids, decoder.vocab)
-        more = {"ngram": self.no_repeat_ngram_size, "temperature": getattr(self, "temperature", 1.0)}
-        scoring = self.scoring(fed, batch, decoder.vocab, **more)
+        scoring = self.scoring(fed, batch, decoder.vocab, temperature=getattr(self, "temperature", 1.0))
         choose = self.chooser(fed)
         made, ended = np.full((batch, longest), self.pad_token_id, np.int32), np.zeros(batch, bool)
         made[:, :before] = ids
