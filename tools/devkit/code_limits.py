@@ -19,7 +19,6 @@ OPERATOR_METHODS = ("infer", "evaluate", "expand", "lower")
 _RECORD = "its parameters are the fields of the format's table, in their order"
 _GENERATOR = "the parts of a kernel's source, most of them with defaults"
 EXCEPTIONS: dict[str, str] = {
-    "pyruntime/kernels/map.py:for_each": _GENERATOR,
     "pyruntime/kernels/map.py:gather_map": _GENERATOR,
     "pyruntime/kernels/map.py:group_map": _GENERATOR,
     "pyruntime/kernels/movement.py:move": _GENERATOR,
