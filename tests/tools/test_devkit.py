@@ -18,7 +18,7 @@ import pytest
 
 from tools.devkit import pins
 from tools.devkit.fetch import HashMismatch, download, extract
-from tools.devkit.pyodide import recompress, record_digest, trim_lock
+from tools.devkit.pyodide import recompress, record_digest, trim_lock, unsigned
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT, SetupError, fingerprint, put_stamp, sha256, stamped
 from tools.devkit.site import CONTENT_SECURITY_POLICY
@@ -122,6 +122,25 @@ def test_trim_lock__full_lock__names_only_the_wheel_that_is_there(tmp_path: Path
     assert trimmed["info"] == {"abi_version": "2025_0"}
     assert list(trimmed["packages"]) == ["numpy"]
     assert trimmed["packages"]["numpy"] == numpy | {"file_name": wheel.name, "sha256": sha256(wheel)}
+
+
+SIGNED = (
+    "HEAPU32[(p>>2)+0>>>0]=1;HEAPU16[(t+6>>1)+0>>>0];(d>>2)+n-1>>>0;m.HEAPU8.set(bufferAsUint8Array(buf),ptr);"
+    "HEAPU8.subarray(ptr,ptr+buf.byteLength);new r(HEAPU32.buffer,s,o);HEAP8.slice(t,t+n);x>>2"
+)
+
+
+def test_unsigned__addresses_of_pyodides_script__are_unsigned() -> None:
+    assert unsigned(SIGNED) == (
+        "HEAPU32[(p>>>2)+0>>>0]=1;HEAPU16[(t+6>>>1)+0>>>0];(d>>>2)+n-1>>>0;"
+        "m.HEAPU8.set(bufferAsUint8Array(buf),ptr>>>0);HEAPU8.subarray(ptr>>>0,(ptr>>>0)+buf.byteLength);"
+        "new r(HEAPU32.buffer,s>>>0,o);HEAP8.slice(t>>>0,(t>>>0)+n);x>>2"
+    )
+
+
+def test_unsigned__script_of_another_release__raises() -> None:
+    with pytest.raises(SetupError, match="SIGNED"):
+        unsigned(SIGNED.replace("HEAP8.slice", "HEAP8.copy"))
 
 
 def test_fingerprint__content_name_or_order_changes__changes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -27,6 +28,8 @@ def ensure_pyodide() -> Path:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     on_cdn = fetch_core(FOLDER)
+    script = FOLDER / "pyodide.asm.js"
+    script.write_text(unsigned(script.read_text()))
     wheel = fetch_numpy(FOLDER, try_cdn=on_cdn)
     trim_lock(FOLDER / LOCK, wheel)
     put_stamp(stamp, value)
@@ -49,6 +52,31 @@ def fetch_core(folder: Path) -> bool:
         shutil.copyfile(package / name, folder / name)
     say(f"Pyodide {pins.PYODIDE_VERSION} from npm package {pins.PYODIDE_NPM.name}")
     return False
+
+
+SIGNED = (
+    (r"\(([\w+]+)>>([123])\)\+([\w-]+)>>>0", r"(\1>>>\2)+\3>>>0"),
+    (r"HEAPU8\.set\(bufferAsUint8Array\(buf\),ptr\)", "HEAPU8.set(bufferAsUint8Array(buf),ptr>>>0)"),
+    (r"HEAPU8\.subarray\(ptr,ptr\+buf\.byteLength\)", "HEAPU8.subarray(ptr>>>0,(ptr>>>0)+buf.byteLength)"),
+    (r"\(HEAPU32\.buffer,(\w),", r"(HEAPU32.buffer,\1>>>0,"),
+    (r"HEAP8\.slice\((\w),\1\+(\w)\)", r"HEAP8.slice(\1>>>0,(\1>>>0)+\2)"),
+)
+"""Patterns of pyodide.asm.js that take an address as a signed number, and what they become."""
+
+
+def unsigned(script: str) -> str:
+    """Pyodide's script with addresses as unsigned numbers.
+
+    Pyodide 0.29 loses what it writes above 2 GiB ("Unknown typed array type 'ArrayBuffer'"), and reads other bytes.
+
+    Raises:
+        SetupError: the script has no match of a pattern.
+    """
+    for pattern, corrected in SIGNED:
+        script, count = re.subn(pattern, corrected, script)
+        if not count:
+            raise SetupError(f"pyodide.asm.js has no {pattern}: bring SIGNED of tools/devkit/pyodide.py up to date.")
+    return script
 
 
 def fetch_numpy(folder: Path, *, try_cdn: bool) -> Path:
