@@ -15,8 +15,9 @@ import pytest
 from tools.devkit.shell import SetupError, sha256
 from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
-from tools.zoo.trained.check import quantises, shaken
-from tools.zoo.trained.compare import complaint_of, plain, spread_of
+from tools.zoo.trained.check import session_of
+from tools.zoo.trained.compare import complaint_of, difference, plain, spread_of
+from tools.zoo.trained.cut import STEPS, cut, rounds
 from tools.zoo.trained.files import ENDINGS, KIND
 from tools.zoo.trained.packages import TREATMENTS, Case, Model, Package, cases, models, packages
 from tools.zoo.trained.recipes import RECIPES, VALUES, steps_of
@@ -121,22 +122,6 @@ def test_complaint__of_floats__asks_for_as_near_as_the_witnesses(
     assert (complaint_of([np.array(got, np.float32)], made, ["y"], spread) == "") == agrees
 
 
-def test_shaken__weights__differ_in_the_last_bits_alone(tmp_path: Path) -> None:
-    weights: list[tuple[str, Any]] = [
-        ("w", np.ones((10, 10), np.float32)),
-        ("s", np.ones(4, np.float32)),
-        ("n", np.arange(20)),
-    ]
-    initializers = [onnx.numpy_helper.from_array(x, name) for name, x in weights]
-    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializers)), tmp_path / "m.onnx")
-    made = {
-        w.name: onnx.numpy_helper.to_array(w)
-        for w in onnx.load_from_string(shaken(tmp_path / "m.onnx", 0)).graph.initializer
-    }
-    assert all(np.array_equal(made[name], x) for name, x in weights[1:])
-    assert 0 < np.abs(made["w"] - 1).max() < 4e-6 and made["w"].dtype == np.float32
-
-
 def test_complaint__of_integers__asks_for_the_same_as_one_witness() -> None:
     witnesses = [[np.array([1, 5])], [np.array([1, 9])]]
     spread = spread_of([[[w]] for w in witnesses])
@@ -144,11 +129,66 @@ def test_complaint__of_integers__asks_for_the_same_as_one_witness() -> None:
     assert complaint_of([np.array([1, 7])], witnesses, ["y"], spread)
 
 
-def test_quantises__a_file_that_rounds_to_steps__is_true(tmp_path: Path) -> None:
-    for operator, rounds in (("DynamicQuantizeLinear", True), ("Relu", False)):
-        node = onnx.helper.make_node(operator, ["x"], ["y", "s", "z"] if rounds else ["y"])
+def rounding_model(path: Path) -> None:
+    """y = the step that 3 x rounds to, times 0.5."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Mul", ["x", "three"], ["m"]),
+        helper.make_node("Round", ["m"], ["r"]),
+        helper.make_node("Mul", ["r", "half"], ["y"]),
+    ]
+    values = [onnx.numpy_helper.from_array(np.float32(v), n) for n, v in (("three", 3), ("half", 0.5))]
+    ends = [[helper.make_tensor_value_info(name, kind, [4])] for name in "xy"]
+    graph = helper.make_graph(nodes, "g", *ends, values)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_cut__a_model_that_rounds__reads_what_is_rounded(tmp_path: Path) -> None:
+    rounding_model(tmp_path / "m.onnx")
+    x = np.array([0.1, 0.2, 0.5, -0.4], np.float32)
+    data, fed, wanted = cut(tmp_path / "m.onnx", {"x": x}, lambda model: session_of(model, False))
+    assert set(fed) == {"x", "m/cut"} and set(wanted) == {"m", "y"}
+    np.testing.assert_allclose(wanted["m"], 3 * x, rtol=1e-6)
+    (y,) = session_of(data, False).run(["y"], fed | {"m/cut": np.array([0.4, 1.6, 2.2, -3.7], np.float32)})
+    assert y.tolist() == [0, 1, 1, -2]
+
+
+def test_cut__an_lstm_of_bytes__has_its_first_steps(tmp_path: Path) -> None:
+    helper, kind, random = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    values: dict[str, Any] = {
+        "w": random.integers(-99, 99, (1, 4, 16)).astype(np.int8),
+        "r": random.integers(-99, 99, (1, 4, 16)).astype(np.int8),
+        "scale": np.full(1, 0.01, np.float32),
+        "zero": np.zeros(1, np.int8),
+    }
+    inputs = ["a", "w", "r", "", "", "", "", "", "scale", "zero", "scale", "zero"]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("DynamicQuantizeLSTM", inputs, ["b"], domain="com.microsoft", hidden_size=4),
+        helper.make_node("Neg", ["b"], ["y"]),
+    ]
+    ends = [[helper.make_tensor_value_info(*e)] for e in (("x", kind, [9, 1, 4]), ("y", kind, [9, 1, 1, 4]))]
+    graph = helper.make_graph(nodes, "g", *ends, [onnx.numpy_helper.from_array(v, n) for n, v in values.items()])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "m.onnx")
+    x = random.standard_normal((9, 1, 4)).astype(np.float32)
+    _, fed, wanted = cut(tmp_path / "m.onnx", {"x": x}, lambda model: session_of(model, False))
+    assert {name: len(value) for name, value in fed.items()} == {"x": 9, "b/cut": 9, "b/first": STEPS}
+    assert len(wanted["b"]) == STEPS and len(wanted["y"]) == 9
+    np.testing.assert_array_equal(wanted["a"], np.maximum(x, 0))
+
+
+def test_difference__of_outputs__is_a_part_of_the_largest_value() -> None:
+    witnesses = [[np.array([1.0, 4.0])], [np.array([1.0, 3.0])]]
+    assert difference([np.array([1.0, 3.3])], witnesses) == pytest.approx(0.1)
+    assert difference([np.array([1.0])], witnesses) == float("inf")
+
+
+def test_rounds__a_file_with_quantised_activations__is_true(tmp_path: Path) -> None:
+    for operator, found in (("DynamicQuantizeLinear", True), ("Relu", False)):
+        node = onnx.helper.make_node(operator, ["x"], ["y", "s", "z"] if found else ["y"])
         onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [])), tmp_path / "m.onnx")
-        assert quantises(tmp_path / "m.onnx") == rounds
+        assert rounds(tmp_path / "m.onnx") == found
 
 
 def test_plain__of_maps__is_their_values_by_key() -> None:
@@ -157,7 +197,14 @@ def test_plain__of_maps__is_their_values_by_key() -> None:
 
 def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
     model = next(m for m in models() if "half" in m.treat)
-    agrees = {"path": "x", "bytes": 2_000_000, "browser": "", "dispatches": 3, "browser_open": [True]}
+    agrees = {
+        "path": "x",
+        "bytes": 2_000_000,
+        "browser": "",
+        "dispatches": 3,
+        "browser_open": [True],
+        "browser_far": 2e-6,
+    }
     good, bad = Row(Case(model), agrees), Row(Case(model, "half"), agrees | {"native": "differs"})
     assert not verdict([good], {})
     assert "not listed" in verdict([good, bad], {})
@@ -165,7 +212,11 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
     assert "not run" in verdict([Row(Case(model), {})], {})
     text = render([good, bad], {bad.case.key: ("here", "rounds earlier")})
     head = f"| {model.title} | {model.package.name} {model.package.version} | 2.0 "
-    assert f"{head}| agrees; float16 differs: rounds earlier |" in text
+    assert f"{head}| 2 sizes, 1 step | agrees; float16 differs: rounds earlier | 2e-06 |" in text
+    slow = Row(Case(model), {"path": "x", "native_far": 0.5, "native_parts": 1e-5})
+    assert not verdict([slow], {slow.case.key: ("Chromium", "slow")}) and verdict([slow], {})
+    listed = {slow.case.key: ("Chromium", "slow")}
+    assert "| agrees natively: slow | 1e-05 in parts, 0.5 as a whole |" in render([slow], listed)
 
 
 def test_failures__as_committed__name_cases() -> None:

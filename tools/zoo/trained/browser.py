@@ -18,12 +18,15 @@ from typing import Any
 from playwright.sync_api import Error
 
 from e2e.harness import codec
-from e2e.harness.python import BrowserPython
+from e2e.harness.python import BrowserPython, BrowserPythonError
 from tools.zoo.browser import browser_python
+from tools.zoo.check import Feeds
 from tools.zoo.definitions import CACHE
-from tools.zoo.trained.check import arguments, complaint_about, product, recorded, selected
+from tools.zoo.trained.check import arguments, in_parts, judged, product, put, recorded, selected
 from tools.zoo.trained.compare import plain
+from tools.zoo.trained.cut import rounds
 from tools.zoo.trained.packages import Case
+from tools.zoo.trained.table import failures
 
 __all__ = ["main", "pending", "run"]
 
@@ -72,34 +75,46 @@ CALL = """([source, data, limit]) => Promise.race([runPython(source, data), new 
     setTimeout(() => reject(new Error(`no answer within ${limit / 1000} s`)), limit))])"""
 
 
-def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
-    """What a case does in the browser: what is wrong, or nothing; host steps, dispatches, seconds."""
-    feeds, witnesses, shipped, names = recorded(case)
+def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Sequence[Feeds]], back: Any) -> Any:
+    """What `RUN` gives for a file, its outputs as arrays.
+
+    Raises:
+        BrowserPythonError: Python's traceback.
+    """
     url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{path.relative_to(CACHE)}"
-    data = codec.encode({"model": url, "fed": [list(steps) for steps in feeds], "back": dict(case.model.back)})
-    began = time.monotonic()
+    data = codec.encode({"model": url, "fed": [list(steps) for steps in fed], "back": dict(back)})
     limit = 1000 * (LARGE if case.model.large else SECONDS)
     told = codec.decode(in_browser.page.evaluate(CALL, [textwrap.dedent(RUN), data, limit]))
     if "error" in told:
-        return {"browser": told["error"].strip().splitlines()[-1][:800]}
-    made, same, host, dispatches, plans = told["value"]
-    mine = [[[plain(y) for y in ys] for ys in steps] for steps in made]
-    wrong = complaint_about(case, mine, witnesses, shipped, names)
-    return {
-        "browser": wrong or ("" if same else "a second run gives other bits"),
-        "browser_host": host,
-        "browser_dispatches": dispatches,
-        "browser_open": plans,
-        "browser_seconds": round(time.monotonic() - began, 1),
-    }
+        raise BrowserPythonError(told["error"].strip().splitlines()[-1][:800])
+    made, *rest = told["value"]
+    return [[[plain(y) for y in ys] for ys in steps] for steps in made], *rest
+
+
+def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
+    """What a case does in the browser: what is wrong, or nothing; the largest difference, host steps, dispatches."""
+    feeds, witnesses, shipped, names = recorded(case)
+    began = time.monotonic()
+    mine, same, host, dispatches, plans = outcome(in_browser, case, path, feeds, case.model.back)
+    wrong, far = judged(case, mine, witnesses, shipped, names)
+    found = {"browser_far": far, "browser_host": host, "browser_dispatches": dispatches, "browser_open": plans}
+    found["browser_seconds"] = round(time.monotonic() - began, 1)
+    if wrong and path.suffix == ".onnx" and rounds(path):
+        parts, fed, wanted = in_parts(case, path, feeds)
+        mine, again, *_ = outcome(in_browser, case, parts, [[fed]], {})
+        wrong, found["browser_parts"] = judged(Case(case.model), mine, [[[list(wanted.values())]]], [], list(wanted))
+        same = same and again
+    return {"browser": wrong or ("" if same else "a second run gives other bits"), **found}
 
 
 def pending(names: Sequence[str], again: bool, now: str) -> list[tuple[Case, dict[str, Any]]]:
-    """Cases that onnxruntime runs and that were not run in this state; first those that take the least time."""
-    found = []
+    """Cases checked natively in this state and not in the browser; first those that take the least time."""
+    found, skipped = [], {key for key, (stage, _) in failures().items() if stage == "Chromium"}
     for case in selected(names):
+        if case.key in skipped and case.key not in names:
+            continue
         known = json.loads(case.result.read_text()) if case.result.is_file() else {}
-        if not known.get("path") or not case.result.with_suffix(".npz").is_file():
+        if known.get("product") != now or not case.result.with_suffix(".npz").is_file():
             continue
         if again or known.get("browser_product") != now:
             found.append((case, known))
@@ -117,10 +132,11 @@ def main() -> int:
                 lost = False
                 try:
                     found = run(in_browser, case, Path(known["path"]))
+                except BrowserPythonError as error:
+                    found = {"browser": str(error)}
                 except Error as error:
                     found, lost = {"browser": str(error).strip().splitlines()[0][:400]}, True
-                kept = {key: x for key, x in known.items() if not key.startswith("browser")}
-                case.result.write_text(json.dumps({**kept, **found, "browser_product": now}))
+                put(case, {**found, "browser_product": now}, "", now)
                 wrong += bool(found["browser"])
                 state = f"WRONG {found['browser']}" if found["browser"] else f"{found['browser_dispatches']} dispatches"
                 print(f"{case.key}: {state}, {found.get('browser_seconds', '-')} s", flush=True)

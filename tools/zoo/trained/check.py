@@ -2,8 +2,9 @@
 
 A name is a package or a pattern of PACKAGE/MODEL[+TREATMENT]. For each step of each run onnxruntime's CPU provider
 gives the reference, with its optimisations and without; the NumPy interpreter, which has its own states fed back, is
-compared with it; plans are made for a GPU and proved by the verifier. What was found of this state of the product is
-not found again; each model has a process of its own.
+compared with it; plans are made for a GPU and proved by the verifier. A file that rounds activations to steps may
+differ as a whole; then it is cut (cut.py), and all its parts have to agree. What was found of this state of the product
+is not found again; each model has a process of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 
 from pyruntime.ops.interpreter import interpret
@@ -27,20 +27,18 @@ from tools.devkit.shell import ROOT, fingerprint
 from tools.zoo.apart import in_process
 from tools.zoo.check import Feeds, graph_of, host, planned
 from tools.zoo.compare import HALF, RELATIVE
-from tools.zoo.trained.compare import complaint_of, plain, spread_of
+from tools.zoo.trained.compare import complaint_of, difference, plain, spread_of
+from tools.zoo.trained.cut import cut, rounds
 from tools.zoo.trained.fetch import fetched, model_file
 from tools.zoo.trained.files import KIND, case_file
-from tools.zoo.trained.packages import Case, cases
+from tools.zoo.trained.packages import FOLDER, Case, cases
 from tools.zoo.trained.recipes import steps_of
 from tools.zoo.treated import compared
 
-__all__ = ["check", "main", "product", "recorded", "wrong_of"]
+__all__ = ["check", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
 
 SECONDS = 600
 """For one file."""
-
-SHAKEN = 3
-"""How many more answers onnxruntime gives, at each level, where activations are rounded to steps."""
 
 
 def product() -> str:
@@ -79,27 +77,6 @@ def answers(session: Any, runs: Sequence[Sequence[Feeds]], back: Mapping[str, st
             outputs.append(session.run(None, step | {i: last[o] for i, o in back.items() if last}))
         made.append([[plain(y) for y in ys] for ys in outputs])
     return made
-
-
-def quantises(path: Path) -> bool:
-    """Whether a file rounds activations to steps: sums in another order take other steps, and layers amplify that."""
-    model = onnx.load(path, load_external_data=False)
-    return any("QuantizeLinear" in node.op_type or "DynamicQuantize" in node.op_type for node in model.graph.node)
-
-
-def shaken(path: Path, seed: int) -> bytes:
-    """A file with its float32 weights moved in their last bits, which moves what follows as another order of sums does.
-
-    Constants of up to eight numbers stay: they may say sizes.
-    """
-    model, random = onnx.load(path), np.random.default_rng(seed)
-    for weight in model.graph.initializer:
-        if weight.data_type == onnx.TensorProto.FLOAT and np.prod(weight.dims) > 8:
-            values = onnx.numpy_helper.to_array(weight)
-            moved = values * (1 + 5e-7 * random.standard_normal(values.shape))
-            weight.CopyFrom(onnx.numpy_helper.from_array(moved.astype(np.float32), weight.name))
-    data: bytes = model.SerializeToString()
-    return data
 
 
 def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
@@ -150,26 +127,36 @@ def record(
     np.savez(case.result.with_suffix(".npz"), **arrays)
 
 
-def complaint_about(
+def judged(
     case: Case,
     mine: Sequence[Sequence[list[Any]]],
     witnesses: Sequence[Sequence[Sequence[list[Any]]]],
     shipped: Sequence[Sequence[list[Any]]],
     names: Sequence[str],
-) -> str:
-    """What is wrong with the outputs, or nothing."""
+) -> tuple[str, float]:
+    """What is wrong with the outputs, or nothing; and the largest difference."""
     spread, part = spread_of(witnesses), HALF if case.model.half else RELATIVE
+    wrong, far = "", 0.0
     for r, run in enumerate(mine):
         for s, outputs in enumerate(run):
             theirs = [w[r][s] for w in witnesses]
+            far = max(far, difference(outputs, theirs))
             if KIND[case.treatment] == "same":
                 told = complaint_of(outputs, theirs, names, spread, part)
             else:
                 found = compared(KIND[case.treatment], [outputs], [[w] for w in theirs], [shipped[r][s]], names)
                 told = found["native"]
-            if told:
-                return f"size {r + 1}, step {s + 1}: {told}"
-    return ""
+            wrong = wrong or (told and f"size {r + 1}, step {s + 1}: {told}")
+    return wrong, far
+
+
+def in_parts(case: Case, path: Path, feeds: Sequence[Sequence[Feeds]]) -> tuple[Path, Feeds, dict[str, Any]]:
+    """The file cut where it rounds, for the first step of the last size: its path, feeds and outputs by name."""
+    target = FOLDER / "cut" / f"{case.key}.onnx"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    data, fed, wanted = cut(path, feeds[-1][0], lambda model: session_of(model, False))
+    target.write_bytes(data)
+    return target, fed, wanted
 
 
 def check(case: Case) -> dict[str, Any]:
@@ -182,16 +169,11 @@ def check(case: Case) -> dict[str, Any]:
         return result | {"tool": f"{type(error).__name__}: {error}"[:400]}
     result |= {"path": str(path), "bytes": path.stat().st_size}
     made: dict[str, list[list[list[Any]]]] = {}
-    source = path if path.suffix == ".onnx" else model_file(case.model)
-    seeds = range(SHAKEN if quantises(source) else 0)
     for optimise in (True, False):
         try:
             session = session_of(str(path), optimise)
             feeds = given(session, runs)
             made[f"w{len(made)}"] = answers(session, feeds, case.model.back)
-            for seed in seeds:
-                other = session_of(shaken(source, seed), optimise)
-                made[f"w{len(made)}"] = answers(other, feeds, case.model.back)
         except Exception as error:  # boundary: the peer
             result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
     if not made:
@@ -208,7 +190,12 @@ def check(case: Case) -> dict[str, Any]:
     began = time.monotonic()
     try:
         mine = interpreted(path, feeds, case.model.back)
-        result["native"] = complaint_about(case, mine, witnesses, made["shipped"], names)
+        result["native"], result["native_far"] = judged(case, mine, witnesses, made["shipped"], names)
+        if result["native"] and path.suffix == ".onnx" and rounds(path):
+            parts, fed, wanted = in_parts(case, path, feeds)
+            ((mine_,),) = interpreted(parts, [[fed]], {})
+            told = judged(Case(case.model), [[mine_]], [[[list(wanted.values())]]], [], list(wanted))
+            result["native"], result["native_parts"] = told
     except Exception as error:  # boundary: a model of a survey
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
@@ -218,6 +205,15 @@ def check(case: Case) -> dict[str, Any]:
         except Exception as error:  # boundary: a model of a survey
             result["plan"] = f"{type(error).__name__}: {error}"[:800]
     return result
+
+
+def put(case: Case, found: Mapping[str, Any], others: str, now: str) -> None:
+    """Write what was found, and keep what the other program found of this state; its keys begin with `others`."""
+    known = json.loads(case.result.read_text()) if case.result.is_file() else {}
+    if known.get(f"{others}_product" if others else "product") != now:
+        known = {}
+    kept = {key: x for key, x in known.items() if key.startswith("browser") == (others == "browser")}
+    case.result.write_text(json.dumps({**kept, **found}))
 
 
 def wrong_of(found: Mapping[str, Any]) -> str:
@@ -272,14 +268,13 @@ def main() -> int:
             break
         fetched(case.model)
         case.result.parent.mkdir(parents=True, exist_ok=True)
-        case.result.unlink(missing_ok=True)
         found = in_process(
             lambda: check(case),  # noqa: B023
             lambda error: {"product": now, "native": f"{type(error).__name__}: {error}"[:800]},
             lambda how: {"product": now, "ended": how},
             SECONDS,
         )
-        case.result.write_text(json.dumps(found))
+        put(case, found, "browser", now)
         wrong += bool(wrong_of(found))
         print(f"{case.key}: {line(found)}", flush=True)
     return 1 if wrong else 0

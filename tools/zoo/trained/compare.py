@@ -9,7 +9,7 @@ import numpy as np
 
 from tools.zoo.compare import RELATIVE, complaint
 
-__all__ = ["complaint_of", "plain", "spread_of"]
+__all__ = ["complaint_of", "difference", "plain", "spread_of"]
 
 
 def plain(value: Any) -> np.ndarray[Any, Any]:
@@ -24,8 +24,7 @@ def plain(value: Any) -> np.ndarray[Any, Any]:
 def spread_of(witnesses: Sequence[Sequence[Sequence[Sequence[Any]]]]) -> list[float]:
     """For each output the largest distance between two witnesses, over all steps of all runs.
 
-    A witness is what onnxruntime gives for the runs: at one level of optimisation, or for weights that differ in the
-    last bits.
+    A witness is what onnxruntime gives for the runs at one level of optimisation.
     """
     first = [outputs for run in witnesses[0] for outputs in run]
     spread = [0.0] * len(first[0])
@@ -57,6 +56,16 @@ def complaint_of(
     return ""
 
 
+def difference(got: Sequence[Any], witnesses: Sequence[Sequence[Any]]) -> float:
+    """The largest distance of an output to the nearest witness, as a part of the largest value; infinite for shapes."""
+    found = 0.0
+    for number, x in enumerate(got):
+        theirs = [w[number] for w in witnesses if w[number].shape == x.shape]
+        parts = [_apart(x, y) / max(float(np.abs(y[np.isfinite(y)]).max(initial=0)), 1e-6) for y in theirs]
+        found = max(found, min(parts, default=float("inf")))
+    return found
+
+
 def _near(x: Any, y: Any, distance: float) -> bool:
     if x.shape != y.shape or x.dtype != y.dtype or x.dtype.kind != "f":
         return False
@@ -65,4 +74,4 @@ def _near(x: Any, y: Any, distance: float) -> bool:
 
 def _apart(x: Any, y: Any) -> float:
     finite = np.isfinite(x) & np.isfinite(y)
-    return float(np.abs(x[finite].astype(np.float64) - y[finite]).max(initial=0.0))
+    return float(np.abs(x[finite].astype(np.float64) - y[finite].astype(np.float64)).max(initial=0.0))

@@ -1,7 +1,8 @@
 """The section of docs/MODELS.md on trained models, and whether they are as the strict list says.
 
-python -m tools.zoo.trained.table. failures.toml lists, with a reason each, what onnxruntime does not run and what
-differs here. What fails and is not listed fails the command, and so does what is listed and works.
+python -m tools.zoo.trained.table. failures.toml lists, with a reason each, what onnxruntime does not run, what differs
+here, and what is not run in Chromium. What fails and is not listed fails the command, and so does what is listed and
+works.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from tools.zoo.document import write_section
 from tools.zoo.trained.check import arguments, selected, wrong_of
-from tools.zoo.trained.packages import KINDS, Case, cases
+from tools.zoo.trained.packages import KINDS, Case, Model, cases
 
 __all__ = ["Row", "failures", "render", "rows", "verdict"]
 
@@ -28,11 +29,16 @@ HEADER = """## Trained models
 Files that packages on PyPI and npm ship, as their users have them, with inputs of the real kind: photographs and pages,
 a signal like speech whose states are fed back over several steps, token ids, tables, graphs. They run on NumPy and in
 Chromium on SwiftShader; the reference is onnxruntime's CPU provider, with its optimisations and without. Whole numbers
-are the same; other numbers agree as those of exported architectures do, or as well as onnxruntime's own two levels
-with one another. Where axes are open, a second size runs in the same session.
+are the same; other numbers agree to 2e-3 of the largest (float16: 2e-2), or as well as onnxruntime's own two levels
+with one another. Where axes are open, a second size runs in the same session; each step is run twice in Chromium and
+compared bit for bit.
 
-- **Also as**: what was made of the file and agrees, too: the ORT format (ort), onnxruntime's float16 and its dynamic
-  quantisation to 8 bits.
+A file that rounds activations to 8 bits may differ as a whole, as one value on the other side of a step changes all
+that follows. It is then cut where it rounds, each part is fed with onnxruntime's values, and all parts have to agree.
+
+- **Difference**: the largest of all outputs, steps and sizes, natively and in Chromium, as a part of the largest value.
+- **Also as**: what was made of the file and agrees, too, and its difference: the ORT format (ort), onnxruntime's
+  float16 and its dynamic quantisation to 8 bits, which may differ by as much as these change the results.
 - **Open**: whether one plan serves all sizes; empty where there is one size.
 - **Host**: nodes that run on the host. **Dispatches**: of a run on a desktop GPU, and on SwiftShader.
 """
@@ -73,7 +79,7 @@ def rows(names: Sequence[str] = ()) -> list[Row]:
 
 
 def failures() -> dict[str, tuple[str, str]]:
-    """Key of a case to where it fails and why.
+    """Key of a case to where it fails and why; the stage "Chromium" is of what is not run there.
 
     Raises:
         ValueError: one listed twice, without a reason, or not defined.
@@ -93,6 +99,8 @@ def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     lines = []
     for row in table:
         stage = listed.get(row.case.key, ("", ""))[0]
+        if stage == "Chromium" and row.stage == "unknown" and row.found and "browser" not in row.found:
+            continue
         if row.stage == "unknown":
             lines.append(f"{row.case.key}: not run")
         elif row.stage != stage:
@@ -114,8 +122,10 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
         group = [row for row in shipped if row.case.model.kind == kind]
         if not group:
             continue
-        parts.append(f"### {TITLES[kind]}\n\n| model | package | MB | result | also as | open | host | dispatches |")
-        parts.append("|---|---|---|---|---|---|---|---|")
+        parts.append(
+            f"### {TITLES[kind]}\n\n| model | package | MB | compared | result | difference | also as | "
+            "open | host | dispatches |\n|---|---|---|---|---|---|---|---|---|---|"
+        )
         parts += [_line(row, treated, listed) for row in group]
         parts.append("")
     return "\n".join(parts)
@@ -129,7 +139,7 @@ def _packages(row: Row) -> list[str]:
 def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     model, found = row.case.model, row.found
     made = [other for other in treated if other.case.model.key == model.key]
-    also = ", ".join(NAMES[other.case.treatment] for other in made if not other.stage)
+    also = ", ".join(f"{NAMES[o.case.treatment]} {_difference(o.found)}" for o in made if not o.stage)
     results = [_result(row, listed)]
     results += [f"{NAMES[o.case.treatment]} {_result(o, listed)}" for o in made if o.stage]
     both = [str(n) for n in (found.get("dispatches"), found.get("browser_dispatches")) if n is not None]
@@ -137,15 +147,32 @@ def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]
     hosted = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
     megabytes = f"{found['bytes'] / 1e6:.1f}" if "bytes" in found else ""
     name = ", ".join(_packages(row))
-    cells = [model.title, f"{name} {model.package.version}", megabytes, "; ".join(results), also, _open(row), hosted]
-    return "| " + " | ".join([*cells, " / ".join(both)]) + " |"
+    cells = [model.title, f"{name} {model.package.version}", megabytes, _compared(model), "; ".join(results)]
+    cells += [_difference(found), also, _open(row), hosted, " / ".join(both)]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _compared(model: Model) -> str:
+    counts = ((model.runs, "size"), (model.steps, "step"))
+    return ", ".join(f"{n} {what}s" if n > 1 else f"1 {what}" for n, what in counts)
+
+
+def _difference(found: Mapping[str, Any]) -> str:
+    whole, parts = (
+        max((float(found[key]) for key in (f"native_{kind}", f"browser_{kind}") if key in found), default=-1.0)
+        for kind in ("far", "parts")
+    )
+    if whole < 0:
+        return ""
+    said = "another length" if whole == float("inf") else f"{whole:.1g}"
+    return f"{parts:.1g} in parts, {said} as a whole" if parts >= 0 else said
 
 
 def _result(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
     reason = listed.get(row.case.key, ("", ""))[1]
     said = {
         "": "agrees",
-        "unknown": "not run yet",
+        "unknown": "agrees natively" if reason else "not run yet",
         "tool": "not made",
         "onnxruntime": "onnxruntime does not run it",
         "here": "differs",
