@@ -15,7 +15,6 @@ import pytest
 from tools.devkit.shell import SetupError, sha256
 from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
-from tools.zoo.trained.check import session_of
 from tools.zoo.trained.compare import complaint_of, difference, plain, spread_of
 from tools.zoo.trained.cut import STEPS, cut, rounds
 from tools.zoo.trained.files import ENDINGS, KIND
@@ -24,6 +23,7 @@ from tools.zoo.trained.recipes import RECIPES, VALUES, steps_of
 from tools.zoo.trained.recipes.context import Context
 from tools.zoo.trained.recipes.sound import speech, voice, windows
 from tools.zoo.trained.table import Row, failures, render, verdict
+from tools.zoo.treated import session_of
 
 MODELS = {model.key: model for model in models()}
 
@@ -138,8 +138,8 @@ def rounding_model(path: Path) -> None:
         helper.make_node("Mul", ["r", "half"], ["y"]),
     ]
     values = [onnx.numpy_helper.from_array(np.float32(v), n) for n, v in (("three", 3), ("half", 0.5))]
-    ends = [[helper.make_tensor_value_info(name, kind, [4])] for name in "xy"]
-    graph = helper.make_graph(nodes, "g", *ends, values)
+    x, y = ([helper.make_tensor_value_info(name, kind, [4])] for name in "xy")
+    graph = helper.make_graph(nodes, "g", x, y, values)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
@@ -167,15 +167,15 @@ def test_cut__an_lstm_of_bytes__has_its_first_steps(tmp_path: Path) -> None:
         helper.make_node("DynamicQuantizeLSTM", inputs, ["b"], domain="com.microsoft", hidden_size=4),
         helper.make_node("Neg", ["b"], ["y"]),
     ]
-    ends = [[helper.make_tensor_value_info(*e)] for e in (("x", kind, [9, 1, 4]), ("y", kind, [9, 1, 1, 4]))]
-    graph = helper.make_graph(nodes, "g", *ends, [onnx.numpy_helper.from_array(v, n) for n, v in values.items()])
+    x, y = ([helper.make_tensor_value_info(n, kind, s)] for n, s in (("x", [9, 1, 4]), ("y", [9, 1, 1, 4])))
+    graph = helper.make_graph(nodes, "g", x, y, [onnx.numpy_helper.from_array(v, n) for n, v in values.items()])
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "m.onnx")
-    x = random.standard_normal((9, 1, 4)).astype(np.float32)
-    _, fed, wanted = cut(tmp_path / "m.onnx", {"x": x}, lambda model: session_of(model, False))
+    value = random.standard_normal((9, 1, 4)).astype(np.float32)
+    _, fed, wanted = cut(tmp_path / "m.onnx", {"x": value}, lambda model: session_of(model, False))
     assert {name: len(value) for name, value in fed.items()} == {"x": 9, "b/cut": 9, "b/first": STEPS}
     assert len(wanted["b"]) == STEPS and len(wanted["y"]) == 9
-    np.testing.assert_array_equal(wanted["a"], np.maximum(x, 0))
+    np.testing.assert_array_equal(wanted["a"], np.maximum(value, 0))
 
 
 def test_difference__of_outputs__is_a_part_of_the_largest_value() -> None:

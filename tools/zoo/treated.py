@@ -32,7 +32,7 @@ from tools.zoo.compare import HALF, apart, complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 from tools.zoo.treatments import Exported, Treatment, chosen
 
-__all__ = ["check", "compared", "main", "outputs_of"]
+__all__ = ["check", "compared", "main", "outputs_of", "session_of"]
 
 SECONDS = 240
 """For one treatment and what is compared of it."""
@@ -40,14 +40,15 @@ SECONDS = 240
 LISTED = Path(__file__).parent / "treated.toml"
 
 
-def session_of(path: Path, optimise: bool) -> Any:
-    """onnxruntime's session over the file."""
+def session_of(model: Path | bytes, optimise: bool) -> Any:
+    """onnxruntime's session over a file or its bytes."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, Path) else model
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def fed(declared: Mapping[str, np.dtype[Any]], feeds: Feeds) -> Feeds:

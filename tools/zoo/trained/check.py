@@ -15,12 +15,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from pyruntime.ops.interpreter import interpret
 from tools.devkit.shell import ROOT, fingerprint
@@ -33,27 +32,17 @@ from tools.zoo.trained.fetch import fetched, model_file
 from tools.zoo.trained.files import KIND, case_file
 from tools.zoo.trained.packages import FOLDER, Case, cases
 from tools.zoo.trained.recipes import steps_of
-from tools.zoo.treated import compared
+from tools.zoo.treated import compared, session_of
 
 __all__ = ["check", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
 
-SECONDS = 600
-"""For one file."""
+SECONDS, LARGE = 600, 1800
+"""For one file, and for a large one."""
 
 
 def product() -> str:
     """What identifies this state of the product."""
     return fingerprint(ROOT / "pyruntime", ROOT / "shaders", ROOT / "web")[:16]
-
-
-def session_of(model: str | bytes, optimise: bool) -> Any:
-    """onnxruntime's session over a file or its bytes."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
@@ -66,33 +55,35 @@ def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
     ]
 
 
-def answers(session: Any, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
-    """Outputs of every step of every run, with its own states fed back."""
-    names = [o.name for o in session.get_outputs()]
+def answers(
+    step_of: Callable[[Feeds], Sequence[Any]], names: Sequence[str], runs: Sequence[Sequence[Feeds]], case: Case
+) -> list[list[list[Any]]]:
+    """Outputs (`names`) of every step of every run, with its own states fed back."""
     made = []
     for run in runs:
-        outputs: list[list[Any]] = []
+        outputs: list[Sequence[Any]] = []
         for step in run:
             last = dict(zip(names, outputs[-1], strict=True)) if outputs else {}
-            outputs.append(session.run(None, step | {i: last[o] for i, o in back.items() if last}))
+            outputs.append(step_of(step | {i: last[o] for i, o in case.model.back.items() if last}))
         made.append([[plain(y) for y in ys] for ys in outputs])
     return made
 
 
-def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], back: Mapping[str, str]) -> list[list[list[Any]]]:
+def theirs(session: Any, runs: Sequence[Sequence[Feeds]], case: Case) -> list[list[list[Any]]]:
+    """`answers` of onnxruntime."""
+    return answers(lambda feeds: session.run(None, feeds), [o.name for o in session.get_outputs()], runs, case)
+
+
+def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], case: Case) -> list[list[list[Any]]]:
     """`answers` of the NumPy interpreter."""
     graph = graph_of(path)
     names = [v.name for v in graph.outputs]
-    made = []
-    for run in runs:
-        outputs: list[list[Any]] = []
-        for step in run:
-            last = dict(zip(names, outputs[-1], strict=True)) if outputs else {}
-            feeds = step | {i: last[o] for i, o in back.items() if last}
-            told = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
-            outputs.append([told[n].value() for n in names])
-        made.append([[plain(y) for y in ys] for ys in outputs])
-    return made
+
+    def step_of(feeds: Feeds) -> list[Any]:
+        told = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
+        return [told[n].value() for n in names]
+
+    return answers(step_of, names, runs, case)
 
 
 def recorded(case: Case) -> tuple[list[list[Feeds]], list[list[list[list[Any]]]], list[list[list[Any]]], list[str]]:
@@ -171,9 +162,9 @@ def check(case: Case) -> dict[str, Any]:
     made: dict[str, list[list[list[Any]]]] = {}
     for optimise in (True, False):
         try:
-            session = session_of(str(path), optimise)
+            session = session_of(path, optimise)
             feeds = given(session, runs)
-            made[f"w{len(made)}"] = answers(session, feeds, case.model.back)
+            made[f"w{len(made)}"] = theirs(session, feeds, case)
         except Exception as error:  # boundary: the peer
             result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
     if not made:
@@ -182,18 +173,18 @@ def check(case: Case) -> dict[str, Any]:
     names = [o.name for o in session.get_outputs()]
     witnesses = list(made.values())
     if case.treatment:
-        session = session_of(str(model_file(case.model)), True)
-        made["shipped"] = answers(session, given(session, runs), case.model.back)
+        session = session_of(model_file(case.model), True)
+        made["shipped"] = theirs(session, given(session, runs), case)
     else:
         made["shipped"] = witnesses[0]
     record(case, feeds, made, names)
     began = time.monotonic()
     try:
-        mine = interpreted(path, feeds, case.model.back)
+        mine = interpreted(path, feeds, case)
         result["native"], result["native_far"] = judged(case, mine, witnesses, made["shipped"], names)
         if result["native"] and path.suffix == ".onnx" and rounds(path):
             parts, fed, wanted = in_parts(case, path, feeds)
-            ((mine_,),) = interpreted(parts, [[fed]], {})
+            ((mine_,),) = interpreted(parts, [[fed]], case)
             told = judged(Case(case.model), [[mine_]], [[[list(wanted.values())]]], [], list(wanted))
             result["native"], result["native_parts"] = told
     except Exception as error:  # boundary: a model of a survey
@@ -272,7 +263,7 @@ def main() -> int:
             lambda: check(case),  # noqa: B023
             lambda error: {"product": now, "native": f"{type(error).__name__}: {error}"[:800]},
             lambda how: {"product": now, "ended": how},
-            SECONDS,
+            LARGE if case.model.large else SECONDS,
         )
         put(case, found, "browser", now)
         wrong += bool(wrong_of(found))
