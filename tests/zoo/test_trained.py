@@ -137,7 +137,7 @@ def rounding_model(path: Path) -> None:
         helper.make_node("Round", ["m"], ["r"]),
         helper.make_node("Mul", ["r", "half"], ["y"]),
     ]
-    values = [onnx.numpy_helper.from_array(np.float32(v), n) for n, v in (("three", 3), ("half", 0.5))]
+    values = [onnx.numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("three", 3), ("half", 0.5))]
     x, y = ([helper.make_tensor_value_info(name, kind, [4])] for name in "xy")
     graph = helper.make_graph(nodes, "g", x, y, values)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
