@@ -39,7 +39,7 @@ that follows. It is then cut where it rounds, each part is fed with onnxruntime'
 - **Difference**: the largest of all outputs, steps and sizes, natively and in Chromium, as a part of the largest value.
 - **Also as**: what was made of the file and agrees, too, and its difference: the ORT format (ort), onnxruntime's
   float16 and its dynamic quantisation to 8 bits, which may differ by as much as these change the results.
-- **Open**: whether one plan serves all sizes; empty where there is one size.
+- **Open**: whether one plan serves all sizes, or all after the first; empty where there is one size.
 - **Host**: nodes that run on the host. **Dispatches**: of a run on a desktop GPU, and on SwiftShader.
 """
 
@@ -183,7 +183,10 @@ def _result(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
 def _open(row: Row) -> str:
     if row.case.model.runs < 2 or "browser_open" not in row.found:
         return ""
-    return "one plan" if len(row.found["browser_open"]) == 1 else "a plan for each size"
+    plans = row.found["browser_open"]
+    if any(plans):
+        return "one plan" if len(plans) == 1 else "one plan after the first"
+    return "a plan for each size"
 
 
 def main() -> int:
