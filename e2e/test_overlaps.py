@@ -169,7 +169,7 @@ SEVERAL = """
     grown = await asyncio.gather(*(first.run_async(["y"], feed) for feed in feeds))
     wrong += sum(y.tobytes() != w.tobytes() for (y,), w in zip(grown, alone))
     roots = session._program.roots
-    held = session._program.arenas.nbytes, max(sum(s.executable.plan.arenas) for s in roots), len(roots)
+    held = session._program.cache.arenas.nbytes, max(sum(s.executable.plan.arenas) for s in roots), len(roots)
     session.release()
     first.release()
     [wrong, *held]

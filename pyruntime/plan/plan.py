@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -292,6 +292,11 @@ class Plan:
     patches: list[Patch] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+
+    def allocated(self, there: Collection[str]) -> int:
+        """Bytes it takes besides weights; external tensors in `there` exist already."""
+        fresh = sum(t.region.nbytes for t in self.external if t.name not in there)
+        return sum(self.arenas) + len(self.params) + fresh
 
     def numbers(self, sizes: Sequence[int]) -> list[int]:
         """The values of the expressions for these sizes."""

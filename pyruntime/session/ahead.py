@@ -32,9 +32,10 @@ from pyruntime.session.compiler import sources_of
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.openings import sizes_data
+from pyruntime.session.plan_cache import recall
 from pyruntime.session.program import Program
 from pyruntime.session.refusals import KNOWN_LIMIT, TooEarly
-from pyruntime.session.stages import Stage, recall
+from pyruntime.session.stages import Stage
 from pyruntime.session.stated import stated_type, stated_value
 from pyruntime.session.web_api import value_metadata
 

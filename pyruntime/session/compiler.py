@@ -6,8 +6,9 @@ its computed constants (the prologue), and what the next stage begins with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,7 +26,10 @@ from pyruntime.plan.typing import Boundary, Guards, Typing
 from pyruntime.session.positions import Positions, positions_of
 from pyruntime.session.refusals import KNOWN_LIMIT
 
-__all__ = ["Compiled", "Computed", "compile_stage", "numbers_of", "sources_of"]
+__all__ = ["Compiled", "Compiler", "Computed", "Request", "Signature", "numbers_of", "sources_of"]
+
+Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
+"""Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,105 +77,194 @@ class Compiled:
     types: dict[str, ValueType]
     static: set[str]
     constants: dict[str, Constant]
-    bound: frozenset[str] = field(default=frozenset())
+    bound: frozenset[str] = frozenset()
     positions: list[Positions] = field(default_factory=list)
 
 
-def compile_stage(
-    graph: Graph,
-    target: Target,
-    arrived: Mapping[str, ValueType],
-    values: Mapping[str, HostValue],
-    outputs: Sequence[str],
-    on_device: frozenset[str],
-    before: Compiled | None = None,
-    carried: Collection[str] = (),
-    sizes: Sizes | None = None,
-    optimized: bool = True,
-    sanitize: bool = False,
-    free: Collection[str] = (),
-    ask: Callable[[str], object] = lambda _: None,
-    kernels: Kernels | None = None,
-) -> Compiled:
-    """Compile the stage that begins with `arrived`.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a stage is compiled for.
+
+    Attributes:
+        arrived: types of the values that it begins with; their dimensions may be Dims of `sizes`.
+        outputs: names wanted.
+        on_device: which of both are, and stay, on the device.
+        free: outputs that may stay in any memory there, that of an input too.
+        values: what the host knows; a plan that looks at a value depends on it.
+        before: the stage in front of it; None for the first of a run.
+        carried: the buffers that the stage in front left on the device, by name.
+        sizes: those that are left open.
+        early: there is no run yet, which may bring values that decide.
+    """
+
+    arrived: Mapping[str, ValueType]
+    outputs: Sequence[str]
+    on_device: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+    values: Mapping[str, HostValue] = field(default_factory=dict)
+    before: Compiled | None = None
+    carried: Mapping[str, int] = field(default_factory=dict)
+    sizes: Sizes | None = None
+    early: bool = False
+
+    @property
+    def signature(self) -> Signature:
+        """What the stage is found by."""
+        arrived = tuple((n, replace(t, source=None)) for n, t in self.arrived.items())
+        return arrived, tuple(self.outputs), self.on_device
+
+
+@dataclass(slots=True)
+class _Typed:
+    """A stage whose types are known.
+
+    Attributes:
+        graph: its nodes; `stay`: the outputs that are left on the device.
+        rest, boundary: the nodes after it, and why it ends.
+        positions: those that the host checks.
+    """
+
+    typing: Typing
+    rest: list[Node]
+    boundary: Boundary | None
+    bound: frozenset[str]
+    graph: TypedGraph
+    stay: list[str]
+    positions: list[Positions]
+
+
+class Compiler:
+    """Compiles stages of a graph for a device.
 
     Args:
-        arrived: types of the values it begins with; their dimensions may be Dims of `sizes`.
-        values: what the host knows; a plan that looks at a value depends on it.
-        outputs: names wanted. on_device: inputs and outputs that are and stay on the device.
-        before: the stage in front of it; `carried`: what that left on the device.
-        optimized: run the graph passes. sanitize: plan each value a memory of its own, too.
-        free: outputs that may stay in any memory, that of an input too.
-        ask: gets the text of each shader that the stage will probably have, as soon as it is known.
-        kernels: those of the plans made before for this device.
+        target: the device; stages compiled from then on are for another one where it is replaced.
+        optimize: run the graph passes.
+        sanitize: plan each value a memory of its own, too.
+        ask: gets the source of each shader that a stage will probably have, as soon as it is known.
     """
-    guards = Guards(sources_of(values))
-    constants = dict(before.constants if before else graph.constants)
-    types: dict[str, ValueType] = (
-        dict(before.types)
-        if before
-        else {n: TensorType(c.type.dtype, c.type.shape, c.numpy, n) for n, c in constants.items()}
-    )
-    static = set(before.static) if before else set(constants)
-    _arrive(arrived, values, before, guards, types)
-    for name, size in sizes.values.items() if sizes else ():
-        types[name] = known(types[name], np.full(types[name].shape, size, object))  # type: ignore[union-attr]
-    if before is None:
-        static -= arrived.keys()
-        constants = {n: c for n, c in constants.items() if n not in arrived}
-    typing = Typing(types, static, guards, sizes)
-    with planning("typing"):
-        rest, boundary = typing.run(before.rest if before else graph.nodes)
-    bound = before.bound if before else frozenset(n for n in arrived if n in on_device)
-    on_host = list(dict.fromkeys([*values, *arrived]))
-    typed, stay = _graph(typing, rest, boundary, on_host, {*carried, *bound}, constants, outputs, on_device)
-    positions = positions_of(typed)
-    if optimized:
-        optimize(typed, target)
-    if before is None and boundary is None and not sanitize:
-        with planning("pass 'grow_in_place'"):
-            grow_in_place.run(typed, target, [n for n in stay if n in free])
-        left = {s.output for s in typed.states.values()}
-        stay = [n for n in stay if n not in left]
-    if optimized:
-        with planning("pass 'fuse_attention_product'"):
-            fuse_attention_product.run(typed, target)
-    lowerings = Lowerings(target, sizes is None, kernels)
-    with planning("planning computed constants"):
-        prologue = _prologue(typed, lowerings, sanitize)
-    for source in (s for computed in prologue for s in computed.plan.shaders):
-        ask(source)
-    plan = build_plan(typed, target, stay, ask=ask, lowerings=lowerings)
-    alone = build_plan(typed, target, stay, isolated=True, lowerings=lowerings) if sanitize else None
-    bound |= on_device & set(stay)
-    ends = boundary, rest, types, static, typed.constants
-    return Compiled(plan, alone, prologue, sizes, guards, *ends, frozenset(bound), positions)
+
+    def __init__(
+        self,
+        graph: Graph,
+        target: Target,
+        optimize: bool = True,
+        sanitize: bool = False,
+        ask: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.graph, self.target = graph, target
+        self._optimize, self._sanitize, self._ask = optimize, sanitize, ask
+        self._kernels = Kernels()
+
+    def compile(self, request: Request) -> Compiled:
+        """Compile the stage that is requested."""
+        typed = self._type(request)
+        self._rewrite(typed, request)
+        return self._lower(typed, request)
+
+    def _type(self, request: Request) -> _Typed:
+        """Infer types, up to the end of the graph or to where planning has to wait for values."""
+        before, sizes = request.before, request.sizes
+        guards = Guards(sources_of(request.values))
+        if before is not None:
+            constants, types, static = dict(before.constants), dict(before.types), set(before.static)
+        else:
+            constants = {n: c for n, c in self.graph.constants.items() if n not in request.arrived}
+            static = set(constants)
+            types = {n: TensorType(c.type.dtype, c.type.shape, c.numpy, n) for n, c in constants.items()}
+        _arrive(request, guards, types)
+        for name, size in sizes.values.items() if sizes else ():
+            types[name] = known(types[name], np.full(types[name].shape, size, object))  # type: ignore[union-attr]
+        typing = Typing(types, static, guards, sizes)
+        with planning("typing"):
+            rest, boundary = typing.run(before.rest if before else self.graph.nodes)
+        bound = before.bound if before else frozenset(n for n in request.arrived if n in request.on_device)
+        graph, stay = _graph(typing, rest, boundary, bound, constants, request)
+        return _Typed(typing, rest, boundary, bound, graph, stay, positions_of(graph))
+
+    def _rewrite(self, typed: _Typed, request: Request) -> None:
+        """Run the passes."""
+        graph, target = typed.graph, self.target
+        if self._optimize:
+            optimize(graph, target)
+        if request.before is None and typed.boundary is None and not self._sanitize:
+            with planning("pass 'grow_in_place'"):
+                grow_in_place.run(graph, target, [n for n in typed.stay if n in request.free])
+            left = {s.output for s in graph.states.values()}
+            typed.stay = [n for n in typed.stay if n not in left]
+        if self._optimize:
+            with planning("pass 'fuse_attention_product'"):
+                fuse_attention_product.run(graph, target)
+
+    def _lower(self, typed: _Typed, request: Request) -> Compiled:
+        """Plan kernels, memory and commands."""
+        graph, target, stay = typed.graph, self.target, typed.stay
+        lowerings = Lowerings(target, request.sizes is None, self._kernels)
+        with planning("planning computed constants"):
+            prologue = self._prologue(graph, lowerings)
+        for source in (s for computed in prologue for s in computed.plan.shaders):
+            self._ask(source)
+        typing = typed.typing
+        return Compiled(
+            build_plan(graph, target, stay, ask=self._ask, lowerings=lowerings),
+            build_plan(graph, target, stay, isolated=True, lowerings=lowerings) if self._sanitize else None,
+            prologue,
+            request.sizes,
+            typing.guards,
+            typed.boundary,
+            typed.rest,
+            typing.types,
+            typing.static,
+            graph.constants,
+            typed.bound | request.on_device & set(stay),
+            typed.positions,
+        )
+
+    def _prologue(self, graph: TypedGraph, lowerings: Lowerings) -> list[Computed]:
+        """The heavy static values of `graph`, taken out of it."""
+        first = split_static(graph, self.target, lowerings)
+        if first is None:
+            return []
+        keys = identities(first)
+        made = []
+        for name in first.outputs:
+            alone_graph = part(first, name)
+            plan = build_plan(alone_graph, self.target, [name], lowerings=lowerings)
+            alone = build_plan(alone_graph, self.target, [name], isolated=True) if self._sanitize else None
+            made.append(Computed(name, keys[name], plan, alone))
+        return made
+
+
+def _arrive(request: Request, guards: Guards, types: dict[str, ValueType]) -> None:
+    """Add the types of what a stage begins with; those that may be looked at know their value."""
+    boundary = request.before.boundary if request.before else None
+    asked = boundary is not None and boundary.node is None
+    for name, kind in request.arrived.items():
+        value = request.values.get(name)
+        small = isinstance(value, HostTensor) and value.type.size <= KNOWN_LIMIT
+        source = guards.source(name) if value is not None and (small or asked) else None
+        types[name] = replace(kind, source=source, name=name)
 
 
 def _graph(
     typing: Typing,
     rest: list[Node],
     boundary: Boundary | None,
-    on_host: Sequence[str],
-    carried: Iterable[str],
+    bound: frozenset[str],
     constants: dict[str, Constant],
-    outputs: Sequence[str],
-    on_device: frozenset[str],
+    request: Request,
 ) -> tuple[TypedGraph, list[str]]:
     """The graph of a stage, and which of its outputs stay on the GPU for later stages."""
+    carried = {*request.carried, *bound}
+    on_host = [n for n in dict.fromkeys([*request.values, *request.arrived]) if n in typing.types and n not in carried]
     made = {n for node in typing.done for n in node.outputs if n and n not in typing.static}
     needed = [n for n in (boundary.needed if boundary else ()) if n in made or n in carried]
-    wanted = [n for n in outputs if n in made]
+    wanted = [n for n in request.outputs if n in made]
     later = sorted(made & {n for node in rest for n in node.inputs})
-    kept = [n for n in wanted if n in on_device and n not in needed and _dense(typing.types[n])]
+    kept = [n for n in wanted if n in request.on_device and n not in needed and _dense(typing.types[n])]
     stay = list(dict.fromkeys([*kept, *(n for n in later if _dense(typing.types[n]))]))
-    known_at_end = [n for n in outputs if n in typing.static and not rest]
+    known_at_end = [n for n in request.outputs if n in typing.static and not rest]
     to_host = dict.fromkeys([*needed, *(n for n in wanted if n not in kept), *(n for n in later if n not in stay)])
-    graph = typing.graph(
-        [*(n for n in on_host if n in typing.types and n not in carried), *carried],
-        list(dict.fromkeys([*to_host, *known_at_end, *stay])),
-        constants,
-    )
+    graph = typing.graph([*on_host, *carried], list(dict.fromkeys([*to_host, *known_at_end, *stay])), constants)
     graph.resident = frozenset(carried)
     graph.static = set(graph.static)
     return graph, [n for n in stay if n not in to_host]
@@ -179,39 +272,6 @@ def _graph(
 
 def _dense(kind: ValueType) -> bool:
     return isinstance(kind, TensorType) and bool(kind.dtype.compute)
-
-
-def _arrive(
-    arrived: Mapping[str, ValueType],
-    values: Mapping[str, HostValue],
-    before: Compiled | None,
-    guards: Guards,
-    types: dict[str, ValueType],
-) -> None:
-    """Add the types of what a stage begins with; those that may be looked at know their value."""
-    for name, kind in arrived.items():
-        boundary = before.boundary if before else None
-        asked = boundary is not None and boundary.node is None
-        value = values.get(name)
-        small = isinstance(value, HostTensor) and value.type.size <= KNOWN_LIMIT
-        source = guards.source(name) if name in values and (small or asked) else None
-        types[name] = replace(kind, source=source, name=name)
-
-
-def _prologue(typed: TypedGraph, lowerings: Lowerings, sanitize: bool) -> list[Computed]:
-    """The heavy static values of `typed`, taken out of it."""
-    target = lowerings.target
-    first = split_static(typed, target, lowerings)
-    if first is None:
-        return []
-    keys = identities(first)
-    made = []
-    for name in first.outputs:
-        alone_graph = part(first, name)
-        plan = build_plan(alone_graph, target, [name], lowerings=lowerings)
-        alone = build_plan(alone_graph, target, [name], isolated=True) if sanitize else None
-        made.append(Computed(name, keys[name], plan, alone))
-    return made
 
 
 def sources_of(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:

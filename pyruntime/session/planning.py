@@ -1,11 +1,11 @@
-"""The stages of a model on a device: planned when their shapes are known, kept for the next run of the same shapes."""
+"""Stages of a graph on a device, planned when their shapes are known: what decides which sizes, and when again."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -16,21 +16,19 @@ from pyruntime.device.on_host import HostValue
 from pyruntime.device.sanitizer import SanitizedExecutable
 from pyruntime.device.weights import Weights
 from pyruntime.errors import EPFail, InvalidGraph, OutOfMemory
-from pyruntime.ir import Graph, Sizes, TensorType, ValueType
-from pyruntime.kernels.candidates import Kernels
-from pyruntime.kernels.costs import Rates
+from pyruntime.ir import TensorType
 from pyruntime.ops.defects import planning
 from pyruntime.plan.plan import Plan
-from pyruntime.session.compiler import Compiled, Computed, compile_stage, numbers_of, sources_of
+from pyruntime.session.compiler import Compiled, Compiler, Computed, Request, numbers_of, sources_of
 from pyruntime.session.expected_runs import ExpectedRun
-from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.log import logger
 from pyruntime.session.openings import Openings
+from pyruntime.session.plan_cache import PlanCache, recall
 from pyruntime.session.prologue import Prologue
 from pyruntime.session.refusals import TooEarly, refuse_guesses, refuse_host
-from pyruntime.session.stages import Run, Signature, Stage, forget_oldest, planned_bytes, recall, type_of
+from pyruntime.session.stages import Run, Stage, type_of
 
-__all__ = ["Planning"]
+__all__ = ["Planner"]
 
 OTHERWISE = OutOfMemory, EPFail, TooEarly
 """What says that a plan is too much for the device, needs the host, or a run's values: another one may not."""
@@ -39,79 +37,27 @@ MISPREDICTED = *OTHERWISE, InvalidGraph
 """What says that an expected run is not planned ahead of time: inputs that only a prediction has may not fit a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a stage is planned for.
-
-    Attributes:
-        arrived: types of the values that it begins with.
-        outputs: names wanted. free: those that stay on the device, in memory of its choice.
-        on_device: which of both are on the device.
-        values: what the host has.
-        before: the stage that it goes on from; None for the first of a run.
-        early: there is no run yet, which may bring values that decide.
-    """
-
-    arrived: Mapping[str, ValueType]
-    outputs: Sequence[str]
-    on_device: frozenset[str] = frozenset()
-    free: frozenset[str] = frozenset()
-    values: Mapping[str, HostValue] = field(default_factory=dict)
-    before: Stage | None = None
-    early: bool = False
-
-    @property
-    def signature(self) -> Signature:
-        """What the stage is found by."""
-        arrived = tuple((n, replace(t, source=None)) for n, t in self.arrived.items())
-        return arrived, tuple(self.outputs), self.on_device
-
-
-class Planning:
-    """Plans stages of a graph for any input shapes, puts them on a device and keeps them there.
+class Planner:
+    """Plans stages of a graph for any input shapes and puts them on the device, into a cache.
 
     Args:
-        graph: the imported model.
+        cache: where stages go, with the memory that they share.
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
-        disabled: names of passes and kernel variants to leave out.
-        limits: `gpu_bytes` and `cached_plans` hold here.
-        rates: what kernels are chosen by instead of what was measured on the device.
-        sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
 
     Attributes:
-        roots: first stages of runs, the one used last at the end.
+        openings: which sizes plans leave open.
         timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        device: Device,
-        refuse_host: bool = False,
-        disabled: frozenset[str] = frozenset(),
-        optimize: bool = True,
-        limits: ResourceLimits | None = None,
-        sanitize: bool = False,
-        rates: Rates | None = None,
-    ) -> None:
-        self.graph = graph
-        self.device = device
-        exact = frozenset({"quick_start"}) if sanitize else frozenset()
-        self.target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
-        self.refuse_host = refuse_host
-        self.optimize = optimize
-        self.limits = limits or ResourceLimits()
-        self.sanitize = sanitize
-        self.weights = Weights(device)
-        self.arenas = Arenas(device)
-        self.openings = Openings(graph)
-        self.roots: list[Stage] = []
+    def __init__(self, compiler: Compiler, device: Device, cache: PlanCache, refuse_host: bool) -> None:
+        self.compiler = compiler
+        self.cache = cache
+        self.openings = Openings(compiler.graph)
         self.timings: dict[str, float] = {}
-        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
-        self._prologue = Prologue(device, self.weights, self.limits, partial(_executable, device))
-        self._kernels = Kernels()
+        self._device = device
+        self._refuse_host = refuse_host
+        self._prologue = Prologue(device, cache.weights, cache.limits, partial(_executable, device))
         self._planning = asyncio.Lock()
-        self._staged = asyncio.Lock()
 
     async def prepare(
         self,
@@ -130,7 +76,7 @@ class Planning:
         """
         async with self._planning:
             try:
-                return await self._plan(self.roots, Request(dict(feeds), outputs, values=values, early=True))
+                return await self._plan(self.cache.roots, Request(dict(feeds), outputs, values=values, early=True))
             except TooEarly:
                 if strict:
                     raise
@@ -140,9 +86,10 @@ class Planning:
         """Plan and compile runs that are guessed: all of them before weights go up, which takes until the last byte is
         there. Where one of them cannot be, all are forgotten."""
         # Tokens follow a prompt at once: nothing may compile then.
-        self.target = replace(self.target, disabled=self.target.disabled | {"quick_start"})
+        target = self.compiler.target
+        self.compiler.target = replace(target, disabled=target.disabled | {"quick_start"})
         async with self._planning:
-            self.openings = Openings(self.graph)
+            self.openings = Openings(self.compiler.graph)
             for run in runs:
                 self.openings.note(run.feeds)
             try:
@@ -150,24 +97,23 @@ class Planning:
                     Request(run.feeds, run.outputs, run.on_device, run.on_device & set(run.outputs), early=True)
                     for run in runs
                 ]
-                requests = [r for r in requests if recall(self.roots, r.signature, {}) is None]
+                requests = [r for r in requests if recall(self.cache.roots, r.signature, {}) is None]
                 for request, planned in [(r, self._ahead(r)) for r in requests]:
                     stage = await self._made_of(planned, request)
                     stage.expected = True
             except MISPREDICTED as error:
                 logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
-                self.openings = Openings(self.graph)
-                while forget_oldest(self.roots):
-                    pass
-                self.weights.sweep()
+                self.openings = Openings(self.compiler.graph)
+                self.cache.trim(0)
+                self.cache.weights.sweep()
 
     def _ahead(self, request: Request) -> tuple[Compiled, Request] | None:
         """What `_plan` begins with, and for what; None where it is not to be used, and `_plan` may know another."""
         self.openings.note(request.arrived)
         try:
-            opened, sizes = self.openings.open(request.arrived) if self.target.allows("open_sizes") else ({}, None)
-            wider = replace(request, arrived=opened) if sizes else request
-            compiled = self._compile(wider, sizes)
+            opened, sizes = self.openings.open(request.arrived) if self._opens else ({}, None)
+            wider = replace(request, arrived=opened, sizes=sizes) if sizes else request
+            compiled = self._compile(wider)
         except MISPREDICTED:
             return None
         if sizes is not None:
@@ -180,12 +126,16 @@ class Planning:
         """The stage that is planned, on the device; where that cannot be, as `_plan` makes one."""
         if planned is not None:
             try:
-                return await self._made(self.roots, *planned)
+                return await self._made(self.cache.roots, *planned)
             except OTHERWISE as error:
                 logger.info("a run expected is planned otherwise: %s: %s", type(error).__name__, error)
-        return await self._plan(self.roots, request)
+        return await self._plan(self.cache.roots, request)
 
-    async def _find(
+    @property
+    def _opens(self) -> bool:
+        return self.compiler.target.allows("open_sizes")
+
+    async def find(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
     ) -> tuple[Stage, tuple[int, ...]]:
         """The stage for these values and the open sizes they bring; planned where there is none."""
@@ -200,7 +150,9 @@ class Planning:
             found = recall(stages, signature, sources, rooms)
             if found is not None:
                 return found
-            request = Request(types, run.outputs, on_device, run.free, run.values, before)
+            request = Request(types, run.outputs, on_device, run.free, run.values)
+            if before is not None:
+                request = replace(request, before=before.compiled, carried=before.executable.resident)
             stage = await self._plan(stages, request)
         return stage, stage.fits(signature, rooms, sources) or ()
 
@@ -221,15 +173,15 @@ class Planning:
         """
         reasons: dict[str, str] = {}
         numbers = numbers_of(request.values)
-        ways = [False, True] if self.target.allows("open_sizes") else []
+        ways = [False, True] if self._opens else []
         while ways:
             with planning("opening sizes"):
                 opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
             if sizes is None:
                 return None
             try:
-                wider = replace(request, arrived=opened)
-                compiled = self._compile(wider, sizes)
+                wider = replace(request, arrived=opened, sizes=sizes)
+                compiled = self._compile(wider)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, wider)
                     self.openings.learn(sizes)
@@ -245,91 +197,55 @@ class Planning:
         self.openings.close(reasons)
         return None
 
-    def _compile(self, request: Request, sizes: Sizes | None = None) -> Compiled:
-        before, began = request.before, time.perf_counter()
-        compiled = compile_stage(
-            self.graph,
-            self.target,
-            request.arrived,
-            request.values,
-            request.outputs,
-            request.on_device,
-            before.compiled if before else None,
-            before.executable.resident if before else (),
-            sizes,
-            self.optimize,
-            self.sanitize,
-            request.free,
-            self.device.ask,
-            self._kernels,
-        )
+    def _compile(self, request: Request) -> Compiled:
+        began = time.perf_counter()
+        compiled = self.compiler.compile(request)
         self.openings.look(compiled.guards.read)
         self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
         return compiled
 
     async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
         """The stage on the device: constants computed, memory allocated, pipelines compiled."""
-        plan, before = compiled.plan, request.before
+        plan, cache = compiled.plan, self.cache
         if request.early:
             refuse_guesses(plan.host_steps, compiled.boundary, request.arrived)
-        if self.refuse_host:
+        if self._refuse_host:
             refuse_host(plan.assignments, compiled.boundary)
         for step in plan.host_steps:
             made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
-            self.limits.check_host(step.node.label, sum(made))
-        carried = before.executable.resident if before else {}
+            cache.limits.check_host(step.node.label, sum(made))
         computed = [constant.name for constant in compiled.prologue]
-        nbytes = planned_bytes(plan, {*carried, *computed, *compiled.bound})
-        arenas = self.arenas if compiled.alone is None and shares_arenas(plan) else None
+        nbytes = plan.allocated({*request.carried, *computed, *compiled.bound})
+        arenas = cache.arenas if compiled.alone is None and shares_arenas(plan) else None
         nbytes -= sum(plan.arenas) if arenas is not None else 0
-        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in self.weights)
-        needed = nbytes + nbytes_computed + self.weights.missing(plan.constants)
-        self._make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0), before)
+        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in cache.weights)
+        needed = nbytes + nbytes_computed + cache.weights.missing(plan.constants)
+        cache.make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0))
         keys: list[Hashable] = []
         compute = partial(self._computed, compiled.prologue, keys)
-        together = needed + self.held + self._prologue.most(compiled.prologue) <= self.limits.gpu_bytes
+        together = needed + cache.held + self._prologue.most(compiled.prologue) <= cache.limits.gpu_bytes
         try:
-            resident = {**carried, **({} if together else await compute())}
-            executable = _executable(self.device, plan, compiled.alone, self.weights, resident, compiled.bound, arenas)
+            resident = {**request.carried, **({} if together else await compute())}
+            executable = _executable(
+                self._device, plan, compiled.alone, cache.weights, resident, compiled.bound, arenas
+            )
             await executable.prepare(compute if together else None)
             self.timings |= {f"{part}_ms": ms for part, ms in executable.waited.items()}
         except BaseException:
-            self.weights.drop(keys)
-            self.weights.sweep()
+            cache.weights.drop(keys)
+            cache.weights.sweep()
             raise
-        self.weights.sweep()
+        cache.weights.sweep()
         stage = Stage(request.signature, executable, compiled, nbytes)
-        stage.on_release.append(partial(self.weights.drop, keys))
+        stage.on_release.append(partial(cache.weights.drop, keys))
         stages.append(stage)
         return stage
 
     async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
         """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
-        made = await self._prologue.run(constants, lambda: self.held)
+        made = await self._prologue.run(constants, lambda: self.cache.held)
         keys += [constant.key for constant in constants]
         return made
-
-    def _make_room(self, stages: list[Stage], needed: Callable[[], int], before: Stage | None) -> None:
-        """Free plans not used for longest, so that one of `needed` bytes more fits the limits and goes into `stages`.
-
-        Raises:
-            OutOfMemory: it does not fit, with all that can go gone.
-        """
-        most = self.limits.cached_plans if before is None else max(1, self.limits.cached_plans // 4)
-        while len(stages) >= most and forget_oldest(stages):
-            pass
-        while needed() + self.held > self.limits.gpu_bytes and forget_oldest(self.roots):
-            self.weights.sweep()
-        self.limits.check_gpu(needed(), self.held)
-
-    @property
-    def held(self) -> int:
-        """Bytes on the GPU: weights and plans."""
-        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
-
-    def _ordered(self, outputs: Sequence[str]) -> list[str]:
-        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
-        return sorted(outputs, key=self._order.__getitem__)
 
 
 def _executable(

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
+from pyruntime.device.base import Device
 from pyruntime.device.executable import Replay
 from pyruntime.device.on_host import run_on_host
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError, DeviceLost
-from pyruntime.ir import HostTensor, TensorType, known
+from pyruntime.ir import Graph, HostTensor, TensorType, known
+from pyruntime.kernels import Target
+from pyruntime.kernels.costs import Rates
 from pyruntime.plan.typing import Boundary
-from pyruntime.session.compiler import sources_of
+from pyruntime.session.compiler import Compiler, sources_of
 from pyruntime.session.housing import house
-from pyruntime.session.planning import Planning
+from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.openings import Openings
+from pyruntime.session.plan_cache import PlanCache, recall
+from pyruntime.session.planning import Planner
 from pyruntime.session.profiling import Recorder
-from pyruntime.session.stages import AnyValue, Run, Stage, forget_oldest, recall, type_of
+from pyruntime.session.stages import AnyValue, Run, Stage, type_of
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
@@ -24,8 +32,64 @@ REPEATED = 2
 """Runs of a plan behind which it is worth to describe how they are repeated without Python."""
 
 
-class Program(Planning):
-    """Runs a graph on a device for any input shapes."""
+class Program:
+    """Runs a graph on a device for any input shapes.
+
+    Args:
+        graph: the imported model.
+        refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
+        disabled: names of passes and kernel variants to leave out.
+        limits: `gpu_bytes` and `cached_plans` hold here.
+        sanitize: compare every dispatch with itself in memory of its own (`device.sanitizer`); slow.
+        rates: what kernels are chosen by instead of what was measured on the device.
+
+    Attributes:
+        cache: the stages planned so far.
+        prepare, expect: those of its `Planner`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        refuse_host: bool = False,
+        disabled: frozenset[str] = frozenset(),
+        optimize: bool = True,
+        limits: ResourceLimits | None = None,
+        sanitize: bool = False,
+        rates: Rates | None = None,
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        exact = frozenset({"quick_start"}) if sanitize else frozenset()
+        target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
+        self.cache = PlanCache(device, limits or ResourceLimits())
+        self._planner = Planner(
+            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host
+        )
+        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
+        self._staged = asyncio.Lock()
+        self.prepare, self.expect = self._planner.prepare, self._planner.expect
+
+    @property
+    def roots(self) -> list[Stage]:
+        """First stages of runs, the one used last at the end."""
+        return self.cache.roots
+
+    @property
+    def openings(self) -> Openings:
+        """Which sizes plans leave open."""
+        return self._planner.openings
+
+    @property
+    def target(self) -> Target:
+        """What plans are made for."""
+        return self._planner.compiler.target
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """See `Planner.timings`."""
+        return self._planner.timings
 
     async def run(
         self,
@@ -59,7 +123,7 @@ class Program(Planning):
     async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
         """Run all stages; returns the last."""
         on_device = run.on_device
-        stage, sizes = await self._find(self.roots, run, fed, None, on_device)
+        stage, sizes = await self._planner.find(self.roots, run, fed, None, on_device)
         root = stage
         root.users += 1
         try:
@@ -70,8 +134,7 @@ class Program(Planning):
                     stage = await self._run_stages(stage, run, on_device)
         finally:
             root.users -= 1
-            while len(self.roots) > self.limits.cached_plans and forget_oldest(self.roots):
-                pass
+            self.cache.trim(self.cache.limits.cached_plans)
         return stage
 
     def replayable(
@@ -130,7 +193,7 @@ class Program(Planning):
         while stage.boundary is not None:
             run.check()
             arrived = self._cross(stage, stage.boundary, run)
-            stage, _ = await self._find(stage.next, run, arrived, stage, on_device)
+            stage, _ = await self._planner.find(stage.next, run, arrived, stage, on_device)
             await self._run_stage(stage, run)
         return stage
 
@@ -211,10 +274,11 @@ class Program(Planning):
             given.exchange(tensor)
         return given
 
+    def _ordered(self, outputs: Sequence[str]) -> list[str]:
+        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
+        return sorted(outputs, key=self._order.__getitem__)
+
     def release(self) -> None:
         """Free everything on the device."""
-        for stage in self.roots:
-            stage.release()
-        self.roots = []
-        self.weights.release()
+        self.cache.release()
         DeviceTensor.trim(self.device)

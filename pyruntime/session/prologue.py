@@ -12,7 +12,6 @@ from pyruntime.device.weights import Weights
 from pyruntime.plan.plan import Plan
 from pyruntime.session.compiler import Computed
 from pyruntime.session.limits import ResourceLimits
-from pyruntime.session.stages import planned_bytes
 
 __all__ = ["Prologue"]
 
@@ -67,7 +66,7 @@ class Prologue:
         """Constants that are computed at a time, none of them twice, each with the bytes it takes meanwhile."""
         some: list[tuple[Computed, int]] = []
         for constant in constants:
-            nbytes = planned_bytes(constant.plan, ()) + sum(c.nbytes for c in constant.plan.constants)
+            nbytes = constant.plan.allocated(()) + sum(c.nbytes for c in constant.plan.constants)
             full = sum(other for _, other in some) + nbytes > TOGETHER
             if some and (full or any(constant.key == c.key for c, _ in some)):
                 yield some

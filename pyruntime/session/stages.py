@@ -1,11 +1,10 @@
-"""Runs of a program, and the stages that are planned for them and kept."""
+"""Runs of a program, and the stages that are planned for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -15,19 +14,15 @@ from pyruntime.device.on_host import HostValue
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
 from pyruntime.passes.grow_in_place import capacity
-from pyruntime.plan.plan import Plan
 from pyruntime.plan.typing import Boundary
-from pyruntime.session.compiler import Compiled
+from pyruntime.session.compiler import Compiled, Signature
 from pyruntime.session.openings import WASTE, matched, scale
 from pyruntime.session.profiling import Recorder
 
-__all__ = ["AnyValue", "Run", "Signature", "Stage", "forget_oldest", "planned_bytes", "recall", "type_of"]
+__all__ = ["AnyValue", "Run", "Stage", "type_of"]
 
 AnyValue: TypeAlias = HostValue | DeviceTensor
 """A value wherever it is."""
-
-Signature: TypeAlias = tuple[tuple[tuple[str, ValueType], ...], tuple[str, ...], frozenset[str]]
-"""Types of the values a stage begins with, outputs wanted, and which of all these are on the device."""
 
 
 @dataclass(slots=True)
@@ -142,42 +137,6 @@ class Stage:
     def held(self) -> int:
         """Bytes on the GPU, those of the stages after it included."""
         return self.nbytes + sum(stage.held() for stage in self.next)
-
-
-def recall(
-    stages: list[Stage],
-    signature: Signature,
-    sources: Mapping[str, Callable[[], object]],
-    rooms: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[Stage, tuple[int, ...]] | None:
-    """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
-    best: tuple[float, int, tuple[int, ...]] | None = None
-    for index, stage in enumerate(stages):
-        values = stage.fits(signature, rooms, sources)
-        if values is None or not stage.compiled.guards.hold(sources):
-            continue
-        waste = scale(stage.sizes, values) if stage.sizes else 0.0
-        if best is None or waste < best[0]:
-            best = waste, index, values
-    if best is None:
-        return None
-    stages.append(stages.pop(best[1]))
-    return stages[-1], best[2]
-
-
-def forget_oldest(stages: list[Stage]) -> bool:
-    """Free the stage not used for longest that no run is in; False where there is none."""
-    for index, stage in enumerate(stages):
-        if not stage.users:
-            stages.pop(index).release()
-            return True
-    return False
-
-
-def planned_bytes(plan: Plan, there: Collection[str]) -> int:
-    """Bytes the plan allocates besides weights; external tensors in `there` exist already."""
-    fresh = sum(t.region.nbytes for t in plan.external if t.name not in there)
-    return sum(plan.arenas) + len(plan.params) + fresh
 
 
 def type_of(value: AnyValue | None, name: str) -> ValueType:

@@ -45,7 +45,7 @@ def test_random_graphs__of_open_sizes__have_sound_memory_and_the_shapes_of_concr
             await session.run_async(None, {"x": np.ones(shape, np.float32)})
         assert len(program.roots) == made, "sizes that have come need no plan"
         arenas = [s.executable.plan.arenas for s in program.roots if len(s.executable.plan.steps) == 1]
-        assert program.arenas.nbytes == sum(max(a) for a in itertools.zip_longest(*arenas, fillvalue=0))
+        assert program.cache.arenas.nbytes == sum(max(a) for a in itertools.zip_longest(*arenas, fillvalue=0))
         session.release()
         assert device.ledger.total == 0
 

@@ -193,7 +193,7 @@ def test_conversations__of_random_prompts__meet_the_same_plans() -> None:
 
         def note(past: int) -> None:
             plans.update({id(stage): stage for stage in program.roots})
-            counts.append((device.ledger.pipelines, program.held))
+            counts.append((device.ledger.pipelines, program.cache.held))
 
         await decode(session, 4, note, 1)  # a prompt of one token is another computation than a longer one
         while len(counts) < 500:
@@ -212,13 +212,13 @@ def test_constants__of_several_plans__are_on_the_device_once_and_leave_with_the_
         held = []
         for feeds in (encoder_feeds(1, 5), encoder_feeds(1, 9), encoder_feeds(3, 9), encoder_feeds(1, 700)):
             await session.run_async(None, feeds)
-            held.append(program.weights.nbytes)
+            held.append(program.cache.weights.nbytes)
         assert len(program.roots) == 4 and len(set(held[1:])) == 1, held
         while program.roots:
-            assert program.weights.nbytes
+            assert program.cache.weights.nbytes
             program.roots.pop().release()
-            program.weights.sweep()
-        assert program.weights.nbytes == 0 and device.ledger.total == 0
+            program.cache.weights.sweep()
+        assert program.cache.weights.nbytes == 0 and device.ledger.total == 0
 
     on(device, open_models.encoder(), use)
 
@@ -226,7 +226,7 @@ def test_constants__of_several_plans__are_on_the_device_once_and_leave_with_the_
         held = []
         for n in (2, 3, 70, 5000):
             await session.run_async(None, {"x": np.ones((n, 160), np.float32)})
-            held.append(program.weights.nbytes)
+            held.append(program.cache.weights.nbytes)
         assert len(set(held)) == 1 and held[0] >= 160 * 160 * 4, held
 
     on(NullDevice(), models.staged(), computed)

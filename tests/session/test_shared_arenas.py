@@ -47,9 +47,9 @@ def test_plans__of_several_sizes__hold_what_the_largest_takes() -> None:
         for count in (40, 700, 90, 3000, 5, 3000, 700):
             await session.run_async(None, rows(count))
         largest = max(sum(stage.executable.plan.arenas) for stage in program.roots)
-        assert len(program.roots) == 5 and program.arenas.nbytes == largest == live(device)
+        assert len(program.roots) == 5 and program.cache.arenas.nbytes == largest == live(device)
         total = sum(len(stage.executable.plan.params) for stage in program.roots)
-        assert device.ledger.total == program.weights.nbytes + largest + total == program.held
+        assert device.ledger.total == program.cache.weights.nbytes + largest + total == program.cache.held
         made = len(device.calls)
         await session.run_async(None, rows(3000))
         assert all(name != "allocate" for name, _ in device.calls[made:])
@@ -144,7 +144,7 @@ def test_plans__that_wait_for_the_host_in_between__have_memory_of_their_own(mode
         await session.run_async(None, {"x": np.ones(shape, np.float32)})
         program: Program = session._program
         several = [s for s in program.roots if len(s.executable.plan.steps) > 1]
-        shared = {*program.arenas.buffers}
+        shared = {*program.cache.arenas.buffers}
         assert all(not shared & {*s.executable._arenas.buffers} for s in several)
         session.release()
         assert device.ledger.total == 0

@@ -16,7 +16,7 @@ from pyruntime.ir import Constant, DType, Graph, Node, TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.registry import newest
-from pyruntime.session.compiler import compile_stage
+from pyruntime.session.compiler import Compiler, Request
 
 __all__ = ["TARGETS", "Sketch", "plan_all", "sketches"]
 
@@ -71,7 +71,7 @@ class Sketch:
 
     def plan(self, target: Target, *outputs: str) -> None:
         """Plan it for a device; what comes of it is forgotten."""
-        compile_stage(self.graph, target, self.inputs, {}, outputs, frozenset())
+        Compiler(self.graph, target).compile(Request(self.inputs, outputs))
 
     def sum(self, made: str, x: str, turned: bool = False) -> str:
         """A branch and what it left from, in either order: kernels' texts tell them apart."""
