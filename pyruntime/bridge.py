@@ -12,6 +12,8 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -66,13 +68,24 @@ JsObject: TypeAlias = Any
 
 _LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
 
-_sessions: dict[int, InferenceSession] = {}
-_sources: dict[int, ByteSource] = {}
-"""The bytes of each session's model."""
+
+@dataclass(slots=True)
+class _Open:
+    """A session that JavaScript has.
+
+    Attributes:
+        source: the bytes of its model.
+        filed: the plans that were in its file when it was last written.
+    """
+
+    session: InferenceSession
+    source: ByteSource
+    filed: WeakSet[Executable] | None = None
+
+
+_open: dict[int, _Open] = {}
 _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
 """`tree_hash` of files that models keep weights in."""
-_filed: dict[int, WeakSet[Executable]] = {}
-"""Of each session, the plans that were in its file when it was last written."""
 _handles = itertools.count(1)
 _under_way: dict[int, Callable[[], None]] = {}
 """What ends each load and run that has not ended, by the request's id."""
@@ -145,8 +158,7 @@ async def create(
         session.release()
         raise
     handle = next(_handles)
-    _sessions[handle] = session
-    _sources[handle] = source
+    _open[handle] = _Open(session, source)
     return {
         "handle": handle,
         "inputs": [value_metadata(value) for value in session.get_inputs()],
@@ -241,21 +253,21 @@ async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsO
         before: what earlier sessions over the model have left, as this returns it.
         hash_of: gives `tree_hash` of a file, as `create` takes it.
     """
-    session, source = _session(handle), _sources[handle]
-    planned = WeakSet(stage.executable for stage in session._program.roots) if session._program else None
-    if not planned or planned == _filed.get(handle):
+    session, opened = _session(handle), _open[handle]
+    program, source = session._program, opened.source
+    planned = WeakSet(stage.executable for stage in program.roots) if program else None
+    if program is None or not planned or planned == opened.filed:
         return None
     files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
-    assert session._program is not None
     inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
-    info = session._program.device.info.names
+    info = program.device.info.names
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
-    data = kept_plan(session._program, source, model, inputs, outputs, earlier, files, await _decoder(session))
+    data = kept_plan(program, source, model, inputs, outputs, earlier, files, await _decoder(session))
     if not data:
         return None
-    _filed[handle] = planned  # what did not come so far is tried again when the session rests next
+    opened.filed = planned  # what did not come so far is tried again when the session rests next
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info}
 
 
@@ -270,11 +282,9 @@ async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> External
 
 async def release(handle: int) -> None:
     """Free everything of the session, on the GPU too."""
-    session = _sessions.pop(handle, None)
-    _sources.pop(handle, None)
-    _filed.pop(handle, None)
-    if session is not None:
-        session.release()
+    opened = _open.pop(handle, None)
+    if opened is not None:
+        opened.session.release()
 
 
 async def summary(handle: int) -> dict[str, Any]:
@@ -324,7 +334,7 @@ async def upload(tensor: JsObject) -> dict[str, Any]:
 def forget(number: int) -> None:
     """Forget a tensor that is on the GPU; without a session nothing is kept for the next one."""
     wire.dispose(number)
-    if not _sessions:
+    if not _open:
         DeviceTensor.trim_all()
 
 
@@ -361,32 +371,14 @@ async def adapter_info() -> dict[str, str] | None:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        create,
-        run,
-        sampler,
-        keep_plan,
-        release,
-        summary,
-        tune,
-        explain,
-        operators,
-        start_profiling,
-        end_profiling,
-        download,
-        upload,
-        use_device,
-        gpu_device,
-        set_log_level,
-        adapter_info,
-    )
+    name: function for name in __all__ if name != "serve" and iscoroutinefunction(function := globals()[name])
 }
+"""What `serve` awaits."""
 
 
 def _session(handle: int) -> InferenceSession:
     try:
-        return _sessions[handle]
+        return _open[handle].session
     except KeyError:
         raise InvalidArgument(f"session {handle} is released; create another") from None
 
