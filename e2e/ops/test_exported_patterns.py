@@ -10,7 +10,6 @@ import pytest
 
 from pyruntime.ir import Array
 from pyruntime.kernels.attention_form import HeadView
-from pyruntime.ops.append_heads import AppendHeads
 from pyruntime.ops.fused_attention import FusedAttention
 from pyruntime.ops.fused_elementwise import FusedElementwise, Step
 from pyruntime.ops.fused_rotary import FusedRotary
@@ -54,13 +53,6 @@ def test_fused_rotary__views_and_tables__agree_with_numpy(
     x = numbers(dtype, 2 * 5 * 3 * (size + 1) + 2)
     op = FusedRotary(sizes=sizes, view=view, turning=turning, width=width, y_shape=sizes, interleaved=interleaved)
     agree(op, [x, numbers(dtype, *table, width), numbers(dtype, *table, width)], gpu, dtype)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize(("past", "size"), [(6, 8), (1, 5), (0, 8)])
-def test_append_rows__new_rows_that_are_a_view__agree_with_numpy(gpu: Any, past: int, size: int, dtype: Any) -> None:
-    op = AppendHeads(rows=3, view=HeadView(4, (12 * size, size, 4 * size, 1)))
-    agree(op, [numbers(dtype, 2, 4, past, size), numbers(dtype, 2 * 3 * 4 * size + 4)], gpu, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -22,7 +22,6 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
     {
         "grow_in_place": "caches on the GPU that grow in the memory they are in; without: each is copied to grow",
         "less_memory": "nodes in another order where activations then need less memory; without: in the model's",
-        "node_order": "nodes in the model's order, or one that needs less memory; without: by levels, branches at once",
         "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
         "read_only_constants": "kernels bind constants as memory that is only read; without: as all other memory",
         "shared_kernels": "a kernel that the plan has already, at little cost; without: the cheapest of each problem",

@@ -200,7 +200,6 @@ DECLARED: dict[str, dict[str, str]] = {
         "contrib.varlen_causal_conv_with_state": "VarlenCausalConvWithState",
     },
     "pyruntime": {
-        "append_heads": "AppendHeads AppendHeadsInRoom",
         "append_rows": "AppendRows FirstRows",
         "attention": "Attention",
         "attention_product": "AttentionProduct",

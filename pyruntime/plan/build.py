@@ -13,11 +13,10 @@ from pyruntime.ops.caches import overwritten
 from pyruntime.ops.defects import planning
 from pyruntime.plan.emission import Emitter
 from pyruntime.plan.foreseen import Foreseen
-from pyruntime.plan.levels import by_levels
 from pyruntime.plan.lifetimes import Lifetimes, Step
 from pyruntime.plan.lowered import Lowerings
 from pyruntime.plan.memory import MemoryReport, Storage, lower_bound, pack, round_up
-from pyruntime.plan.order import is_free, less_memory
+from pyruntime.plan.order import less_memory
 from pyruntime.plan.placement import Placed, place
 from pyruntime.plan.plan import Assignment, HostStep, Plan
 from pyruntime.plan.schedule import schedule
@@ -61,9 +60,7 @@ def build_plan(
         running, idle = place(graph, target, tell, lowerings)
     with planning("ordering nodes"):
         ordered = schedule(running, [*graph.inputs, *graph.constants])
-        if not target.allows("node_order") and is_free(graph, ordered):
-            ordered = by_levels(ordered)
-        elif target.allows("less_memory"):
+        if target.allows("less_memory"):
             ordered = less_memory(graph, ordered)
     with planning("planning memory and commands"):
         builder = _Builder(graph, target, set(resident_outputs), isolated or not target.allows("shared_memory"))

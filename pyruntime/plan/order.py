@@ -23,7 +23,7 @@ from pyruntime.ops.caches import overwritten
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.placement import Placed
 
-__all__ = ["is_free", "less_memory"]
+__all__ = ["less_memory"]
 
 CLOSE = 1.02
 """Peak over what one node needs that is good enough, and what a new order has to bring."""
@@ -40,7 +40,7 @@ SHARPNESS = 24
 
 def less_memory(graph: TypedGraph, placed: Sequence[Placed]) -> list[Placed]:
     """`placed`, all of whose nodes run on the GPU, in an order that needs less memory, or as it is."""
-    if sum(1 for p in placed if p.dispatches) < 2 or not is_free(graph, placed):
+    if sum(1 for p in placed if p.dispatches) < 2 or not _is_free(graph, placed):
         return list(placed)
     values = _Values.of(graph, placed)
     if values is None or values.peak <= CLOSE * values.floor:
@@ -49,7 +49,7 @@ def less_memory(graph: TypedGraph, placed: Sequence[Placed]) -> list[Placed]:
     return [placed[i] for i in order]
 
 
-def is_free(graph: TypedGraph, placed: Sequence[Placed]) -> bool:
+def _is_free(graph: TypedGraph, placed: Sequence[Placed]) -> bool:
     """Whether any order does in which nodes stand behind what they read: all run on the GPU, none in place."""
     return not graph.states and not any(p.where == "host" or p.where == "forward" or _overwrites(p) for p in placed)
 

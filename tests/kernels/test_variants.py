@@ -21,7 +21,6 @@ def test_cases__every_variant__has_one() -> None:
         "open_sizes",
         "grow_in_place",
         "less_memory",
-        "node_order",
         "shared_memory",
         "read_only_constants",
         "shared_kernels",

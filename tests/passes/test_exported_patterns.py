@@ -1,4 +1,4 @@
-"""Patterns as exporters write them: wide operands, caches, windows, shapes, gates. Matches, and none."""
+"""Patterns as exporters write them: windows, shapes, gates. Matches, and none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
 from pyruntime.passes import (
     common_subexpressions,
-    drop_expand,
-    fuse_append,
     fuse_elementwise,
     fuse_roll,
     pair_products,
@@ -23,39 +21,6 @@ from pyruntime.passes import (
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(3)
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_drop_expand__norms_as_wide_as_what_they_divide__are_read_as_they_are(swapped: bool) -> None:
-    inputs = ["e", "x"] if swapped else ["x", "e"]
-    nodes = [node("Expand", ["n", "shape"], ["e"]), node("Add", inputs, ["y"])]
-    graph = graph_of(nodes, {"x": (2, 3, 4), "n": (3, 1)}, ["y"], {"shape": ints(2, 3, 4)})
-    assert apply(drop_expand.run, graph)
-    assert cleaned(graph) == ["Add"]
-
-
-@pytest.mark.parametrize(("a", "b", "left"), [((3, 1), (1,), ["Expand", "Add"]), ((2, 3, 1), (4,), ["Add"])])
-def test_drop_expand__two_values_as_wide_as_each_other__those_that_make_it_wide_stay(
-    a: tuple[int, ...], b: tuple[int, ...], left: list[str]
-) -> None:
-    nodes = [
-        node("Expand", ["a", "shape"], ["wide_a"]),
-        node("Expand", ["b", "shape"], ["wide_b"]),
-        node("Add", ["wide_a", "wide_b"], ["y"]),
-    ]
-    graph = graph_of(nodes, {"a": a, "b": b}, ["y"], {"shape": ints(2, 3, 4)})
-    assert apply(drop_expand.run, graph)
-    assert cleaned(graph) == left
-
-
-def test_drop_expand__what_makes_the_result_wide_or_is_no_elementwise_input__stays() -> None:
-    nodes = [
-        node("Expand", ["n", "shape"], ["e"]),
-        node("Add", ["e", "m"], ["y"]),
-        node("Concat", ["e", "e"], ["z"], axis=0),
-    ]
-    graph = graph_of(nodes, {"n": (3, 1), "m": (3, 4)}, ["y", "z"], {"shape": ints(2, 3, 4)})
-    assert not apply(drop_expand.run, graph)
 
 
 def test_unit_dims__mask_of_windows__meets_the_scores() -> None:
@@ -78,24 +43,6 @@ def test_unit_dims__batches_of_windows__are_left_alone() -> None:
         node("Reshape", ["b", "down"], ["y"]),
     ]
     assert not apply(unit_dims.run, graph_of(nodes, {"x": (8, 2, 5, 5), "m": (1, 4, 1, 5, 5)}, ["y"], constants))
-
-
-def test_fuse_append__rows_that_are_a_view__are_read_where_they_are() -> None:
-    nodes = [node("Transpose", ["x"], ["t"], perm=(0, 2, 1, 3)), node("Concat", ["past", "t"], ["y"], axis=-2)]
-    graph = graph_of(nodes, {"x": (2, 3, 4, 8), "past": (2, 4, 6, 8)}, ["y"])
-    assert apply(fuse_append.run, graph)
-    assert cleaned(graph) == ["AppendHeads"]
-
-
-@pytest.mark.parametrize("axis", [0, 1, 3])
-def test_fuse_append__another_axis__is_left_alone(axis: int) -> None:
-    nodes = [node("Transpose", ["x"], ["t"], perm=(0, 2, 1, 3)), node("Concat", ["past", "t"], ["y"], axis=axis)]
-    assert not apply(fuse_append.run, graph_of(nodes, {"x": (2, 3, 4, 8), "past": (2, 4, 3, 8)}, ["y"]))
-
-
-def test_fuse_append__whole_rows__are_left_to_concat() -> None:
-    graph = graph_of([node("Concat", ["past", "x"], ["y"], axis=2)], {"x": (2, 4, 3, 8), "past": (2, 4, 6, 8)}, ["y"])
-    assert not apply(fuse_append.run, graph)
 
 
 def rolled(x: str, y: str, axis: int, shift: int, constants: dict[str, Any], second: int | None = None) -> list[Node]:

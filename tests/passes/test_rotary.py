@@ -9,7 +9,6 @@ import pytest
 from pyruntime.ir import Node
 from pyruntime.passes import (
     fuse_rotary,
-    join_rotary,
 )
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node
 
@@ -124,33 +123,3 @@ def test_fuse_rotary__first_components_alone__rest_joins() -> None:
     graph = graph_of(nodes, shapes, ["z"], constants)
     assert apply(fuse_rotary.run, graph)
     assert cleaned(graph) == ["FusedRotary"]
-
-
-def test_join_rotary__queries_and_keys_of_one_product__turn_together() -> None:
-    constants: dict[str, Any] = {"sizes": ints(16, 8), "q_shape": ints(2, 5, 2, 8), "k_shape": ints(2, 5, 1, 8)}
-    nodes = [node("Split", ["qk", "sizes"], ["q", "k"], axis=2)]
-    for name in "qk":
-        nodes += [
-            node("Reshape", [name, f"{name}_shape"], [f"{name}_heads"]),
-            node("Transpose", [f"{name}_heads"], [f"{name}_x"], perm=(0, 2, 1, 3)),
-        ]
-        inner: dict[str, Any] = {}
-        slices = halves(f"{name}_x", 8, inner)
-        constants |= inner
-        for made in slices:
-            part = made.outputs[0]
-            nodes.append(Node(made.op, made.inputs, (f"{name}_{part}",), made.name))
-        nodes += [
-            node("Neg", [f"{name}_b"], [f"{name}_n"]),
-            node("Concat", [f"{name}_n", f"{name}_a"], [f"{name}_r"], axis=-1),
-            node("Mul", [f"{name}_x", "cos"], [f"{name}_own"]),
-            node("Mul", [f"{name}_r", "sin"], [f"{name}_across"]),
-            node("Add", [f"{name}_own", f"{name}_across"], [f"{name}_y"]),
-            node("Relu", [f"{name}_y"], [f"{name}_out"]),
-        ]
-    graph = graph_of(nodes, {"qk": (2, 5, 24), "cos": (5, 8), "sin": (5, 8)}, ["q_out", "k_out"], constants)
-    assert apply(fuse_rotary.run, graph)
-    assert cleaned(graph) == ["FusedRotary", "Relu", "FusedRotary", "Relu"]
-    assert apply(join_rotary.run, graph)
-    assert cleaned(graph) == ["FusedRotary", "Split", "Relu", "Relu"]
-    assert not apply(join_rotary.run, graph)
