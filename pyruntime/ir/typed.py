@@ -126,13 +126,19 @@ class TypedGraph:
             if name not in self.types:
                 return name
 
+    def add_value(self, hint: str, kind: TensorType, value: Callable[[], Array] | None = None) -> str:
+        """A new value of the type of `kind`, static where `value` gives it; returns its name."""
+        name = self.fresh(hint)
+        self.types[name] = TensorType(kind.dtype, kind.shape, value, name)
+        if value is not None:
+            self.static.add(name)
+        return name
+
     def add_constant(self, array: Array, dtype: DType, hint: str) -> str:
         """A new constant value, or, where it has Dims, one that follows from sizes; returns its name."""
-        name = self.fresh(hint)
         if array.dtype == object:
-            self.types[name] = TensorType(dtype, array.shape, lambda: array, name)
-            self.static.add(name)
-            return name
+            return self.add_value(hint, TensorType(dtype, array.shape), lambda: array)
+        name = self.fresh(hint)
         constant = Constant.from_array(array, dtype)
         self.constants[name] = constant
         self.types[name] = TensorType(dtype, constant.type.shape, constant.numpy, name)

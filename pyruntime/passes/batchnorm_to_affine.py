@@ -45,8 +45,7 @@ def _affine(graph: TypedGraph, node: Node) -> list[Node] | None:
         graph.add_constant(v.reshape(shape).astype(dtype.numpy), dtype, f"{node.outputs[0]}.{hint}")
         for v, hint in ((a, "a"), (bias - mean * a, "b"))
     ]
-    product = graph.fresh(f"{node.outputs[0]}.product")
-    graph.types[product] = x.with_shape(*x.shape)
+    product = graph.add_value(f"{node.outputs[0]}.product", x)
     mul, add = newest("Mul"), newest("Add")
     return [
         Node(mul, (node.inputs[0], names[0]), (product,), node.name),

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
+from pyruntime.ir import Array, DType, Node, TypedGraph
 
-__all__ = ["Scaled", "derived", "is_quantized", "made", "scaled", "shaped", "value"]
+__all__ = ["Scaled", "derived", "is_quantized", "scaled", "shaped", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +79,10 @@ def shaped(graph: TypedGraph, name: str, shape: tuple[int, ...], dtype: DType) -
     return graph.add_constant(np.asarray(kind.value()).astype(dtype.numpy).reshape(shape), dtype, name)
 
 
-def made(graph: TypedGraph, hint: str, kind: TensorType) -> str:
-    """The name of a new value of this type."""
-    name = graph.fresh(hint)
-    graph.types[name] = TensorType(kind.dtype, kind.shape, None, name)
-    return name
-
-
 def derived(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
     """A value that follows from constants: computed when somebody asks, or by the GPU once."""
     kind = graph.tensor(source)
     (result,) = op.infer(kind)
-    name = graph.fresh(hint)
-
-    def compute() -> Any:
-        return op.evaluate_typed((kind,), kind.value())[0]
-
-    graph.types[name] = TensorType(result.dtype, result.shape, compute, name)
-    graph.static.add(name)
+    name = graph.add_value(hint, result, lambda: op.evaluate_typed((kind,), kind.value())[0])
     nodes.append(Node(op, (source,), (name,), name))
     return name

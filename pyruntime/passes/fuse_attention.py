@@ -197,13 +197,9 @@ def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], 
         return known.outputs[0]
     kinds = [graph.tensor(n) for n in (first, second)]
     shape = broadcast_shapes(*(k.shape for k in kinds))
-    name = graph.fresh(f"{first}.and_mask")
     is_static = first in graph.static and second in graph.static
-    graph.types[name] = TensorType(
-        kinds[0].dtype, shape, (lambda: kinds[0].value() + kinds[1].value()) if is_static else None, name
-    )
-    if is_static:
-        graph.static.add(name)
+    value = (lambda: kinds[0].value() + kinds[1].value()) if is_static else None
+    name = graph.add_value(f"{first}.and_mask", TensorType(kinds[0].dtype, shape), value)
     sums[frozenset((first, second))] = Node(newest("Add"), (first, second), (name,), name)
     return name
 

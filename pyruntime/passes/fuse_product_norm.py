@@ -77,8 +77,7 @@ def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept
     behind: list[Node] = []
     if between is not None:
         kind = graph.tensor(node.outputs[0])
-        inner = graph.fresh(f"{normal}.before_reshape")
-        graph.types[inner] = TensorType(graph.tensor(normal).dtype, kind.shape, None, inner)
+        inner = graph.add_value(f"{normal}.before_reshape", TensorType(graph.tensor(normal).dtype, kind.shape))
         behind = [Node(between.op, (inner, *between.inputs[1:]), (normal,), between.name)]
         normal = inner
     outputs = (normal, node.outputs[0] if kept else "")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
-from pyruntime.ops.registry import newest
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.passes.writer import joined, reshaped
 
 __all__ = ["rows_behind", "rows_in_turn"]
 
@@ -59,32 +57,17 @@ def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], 
     rows_first: list[str] = []
     for name, kind, count in zip(names, kinds, counts, strict=True):
         if kind.rank < 2 or kind.shape[0] != count or kind.shape[1:] != kinds[0].shape[1:]:
-            nodes.append(_reshaped(graph, name, (count, kind.size // count)))
+            nodes.append(_rows(graph, name, kind, count))
             name = nodes[-1].outputs[0]
         rows_first.append(name)
-    shapes = [graph.tensor(n).shape for n in rows_first]
-    if len({s[1:] for s in shapes}) > 1:
+    if len({graph.tensor(n).shape[1:] for n in rows_first}) > 1:
         return None
-    axis = 1 if in_turn else 0
-    shape = list(shapes[0])
-    shape[axis] = sum(s[axis] for s in shapes)
-
-    def value() -> Array:
-        made: Array = np.concatenate([graph.tensor(n).value() for n in rows_first], axis=axis)
-        return made
-
-    result = graph.fresh(f"{names[0]}.joined")
-    graph.types[result] = TensorType(kinds[0].dtype, tuple(shape), value, result)
-    graph.static.add(result)
-    nodes.append(Node(newest("Concat", axis=axis), tuple(rows_first), (result,), result))
-    return nodes, [result]
+    nodes.append(joined(graph, rows_first, 1 if in_turn else 0))
+    return nodes, list(nodes[-1].outputs)
 
 
-def _reshaped(graph: TypedGraph, name: str, shape: tuple[int, ...]) -> Node:
-    """A static tensor in another shape."""
-    kind = graph.tensor(name)
-    result = graph.fresh(f"{name}.rows")
-    graph.types[result] = TensorType(kind.dtype, shape, lambda: kind.value().reshape(shape), result)
-    graph.static.add(result)
-    wanted = graph.add_constant(np.array(shape, np.int64), DType.INT64, f"{result}.shape")
-    return Node(newest("Reshape"), (name, wanted), (result,), result)
+def _rows(graph: TypedGraph, name: str, kind: TensorType, count: int) -> Node:
+    """A static tensor as `count` rows."""
+    shape = (count, kind.size // count)
+    result = graph.add_value(f"{name}.rows", kind.with_shape(*shape), lambda: kind.value().reshape(shape))
+    return reshaped(graph, name, result, shape)

@@ -8,6 +8,7 @@ weights. requires: types. ensures: no two such products that lead to attention h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy as np
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.dequantized import made, value
+from pyruntime.passes.dequantized import value
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.projections import apart, leads_to_heads, merge_groups
+from pyruntime.passes.writer import joined
 
 __all__ = ["run"]
 
@@ -47,17 +50,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
         if found is not None:
             kinds = graph.tensor(node.inputs[1]).dtype, found.x_scale, *node.inputs[:1], *node.inputs[2:3]
             groups.setdefault(kinds, []).append(found)
-    last: dict[int, list[Node]] = {}
-    gone: set[int] = set()
-    for projections in groups.values():
-        if len(projections) > 1:
-            gone.update(id(n) for p in projections for n in p.nodes)
-            last[id(projections[0].product)] = _merged(graph, projections)
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        nodes += last.get(id(node), [] if id(node) in gone else [node])
-    graph.nodes = nodes
-    return bool(last)
+    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group))
 
 
 def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | None:
@@ -81,18 +74,10 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
         if given is None:
             return None
         bias, result = given, addition.outputs[0]
-    if scales is None or zero is None or not _leads_to_heads(match, result):
+    if scales is None or zero is None or not leads_to_heads(match, result):
         return None
     nodes = (node, cast, scaling, *([addition] if addition is not None else []))
     return _Projection(nodes, *scales, zero, bias, result)
-
-
-def _leads_to_heads(match: Matcher, result: str) -> bool:
-    """True where a Reshape and a Transpose follow, a multiplication by a number in between or not."""
-    behind = match.only_reader(result, "Mul", "Div", "Reshape")
-    if behind is not None and behind.op.op_type != "Reshape":
-        behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
-    return behind is not None and match.only_reader(behind.outputs[0], "Transpose") is not None
 
 
 def _scales(graph: TypedGraph, match: Matcher, name: str, width: int) -> tuple[str, Array] | None:
@@ -118,50 +103,36 @@ def _vector(graph: TypedGraph, name: str, width: int) -> Array | None:
     return np.broadcast_to(found.reshape(-1), (width,))
 
 
-def _merged(graph: TypedGraph, projections: list[_Projection]) -> list[Node]:
+def _merged(graph: TypedGraph, projections: Sequence[_Projection]) -> list[Node]:
     product, y = projections[0].product, graph.tensor(projections[0].result)
     widths = [p.bias.size for p in projections]
-    joined = _joined(graph, [p.product.inputs[1] for p in projections])
-    kind = graph.tensor(joined.outputs[0])
+    matrix = joined(graph, [p.product.inputs[1] for p in projections], 1)
+    kind = graph.tensor(matrix.outputs[0])
     zeros = np.concatenate([p.zero for p in projections])
     zero = zeros[:1].reshape(()) if (zeros == zeros[0]).all() else zeros
-    inputs = [product.inputs[0], joined.outputs[0], product.inputs[2] if len(product.inputs) > 2 else ""]
+    inputs = [product.inputs[0], matrix.outputs[0], product.inputs[2] if len(product.inputs) > 2 else ""]
     inputs.append(graph.add_constant(zero, kind.dtype, "zeros") if zeros.any() else "")
     while not inputs[-1]:
         inputs.pop()
     wide = (*y.shape[:-1], sum(widths))
-    sums = made(graph, f"{projections[0].result}.sums", TensorType(DType.INT32, wide))
+    sums = graph.add_value(f"{projections[0].result}.sums", TensorType(DType.INT32, wide))
     real, scaled, whole = (
-        made(graph, f"{projections[0].result}.merged", TensorType(DType.FLOAT, wide)) for _ in range(3)
+        graph.add_value(f"{projections[0].result}.merged", TensorType(DType.FLOAT, wide)) for _ in range(3)
     )
     weights = graph.add_constant(np.concatenate([p.weight_scale for p in projections]), DType.FLOAT, "scales")
     scale = weights
     factor: list[Node] = []
     if projections[0].x_scale:
-        scale = made(graph, weights, TensorType(DType.FLOAT, (sum(widths),)))
+        scale = graph.add_value(weights, TensorType(DType.FLOAT, (sum(widths),)))
         factor = [Node(newest("Mul"), (projections[0].x_scale, weights), (scale,), product.name)]
     bias = graph.add_constant(np.concatenate([p.bias for p in projections]), DType.FLOAT, "bias")
-    sizes = graph.add_constant(np.array(widths, np.int64), DType.INT64, "sizes")
     name = product.name
-    split = newest("Split", axis=y.rank - 1, present=(True,) * len(widths))
     return [
-        joined,
+        matrix,
         Node(newest("MatMulInteger"), tuple(inputs), (sums,), name),
         Node(newest("Cast", to=DType.FLOAT.code), (sums,), (real,), name),
         *factor,
         Node(newest("Mul"), (real, scale), (scaled,), name),
         Node(newest("Add"), (scaled, bias), (whole,), name),
-        Node(split, (whole, sizes), tuple(p.result for p in projections), name),
+        apart(graph, whole, widths, [p.result for p in projections], name),
     ]
-
-
-def _joined(graph: TypedGraph, names: list[str]) -> Node:
-    """The weights side by side: made by the GPU once where they are large."""
-    kinds = [graph.tensor(n) for n in names]
-    result = graph.fresh(f"{names[0]}.joined")
-    shape = (kinds[0].shape[0], sum(k.shape[1] for k in kinds))
-    graph.types[result] = TensorType(
-        kinds[0].dtype, shape, lambda: np.concatenate([k.value() for k in kinds], axis=1), result
-    )
-    graph.static.add(result)
-    return Node(newest("Concat", axis=1), tuple(names), (result,), result)

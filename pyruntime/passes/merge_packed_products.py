@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
+from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.contrib.group_query_attention import GroupQueryAttention
 from pyruntime.ops.contrib.matmul_nbits import MatMulNBits
-from pyruntime.ops.registry import newest
 from pyruntime.passes.joined_weights import rows_behind
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import joined
 
 __all__ = ["run"]
 
@@ -36,14 +36,7 @@ class _Projection:
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    made: list[Node] = []
-    changed = False
-    for node in graph.nodes:
-        merged = _merged(graph, match, node) if isinstance(node.op, GroupQueryAttention) else None
-        changed |= merged is not None
-        made += merged or [node]
-    graph.nodes = made
-    return changed
+    return graph.rewrite(lambda node: _merged(graph, match, node) if isinstance(node.op, GroupQueryAttention) else None)
 
 
 def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
@@ -59,13 +52,12 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
     if any(r != rows[0] for r in rows):
         return None
-    joined = rows_behind(graph, sides, counts)
-    if joined is None:
+    together = rows_behind(graph, sides, counts)
+    if together is None:
         return None
-    nodes, weights = joined
+    nodes, weights = together
     y = graph.tensor(node.inputs[0])
-    wide = graph.fresh(f"{node.inputs[0]}.merged")
-    graph.types[wide] = TensorType(y.dtype, (*y.shape[:-1], sum(counts)), None, wide)
+    wide = graph.add_value(f"{node.inputs[0]}.merged", y.with_shape(*y.shape[:-1], sum(counts)))
     inputs = [parts[0].product.inputs[0], *weights]
     if any(p.bias for p in parts):
         bias = _bias(graph, parts, y.dtype)
@@ -101,13 +93,4 @@ def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | N
 def _bias(graph: TypedGraph, parts: Sequence[_Projection], dtype: DType) -> Node:
     """The biases behind each other; zeros where there is none."""
     names = [p.bias or graph.add_constant(np.zeros(p.op.N, dtype.numpy), dtype, "zeros") for p in parts]
-    kinds = [graph.tensor(n) for n in names]
-    result = graph.fresh("bias.joined")
-
-    def value() -> Array:
-        made: Array = np.concatenate([k.value() for k in kinds])
-        return made
-
-    graph.types[result] = TensorType(dtype, (sum(k.size for k in kinds),), value, result)
-    graph.static.add(result)
-    return Node(newest("Concat", axis=0), tuple(names), (result,), result)
+    return joined(graph, names, 0)

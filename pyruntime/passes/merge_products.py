@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.projections import apart, leads_to_heads, merge_groups
+from pyruntime.passes.writer import joined
 
 __all__ = ["run"]
 
@@ -32,6 +34,11 @@ class _Projection:
     result: str
     turned: bool = False
 
+    @property
+    def nodes(self) -> list[Node]:
+        """The product, and the addition."""
+        return [self.product, *([self.addition] if self.addition is not None else [])]
+
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every group; True where there was one."""
@@ -42,17 +49,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
         if projection:
             key = node.inputs[0], node.op.op_type, projection.turned
             groups.setdefault(key, []).append(projection)
-    gone: set[int] = set()
-    instead: dict[int, list[Node]] = {}
-    for projections in groups.values():
-        if len(projections) > 1:
-            instead[id(projections[0].product)] = _merged(graph, projections)
-            gone.update(id(n) for p in projections for n in (p.product, p.addition) if n is not None)
-    made: list[Node] = []
-    for node in graph.nodes:
-        made += instead.get(id(node), [] if id(node) in gone else [node])
-    graph.nodes = made
-    return bool(instead)
+    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group))
 
 
 def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | None:
@@ -72,13 +69,7 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
         bias, result = match.other(addition, result), addition.outputs[0]
     if bias and (bias not in graph.static or graph.tensor(bias).shape != (weight.shape[0 if turned else 1],)):
         return None
-    behind = match.only_reader(result, "Mul", "Reshape")
-    if behind is not None and behind.op.op_type == "Mul":
-        behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
-    heads = match.only_reader(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
-    if heads is not None and heads.op.op_type == "RMSNormalization":
-        heads = match.only_reader(heads.outputs[0], "Transpose")
-    return _Projection(node, addition, bias, result, turned) if heads is not None else None
+    return _Projection(node, addition, bias, result, turned) if leads_to_heads(match, result) else None
 
 
 def _merged(graph: TypedGraph, projections: Sequence[_Projection]) -> list[Node]:
@@ -86,40 +77,15 @@ def _merged(graph: TypedGraph, projections: Sequence[_Projection]) -> list[Node]
     y = graph.tensor(first.outputs[0])
     columns = 0 if projections[0].turned else 1
     widths = [graph.tensor(p.product.inputs[1]).shape[columns] for p in projections]
-    depth = graph.tensor(first.inputs[1]).shape[1 - columns]
-    shape = (sum(widths), depth) if projections[0].turned else (depth, sum(widths))
-    weights = _join(graph, [p.product.inputs[1] for p in projections], columns, shape)
-    wide = _value(graph, f"{first.outputs[0]}.merged", (*y.shape[:-1], sum(widths)), y)
+    shape = (*y.shape[:-1], sum(widths))
+    weights = joined(graph, [p.product.inputs[1] for p in projections], columns)
+    wide = graph.add_value(f"{first.outputs[0]}.merged", y.with_shape(*shape))
     nodes = [weights, Node(first.op, (first.inputs[0], weights.outputs[0]), (wide,), first.name)]
     if any(p.bias for p in projections):
-        biases = [p.bias or _zeros(graph, w, y) for p, w in zip(projections, widths, strict=True)]
-        bias = _join(graph, biases, 0, (sum(widths),))
-        biased = _value(graph, f"{first.outputs[0]}.biased", (*y.shape[:-1], sum(widths)), y)
-        add = newest("Add")
-        nodes += [bias, Node(add, (wide, bias.outputs[0]), (biased,), f"{first.name}.bias")]
+        pairs = zip(projections, widths, strict=True)
+        biases = [p.bias or graph.add_constant(np.zeros(w, y.dtype.numpy), y.dtype, "zeros") for p, w in pairs]
+        bias = joined(graph, biases, 0)
+        biased = graph.add_value(f"{first.outputs[0]}.biased", y.with_shape(*shape))
+        nodes += [bias, Node(newest("Add"), (wide, bias.outputs[0]), (biased,), f"{first.name}.bias")]
         wide = biased
-    sizes = graph.add_constant(np.array(widths, np.int64), DType.INT64, f"{wide}.sizes")
-    results = tuple(p.result for p in projections)
-    split = newest("Split", axis=y.rank - 1, present=(True,) * len(results))
-    return [*nodes, Node(split, (wide, sizes), results, f"{first.name}.split")]
-
-
-def _value(graph: TypedGraph, hint: str, shape: tuple[int, ...], like: TensorType) -> str:
-    name = graph.fresh(hint)
-    graph.types[name] = TensorType(like.dtype, shape, None, name)
-    return name
-
-
-def _zeros(graph: TypedGraph, width: int, like: TensorType) -> str:
-    return graph.add_constant(np.zeros(width, like.dtype.numpy), like.dtype, "zeros")
-
-
-def _join(graph: TypedGraph, names: Sequence[str], axis: int, shape: tuple[int, ...]) -> Node:
-    """A Concat of static tensors, itself static: folded when small, else computed on the GPU once."""
-    kinds = [graph.tensor(n) for n in names]
-    result = graph.fresh(f"{names[0]}.joined")
-    graph.types[result] = TensorType(
-        kinds[0].dtype, shape, lambda: np.concatenate([k.value() for k in kinds], axis=axis), result
-    )
-    graph.static.add(result)
-    return Node(newest("Concat", axis=axis), tuple(names), (result,), result)
+    return [*nodes, apart(graph, wide, widths, [p.result for p in projections], f"{first.name}.split")]

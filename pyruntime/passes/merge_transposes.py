@@ -15,7 +15,7 @@ from pyruntime.ir import Dim, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.transpose import Transpose
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.rearranged import rearranged
+from pyruntime.passes.writer import rearranged
 
 __all__ = ["run"]
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array, is_dim
+from pyruntime.ir import Array, DType, Node, TypedGraph, is_dim
 from pyruntime.kernels import Target
-from pyruntime.ops.registry import newest
 from pyruntime.ops.rolled_transpose import RolledTranspose
 from pyruntime.ops.skip_norm import SkipNorm
 from pyruntime.ops.slice import Slice
 from pyruntime.ops.transpose import Transpose
 from pyruntime.ops.with_norm import WithNorm
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import reshaped
 
 __all__ = ["run"]
 
@@ -98,10 +98,8 @@ class _Rows:
         table = self.table(chain, y.shape[-1], True)
         name, behind = last, list[Node]()
         if self.graph.tensor(last).shape != y.shape:
-            name = self.graph.fresh(f"{node.outputs[0]}.moved")
-            self.graph.types[name] = TensorType(y.dtype, y.shape, None, name)
-            shape = self.graph.add_constant(int_array(self.graph.tensor(last).shape), DType.INT64, f"{last}.shape")
-            behind = [Node(newest("Reshape", allowzero=1), (name, shape), (last,), chain[-1].name)]
+            name = self.graph.add_value(f"{node.outputs[0]}.moved", y)
+            behind = [reshaped(self.graph, name, last, self.graph.tensor(last).shape, chain[-1].name)]
         outputs = (name, *node.outputs[1:])
         if isinstance(node.op, WithNorm):
             return [Node(replace(node.op, moves=True), (*node.inputs, table), outputs, node.name), *behind]

@@ -23,7 +23,7 @@ from pyruntime.ops._quantization import RANGES
 from pyruntime.ops.conv_of_bytes import ConvOfBytes
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.ops.repack import PackRows, SpreadRows
-from pyruntime.passes.dequantized import derived, is_quantized, made, shaped, value
+from pyruntime.passes.dequantized import derived, is_quantized, shaped, value
 
 __all__ = ["run"]
 
@@ -145,7 +145,7 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     product = make(K=k, N=n, block_size=block, bits=bits)
     bias = node.inputs[2] if gemm and len(node.inputs) > 2 else ""
     y = graph.tensor(node.outputs[0])
-    result = made(graph, f"{node.outputs[0]}.product", y) if bias else node.outputs[0]
+    result = graph.add_value(f"{node.outputs[0]}.product", y) if bias else node.outputs[0]
     nodes.append(Node(product, tuple(inputs), (result,), node.name))
     if bias:
         nodes.append(Node(newest("Add"), (result, bias), node.outputs, node.name))
@@ -162,7 +162,7 @@ def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
     conv = ConvOfBytes(**{n: getattr(op, n) for n in names if hasattr(op, n)})
     zero = value(graph, w.zero) if w.zero else None
-    sums = made(graph, f"{node.outputs[0]}.sums", y)
+    sums = graph.add_value(f"{node.outputs[0]}.sums", y)
     nodes = [
         Node(conv, (node.inputs[0], w.x, *((w.zero,) if zero is not None and zero.any() else ())), (sums,), node.name)
     ]
@@ -170,7 +170,7 @@ def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     if bias and bias not in graph.static:
         return None
-    done = made(graph, f"{node.outputs[0]}.scaled", y) if bias else node.outputs[0]
+    done = graph.add_value(f"{node.outputs[0]}.scaled", y) if bias else node.outputs[0]
     nodes.append(Node(newest("Mul"), (sums, scale), (done,), node.name))
     if bias:
         shift = shaped(graph, bias, (y.shape[1], *column[1:]), DType.FLOAT)
@@ -200,7 +200,7 @@ def _gathered(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     for name in (w.x, w.scale, w.zero):
         if name and (name == w.x or w.block):
             part = graph.tensor(name)
-            rows = made(graph, f"{name}.rows", TensorType(part.dtype, (*y.shape[:-1], part.shape[1])))
+            rows = graph.add_value(f"{name}.rows", TensorType(part.dtype, (*y.shape[:-1], part.shape[1])))
             nodes.append(Node(newest("Gather", axis=0), (name, node.inputs[1]), (rows,), node.name))
             names.append(rows)
         elif name:

@@ -22,7 +22,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
 from pyruntime.ops.quantization_steps import STORED, Dequantize, Quantize
 from pyruntime.ops.registry import newest
-from pyruntime.passes.dequantized import Scaled, is_quantized, made, scaled, shaped
+from pyruntime.passes.dequantized import Scaled, is_quantized, scaled, shaped
 
 __all__ = ["run"]
 
@@ -62,7 +62,7 @@ def _join(graph: TypedGraph) -> bool:
             continue
         names = []
         for name in concat.inputs:
-            names.append(made(graph, f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape)))
+            names.append(graph.add_value(f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape)))
             nodes.append(Node(node.op, (name, *node.inputs[1:]), (names[-1],), node.name))
         nodes.append(Node(concat.op, tuple(names), node.outputs, concat.name))
         gone.add(id(concat))
@@ -158,7 +158,7 @@ def _dequantized(
     nodes = [Node(Dequantize(), (back.x, *parameters), (n,), back.node.name) for n in names]
     if not names or shared:
         for reader in elementwise:
-            name = made(graph, f"{result}.of", kind)
+            name = graph.add_value(f"{result}.of", kind)
             own[result, id(reader)] = name
             nodes.append(Node(Dequantize(), (back.x, *parameters), (name,), back.node.name))
     return nodes

@@ -19,7 +19,7 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.integer_matmul import BYTES
 from pyruntime.ops.registry import newest
-from pyruntime.passes.dequantized import Scaled, is_quantized, made, scaled, shaped, value
+from pyruntime.passes.dequantized import Scaled, is_quantized, scaled, shaped, value
 
 __all__ = ["run"]
 
@@ -74,12 +74,9 @@ class _Build:
     def turned(self, w: Scaled) -> Scaled:
         """[n, k] weights as [k, n]."""
         kind = self.graph.tensor(w.x)
-        result = made(self.graph, f"{w.x}.turned", kind.with_shape(*kind.shape[::-1]))
-        turn = Node(newest("Transpose", perm=(1, 0)), (w.x,), (result,), result)
-        if w.x in self.graph.static:
-            self.graph.types[result] = TensorType(kind.dtype, kind.shape[::-1], lambda: kind.value().T, result)
-            self.graph.static.add(result)
-        self.before = [turn]
+        value = (lambda: kind.value().T) if w.x in self.graph.static else None
+        result = self.graph.add_value(f"{w.x}.turned", kind.with_shape(*kind.shape[::-1]), value)
+        self.before = [Node(newest("Transpose", perm=(1, 0)), (w.x,), (result,), result)]
         return Scaled(w.node, result, w.scale, w.zero, None if w.axis is None else 1 - w.axis)
 
     def product(self, op: Any, x: Scaled, w: Scaled, axis: int, column: tuple[int, ...]) -> list[Node] | None:
@@ -91,7 +88,7 @@ class _Build:
             return None
         nodes = self.before
         sums = TensorType(DType.INT32, self.y.shape)
-        current = made(graph, f"{node.outputs[0]}.sums", sums)
+        current = graph.add_value(f"{node.outputs[0]}.sums", sums)
         inputs = [x.x, w.x, x.zero, w.zero]
         while not inputs[-1]:
             inputs.pop()
@@ -103,10 +100,10 @@ class _Build:
         exact = self._exact_bias(bias, x, weights) if bias else ""
         if exact:
             current = self._add(nodes, current, self._column(exact, column, DType.INT32), sums)
-        real = made(graph, f"{node.outputs[0]}.real", self.y)
+        real = graph.add_value(f"{node.outputs[0]}.real", self.y)
         nodes.append(Node(newest("Cast", to=DType.FLOAT.code), (current,), (real,), node.name))
         last = not bias or bool(exact)
-        done = node.outputs[0] if last else made(graph, f"{node.outputs[0]}.scaled", self.y)
+        done = node.outputs[0] if last else graph.add_value(f"{node.outputs[0]}.scaled", self.y)
         nodes.append(Node(newest("Mul"), (real, self._scale(nodes, x, weights)), (done,), node.name))
         if not last:
             kind = graph.tensor(bias)
@@ -124,7 +121,7 @@ class _Build:
             return graph.add_constant(np.asarray(given.reshape(()) * weights, np.float32), DType.FLOAT, "scale")
         other = graph.add_constant(np.asarray(weights, np.float32), DType.FLOAT, "scale")
         kind = TensorType(DType.FLOAT, weights.shape if weights.shape else graph.tensor(x.scale).shape)
-        result = made(graph, f"{self.node.outputs[0]}.scale", kind)
+        result = graph.add_value(f"{self.node.outputs[0]}.scale", kind)
         nodes.append(Node(newest("Mul"), (x.scale, other), (result,), self.node.name))
         return result
 
@@ -147,6 +144,6 @@ class _Build:
         return shaped(self.graph, name, tuple(size if d < 0 else d for d in column), dtype)
 
     def _add(self, nodes: list[Node], a: str, b: str, kind: TensorType) -> str:
-        result = made(self.graph, f"{self.node.outputs[0]}.biased", kind)
+        result = self.graph.add_value(f"{self.node.outputs[0]}.biased", kind)
         nodes.append(Node(newest("Add"), (a, b), (result,), self.node.name))
         return result

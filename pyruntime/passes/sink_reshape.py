@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise import Elementwise
-from pyruntime.ops.registry import newest
+from pyruntime.passes.writer import reshaped
 
 __all__ = ["run"]
 
@@ -49,10 +49,9 @@ def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node], moved: set
         if operand is None:
             return None
         inputs.append(operand)
-    inner = graph.fresh(f"{node.outputs[0]}.before_reshape")
-    graph.types[inner] = TensorType(y.dtype, shape, None, inner)
+    inner = graph.add_value(f"{node.outputs[0]}.before_reshape", TensorType(y.dtype, shape))
     moved.add(inner)
-    return [*added, Node(node.op, tuple(inputs), (inner,), node.name), _reshape(graph, inner, node.outputs[0], y.shape)]
+    return [*added, Node(node.op, tuple(inputs), (inner,), node.name), reshaped(graph, inner, node.outputs[0], y.shape)]
 
 
 def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, Node], moved: set[str]) -> str | None:
@@ -79,8 +78,8 @@ def _operand(
         node = makers.get(name)
         if node is not None and node.op.op_type == "Reshape" and graph.tensor(node.inputs[0]).shape == shape:
             return node.inputs[0]
-        inner = graph.fresh(f"{name}.reshaped")
-        added.append(_reshape(graph, name, inner, shape))
+        inner = graph.add_value(f"{name}.reshaped", TensorType(kind.dtype, shape))
+        added.append(reshaped(graph, name, inner, shape))
         return inner
     stretched = (1,) * (y.rank - kind.rank) + kind.shape
     if kind.size == 1 and kind.rank <= len(shape):
@@ -88,11 +87,3 @@ def _operand(
     if kind.rank <= len(shape) and stretched == (1,) * (y.rank - 1) + y.shape[-1:] and kind.rank == 1:
         return name
     return None
-
-
-def _reshape(graph: TypedGraph, source: str, result: str, shape: tuple[int, ...]) -> Node:
-    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
-    kind = graph.tensor(source)
-    if result not in graph.types:
-        graph.types[result] = TensorType(kind.dtype, shape, None, result)
-    return Node(newest("Reshape"), (source, wanted), (result,), result)

@@ -15,8 +15,8 @@ from pyruntime.ir import Node, TypedGraph, is_dim
 from pyruntime.kernels import Target
 from pyruntime.passes import dead_code
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.rearranged import rearranged
 from pyruntime.passes.views import View, trace
+from pyruntime.passes.writer import rearranged
 
 __all__ = ["run"]
 

@@ -35,6 +35,5 @@ def _products(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | Non
     mul, base, power = newest("Mul"), node.inputs[0], node.outputs[0]
     if exponent == 2:
         return [Node(mul, (base, base), (power,), node.name)]
-    square = graph.fresh(f"{power}.square")
-    graph.types[square] = x.with_shape(*x.shape)
+    square = graph.add_value(f"{power}.square", x)
     return [Node(mul, (base, base), (square,), node.name), Node(mul, (square, base), (power,), node.name)]

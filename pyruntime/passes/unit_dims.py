@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import Array, DType, Node, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
@@ -58,15 +58,12 @@ def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | No
 
 def _shaped(graph: TypedGraph, op_type: str, source: str, shape: tuple[int, ...], made: list[Node]) -> str:
     """`source` by Reshape or Expand; known before the run where that is."""
-    name = graph.fresh(f"{source}.reshaped")
     m = graph.tensor(source)
 
     def value() -> Array:
         return m.value().reshape(shape) if op_type == "Reshape" else np.broadcast_to(m.value(), shape)
 
-    graph.types[name] = TensorType(m.dtype, shape, value if source in graph.static else None, name)
-    if source in graph.static:
-        graph.static.add(name)
+    name = graph.add_value(f"{source}.reshaped", m.with_shape(*shape), value if source in graph.static else None)
     wanted = graph.add_constant(int_array(shape), DType.INT64, f"{name}.shape")
     op = newest("Reshape", allowzero=1) if op_type == "Reshape" else newest(op_type)
     made.append(Node(op, (source, wanted), (name,), name))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import reshaped
 
 __all__ = ["run"]
 
@@ -34,11 +35,9 @@ def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | No
     if middle.rank != 3 or tuple(op.permutation(3)) != (0, 2, 1) or y.rank < 4 or y.shape[-2:] != middle.shape[1:]:
         return None
     shape = (*y.shape[:-2], y.shape[-1], y.shape[-2])
-    name = graph.fresh(f"{node.outputs[0]}.unmerged")
-    graph.types[name] = TensorType(y.dtype, shape, None, name)
-    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{name}.shape")
+    name = graph.add_value(f"{node.outputs[0]}.unmerged", TensorType(y.dtype, shape))
     perm = (*range(y.rank - 2), y.rank - 1, y.rank - 2)
     return [
-        Node(newest("Reshape", allowzero=1), (merged.inputs[0], wanted), (name,), merged.name),
+        reshaped(graph, merged.inputs[0], name, shape, merged.name),
         Node(newest("Transpose", perm=perm), (name,), node.outputs, turned.name),
     ]

@@ -1,4 +1,4 @@
-"""What writes the nodes of a graph anew: new values, also static ones, and views of them."""
+"""Nodes that passes write: movements of elements, static values; and what writes all nodes of a graph anew."""
 
 from __future__ import annotations
 
@@ -6,11 +6,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.ops.registry import newest
 from pyruntime.passes.match import Matcher
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "joined", "rearranged", "reshaped"]
+
+
+def reshaped(graph: TypedGraph, source: str, result: str, shape: Sequence[Any], name: str = "") -> Node:
+    """The Reshape of `source` to `result`, whose shape is this."""
+    wanted = graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
+    return Node(newest("Reshape", allowzero=1), (source, wanted), (result,), name or result)
+
+
+def rearranged(graph: TypedGraph, node: Node, source: str, split: Sequence[int], perm: Sequence[int]) -> list[Node]:
+    """What `node` gives as reshape(transpose(reshape(source, split), perm), its shape)."""
+    (result,), y = node.outputs, graph.tensor(node.outputs[0])
+    apart = graph.add_value(f"{result}.split", TensorType(y.dtype, tuple(split)))
+    turned = graph.add_value(f"{result}.turned", TensorType(y.dtype, tuple(split[p] for p in perm)))
+    return [
+        reshaped(graph, source, apart, split),
+        Node(newest("Transpose", perm=tuple(perm)), (apart,), (turned,), node.name),
+        reshaped(graph, turned, result, y.shape, node.name),
+    ]
+
+
+def joined(graph: TypedGraph, names: Sequence[str], axis: int) -> Node:
+    """The Concat of static values, itself static: folded where it is small, else computed on the GPU once."""
+    kinds = [graph.tensor(n) for n in names]
+    shape = list(kinds[0].shape)
+    shape[axis] = sum(k.shape[axis] for k in kinds)
+
+    def value() -> Array:
+        made: Array = np.concatenate([k.value() for k in kinds], axis=axis)
+        return made
+
+    result = graph.add_value(f"{names[0]}.joined", kinds[0].with_shape(*shape), value)
+    return Node(newest("Concat", axis=axis), tuple(names), (result,), result)
 
 
 class Writer:
@@ -26,16 +60,10 @@ class Writer:
         kind = self.graph.tensor(name)
         if name not in self.graph.static:
             return ""
-        result = self.graph.fresh(hint)
-        self.graph.types[result] = replace(kind, shape=shape, source=lambda: made(kind.value()), name=result)
-        self.graph.static.add(result)
-        return result
+        return self.graph.add_value(hint, replace(kind, shape=shape), lambda: made(kind.value()))
 
     def _value(self, hint: str, dtype: DType, shape: tuple[Any, ...]) -> str:
-        name = self.graph.fresh(hint)
-        self.graph.types[name] = TensorType(dtype, shape, None, name)
-        return name
+        return self.graph.add_value(hint, TensorType(dtype, shape))
 
     def _reshape(self, source: str, result: str, shape: Sequence[Any]) -> Node:
-        wanted = self.graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
-        return Node(newest("Reshape"), (source, wanted), (result,), result)
+        return reshaped(self.graph, source, result, shape)

@@ -1,0 +1,55 @@
+"""Query, key and value projections, products of one input by several constants: what passes that merge them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.ops.registry import newest
+from pyruntime.passes.match import Matcher
+
+__all__ = ["apart", "leads_to_heads", "merge_groups"]
+
+Projection = TypeVar("Projection")
+
+
+def leads_to_heads(match: Matcher, result: str) -> bool:
+    """True where a Reshape and a Transpose follow; a factor before it, or a norm between them, or neither."""
+    behind = match.only_reader(result, "Mul", "Div", "Reshape")
+    if behind is not None and behind.op.op_type != "Reshape":
+        behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
+    heads = match.only_reader(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
+    if heads is not None and heads.op.op_type == "RMSNormalization":
+        heads = match.only_reader(heads.outputs[0], "Transpose")
+    return heads is not None
+
+
+def merge_groups(
+    graph: TypedGraph,
+    groups: Iterable[Sequence[Projection]],
+    nodes: Callable[[Projection], Sequence[Node]],
+    merged: Callable[[Sequence[Projection]], list[Node]],
+) -> bool:
+    """Put what `merged` gives of each group of several in the place of its first node; True where there was one.
+
+    Args:
+        nodes: those that a projection consists of, the product first.
+    """
+    gone: set[int] = set()
+    instead: dict[int, list[Node]] = {}
+    for projections in groups:
+        if len(projections) > 1:
+            instead[id(nodes(projections[0])[0])] = merged(projections)
+            gone.update(id(n) for p in projections for n in nodes(p))
+    graph.nodes = [new for n in graph.nodes for new in instead.get(id(n), [] if id(n) in gone else [n])]
+    return bool(instead)
+
+
+def apart(graph: TypedGraph, wide: str, widths: Sequence[int], results: Sequence[str], name: str) -> Node:
+    """The Split of `wide` along its last dimension."""
+    sizes = graph.add_constant(np.array(widths, np.int64), DType.INT64, f"{wide}.sizes")
+    split = newest("Split", axis=graph.tensor(wide).rank - 1, present=(True,) * len(results))
+    return Node(split, (wide, sizes), tuple(results), name)
