@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pyruntime.device.base import Bound, Device, Slice
-from pyruntime.device.executable import region_slice
+from pyruntime.device.plan_memory import region_slice
 from pyruntime.device.together import all_of
 from pyruntime.device.weights import Weights
 from pyruntime.plan.plan import GpuSegment, Plan, Region, Space

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
-from pyruntime.device.executable import Compute, Executable, Observer, Recorded, Replay, Sized, arrived
+from pyruntime.device.executable import Executable, Observer, Replay, Sized, arrived
 from pyruntime.device.on_host import HostValue
+from pyruntime.device.plan_memory import Compute
+from pyruntime.device.recordings import Recorded
 from pyruntime.device.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.plan.plan import Command, GpuSegment, Plan
@@ -50,9 +52,8 @@ class SanitizedExecutable(Executable):
             raise
 
     async def _compute(self, compute: Compute | None) -> None:
-        made = await compute() if compute is not None else {}
-        self.resident.update(made)
-        self._alone.resident.update(made)
+        await super()._compute(compute)
+        self._alone._memory.resident.update(self.resident)
 
     def replay(self, fed: Container[str] = ()) -> Replay | None:
         return None
@@ -64,13 +65,13 @@ class SanitizedExecutable(Executable):
         observe: Observer | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
-        async with self._arenas.alone():
+        async with self._memory.arenas.alone():
             self._begun = set()
             for name, buffer in (bound or {}).items():
                 size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))
                 self._device.copy([(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))])
             sized = self.sized(sizes) if self.plan.sizes else Sized()
-            await self._run(values, self._record(bound or {}), observe, sized)
+            await self._run(values, self._recordings.of(bound or {}), observe, sized)
 
     async def _segment(
         self,
@@ -83,7 +84,7 @@ class SanitizedExecutable(Executable):
     ) -> Measured | None:
         twin = self._alone.plan.steps[number]
         assert isinstance(twin, GpuSegment) and len(twin.commands) == len(step.commands)
-        here, there = recorded.external, self._alone.external
+        here, there = recorded.external, self._alone._recordings.of({}).external
         writes = [*self._writes(step, values, here, sized), *self._alone._writes(twin, values, there, sized)]
         await self._submit([], writes, [], sized)
         for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
@@ -101,8 +102,8 @@ class SanitizedExecutable(Executable):
             nbytes = sized.numbers[access.scaled] if access.scaled >= 0 else access.nbytes
             if not access.write or not nbytes:
                 continue
-            mine = self._slice(command.regions[access.region], here, nbytes)
-            own = self._alone._slice(twin.regions[other.region], there, nbytes)
+            mine = self._memory.slice(command.regions[access.region], here, nbytes)
+            own = self._alone._memory.slice(twin.regions[other.region], there, nbytes)
             if access.value not in self._begun:
                 in_place = sum(a.region == access.region for a in command.accesses) > 1
                 data = bytes([POISON]) * nbytes
@@ -110,7 +111,7 @@ class SanitizedExecutable(Executable):
                 self._begun.add(access.value)
             reads += [Read(mine), Read(own)]
             names.append(access.value)
-        bound = [self._bind(command, here), self._alone._bind(twin, there)]
+        bound = [self._memory.bind(command, here), self._alone._memory.bind(twin, there)]
         answers = await self._submit(bound, poison, reads, sized)
         for name, read, *raws in zip(names, reads[::2], answers[::2], answers[1::2], strict=True):
             a, b = (_plain(raw, read.source.nbytes) for raw in raws)
