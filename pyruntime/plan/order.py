@@ -3,8 +3,8 @@
 The peak of activations is a property of the order: what waits while others run is alive. Exporters' orders are mostly
 good; in networks of branches (NASNet's cells) a value is often made long before it is wanted, or wanted long after it
 could have been used up. From the model's own order, nodes that keep memory alive at the peak are moved past it: what
-made an idle value, with all that follows from it, to later; what waits for one, with all that it needs, to earlier;
-and the chain that the peak is in, to where it may be first or last. The best move is taken until none lowers the peak.
+made an idle value, with all that follows from it, to later, and what waits for one, with all that it needs, to earlier.
+The best move is taken until none lowers the peak.
 Finding the least peak is NP-complete (Sethi, 1975: register allocation); this is a descent, whose every step is
 checked, so the result is never worse than the model's order.
 """
@@ -235,15 +235,14 @@ class _Descent:
             if (values.makers[n] < 0 or place[values.makers[n]] < step)
             and (values.kept[n] or any(place[u] > step for u in users))
         ]
-        yield from self._elsewhere(self._chain(self.order[step]), step)
         waiting.sort(key=lambda n: -values.sizes[n])
         for number in waiting:
             maker = values.makers[number]
             if maker >= 0:
-                yield from self._later(self._closure([maker], values.after, place, step, -1), step)
+                yield from self._past(self._closure([maker], values.after, place, step, -1), values.after, step, 1)
             if not values.kept[number]:
                 readers = [u for u in values.users[number] if place[u] > step]
-                yield from self._earlier(self._closure(readers, values.before, place, step, 1), step)
+                yield from self._past(self._closure(readers, values.before, place, step, 1), values.before, step, 0)
 
     def _closure(
         self, start: Iterable[int], edges: Sequence[set[int]], place: Sequence[int], step: int, side: int
@@ -259,55 +258,21 @@ class _Descent:
                     stack.append(other)
         return found
 
-    def _chain(self, node: int) -> set[int]:
-        """The node with those that nothing else reads from, and those that read from nothing else."""
-        chain = {node}
-        for edges, back in ((self.values.before, self.values.after), (self.values.after, self.values.before)):
-            stack = [node]
-            while stack:
-                for other in edges[stack.pop()] - chain:
-                    if back[other] <= chain:
-                        chain.add(other)
-                        stack.append(other)
-        return chain
+    def _past(self, moved: set[int], edges: Sequence[set[int]], step: int, later: int) -> Iterator[list[int]]:
+        """The order with these on the other side of `step`: right there, and as far from it as they may be.
 
-    def _elsewhere(self, moved: set[int], step: int) -> Iterator[list[int]]:
-        """The order with these, the node at `step` among them, as early and as late as they may be."""
-        block = [i for i in self.order if i in moved]
-        rest = [i for i in self.order if i not in moved]
-        read = set().union(*(self.values.before[i] for i in moved)) - moved
-        readers = set().union(*(self.values.after[i] for i in moved)) - moved
-        early = max((k for k, i in enumerate(rest) if i in read), default=-1) + 1
-        late = next((k for k, i in enumerate(rest) if i in readers), len(rest))
-        for at in (early, late):
+        Args:
+            edges: of each node those that stay on that side of it. later: 1 where that is behind `step`, else 0.
+        """
+        if not moved:
+            return
+        block, rest = [i for i in self.order if i in moved], [i for i in self.order if i not in moved]
+        near = rest.index(self.order[step]) + later
+        bounds = set().union(*(edges[i] for i in moved)) - moved
+        places = [k for k, i in enumerate(rest) if i in bounds]
+        far = min(places, default=len(rest)) if later else max(places, default=-1) + 1
+        for at in dict.fromkeys((near, far)):
             yield [*rest[:at], *block, *rest[at:]]
-
-    def _later(self, moved: set[int], step: int) -> Iterator[list[int]]:
-        """The order with these behind `step`: right behind, and in front of what reads them."""
-        if not moved:
-            return
-        block, rest, at = self._without(moved, step)
-        yield [*rest[: at + 1], *block, *rest[at + 1 :]]
-        readers = set().union(*(self.values.after[i] for i in moved)) - moved
-        late = next((k for k, i in enumerate(rest) if i in readers), len(rest))
-        if late > at + 1:
-            yield [*rest[:late], *block, *rest[late:]]
-
-    def _earlier(self, moved: set[int], step: int) -> Iterator[list[int]]:
-        """The order with these before `step`: right before, and right behind what they read."""
-        if not moved:
-            return
-        block, rest, at = self._without(moved, step)
-        yield [*rest[:at], *block, *rest[at:]]
-        read = set().union(*(self.values.before[i] for i in moved)) - moved
-        early = max((k for k, i in enumerate(rest) if i in read), default=-1) + 1
-        if early < at:
-            yield [*rest[:early], *block, *rest[early:]]
-
-    def _without(self, moved: set[int], step: int) -> tuple[list[int], list[int], int]:
-        """Those that move and the others, each in order, and where among the others the node at `step` is."""
-        rest = [i for i in self.order if i not in moved]
-        return [i for i in self.order if i in moved], rest, rest.index(self.order[step])
 
 
 def _places(order: Sequence[int]) -> NDArray[np.int64]:
