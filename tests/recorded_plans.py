@@ -60,14 +60,14 @@ class _Recorder:
     def __init__(self, path: Path) -> None:
         self.path, self.test = path, ""
         self.plans: dict[str, list[bytes]] = {}
-        emit = build._Builder._emit
+        emit = build._emitted
 
-        def emitted(builder: Any) -> Plan:
-            plan = emit(builder)
+        def emitted(*made: Any) -> Plan:
+            plan = emit(*made)
             self.plans.setdefault(self.test, []).append(zlib.compress(written(plan).encode(), 1))
             return plan
 
-        build._Builder._emit = emitted  # type: ignore[assignment, method-assign]
+        build._emitted = emitted
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.test = nodeid

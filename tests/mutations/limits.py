@@ -99,7 +99,7 @@ LIMIT_MUTATIONS = (
     ),
     Mutation(
         "limit `cached_plans`",
-        "pyruntime/session/stages.py",
+        "pyruntime/session/plan_cache.py",
         "        if not stage.users:\n            stages.pop(index)",
         "        if False:\n            stages.pop(index)",
         (

@@ -39,7 +39,7 @@ OVERLAP_MUTATIONS = (
     ),
     Mutation(
         "overlap: values of a model that are named like scratch tensors are none",
-        "pyruntime/plan/build.py",
+        "pyruntime/plan/segments.py",
         "        while name in self.graph.types:\n",
         "        while False:\n",
         ("tests/kernels/test_dispatch.py::test_plan__of_an_input_named_like_scratch__keeps_them_apart",),

@@ -39,7 +39,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the count of runs in a plan",
-        "pyruntime/session/stages.py",
+        "pyruntime/session/plan_cache.py",
         "        if not stage.users:\n",
         "        if True:\n",
         (FAULTS + "test_plans_of_runs_in_progress__are_not_freed_for_other_shapes",),
@@ -173,8 +173,8 @@ RUN_MUTATIONS = (
     Mutation(
         "exceptions become answers of the bridge",
         "pyruntime/bridge.py",
-        '                    "name": type(error).__name__,\n',
-        '                    "name": "Error",\n',
+        '"name": type(error).__name__',
+        '"name": "Error"',
         ("e2e/test_javascript_api.py::test_run__wrong_feeds__fail_with_name_expected_and_got",),
     ),
 )

@@ -23,7 +23,7 @@ from pyruntime.onnx.reader import read_model
 from pyruntime.plan.memory import MemoryReport
 from pyruntime.plan.plan import Command, GpuSegment, Plan
 from pyruntime.session.program import Program
-from tests.plan.test_foreseen import Listening
+from tests.plan.test_prefetch import Listening
 
 GPU = Target(vendor="nvidia")
 
@@ -58,7 +58,7 @@ def test_plan__of_little_work__begins_with_quick_kernels() -> None:
 
 
 def test_plan__of_much_work__has_whole_kernels_alone_and_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyruntime.plan.build.MOST_WORK", 1.5 * 2 * 64**3)
+    monkeypatch.setattr("pyruntime.plan.prefetch.MOST_WORK", 1.5 * 2 * 64**3)
     device, shaders = planned(products(), GPU)
     assert not has_quick(shaders)
     assert device.wanted == set(shaders) <= set(device.asked)

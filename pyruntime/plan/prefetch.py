@@ -8,19 +8,54 @@ foreseen, a pipeline was made in vain.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from pyruntime.ir import Constant, TensorType, TypedGraph, upper
+from pyruntime.ir import Constant, TensorType, TypedGraph, hint, upper
 from pyruntime.kernels import Dispatch, Role
+from pyruntime.kernels.quick import MOST_WORK, without_quick
 from pyruntime.ops.base import Op
 from pyruntime.plan.lifetimes import same_place
 from pyruntime.plan.memory import round_up
 from pyruntime.plan.placement import Placed, fold
 
-__all__ = ["Foreseen"]
+__all__ = ["Prefetch"]
 
 
-class Foreseen:
+class Prefetch:
+    """Requests pipelines while nodes are placed: compiling them takes longer than what is left of planning.
+
+    Args:
+        resident: values that stay in memory of their own.
+        read_only: kernels bind constants as memory that is only read.
+        ask: gets the source of each shader that the plan will probably have.
+    """
+
+    def __init__(
+        self, graph: TypedGraph, resident: Iterable[str], read_only: bool, ask: Callable[[str], object] | None
+    ) -> None:
+        self._work = 0.0
+        self._predicted = _Predicted(graph, resident, read_only) if ask else None
+        self._ask = ask
+        self._asked: dict[str, None] = {}
+
+    def __call__(self, at: int, placed: Placed, times: int) -> None:
+        """Note a node; see `place`. Plans of much work have no quick kernels, those asked for before included."""
+        was_much = self.is_much
+        self._work += times * sum(hint(d.flops) for d in placed.dispatches)
+        if self._predicted is None or self._ask is None:
+            return
+        sources = dict.fromkeys(self._predicted.sources(at, placed))
+        self._asked.update(sources)
+        for source in self._asked if self.is_much and not was_much else sources:
+            self._ask(without_quick(source) if self.is_much else source)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether the nodes placed so far are too much work for quick kernels."""
+        return self._work > MOST_WORK
+
+
+class _Predicted:
     """The shaders of nodes, in any order.
 
     Args:
