@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,18 @@ __all__ = ["Boundary", "Guards", "Typing", "infer_node"]
 
 FED_LIMIT = 1024
 """Fed values of more elements are not folded through operators: only an operator that asks for them gets them."""
+
+
+class Knowledge(Enum):
+    """What planning knows of a node's results.
+
+    STATIC: they follow from constants and shapes. FED: they follow from values that came with this run, too, on which
+    the plan then depends. RUN: they are known when the plan has run.
+    """
+
+    STATIC = "static"
+    FED = "fed"
+    RUN = "run"
 
 
 class Guards:
@@ -130,15 +143,9 @@ class Typing:
         while pending:
             node = pending.pop()
             try:
-                if node.op.op_type == "If" and node.op.domain == "":
-                    pending.extend(reversed(self._branch(node)))
-                    continue
-                decomposed = self._written_as(node)
-                if decomposed is not None:
-                    pending.extend(reversed(self._decomposed(node, decomposed)))
-                    continue
-                if self.sizes is not None and node.op.op_type == "NonZero" and node.inputs[0] in self._filled:
-                    pending.extend(reversed(self._coordinates(node)))
+                instead = self._instead(node)
+                if instead is not None:
+                    pending.extend(reversed(instead))
                     continue
                 boundary = self._node(node)
             except ValueNeeded as needed:
@@ -151,44 +158,61 @@ class Typing:
                 self._note_fill(node, node.op)
         return [], None
 
+    def _instead(self, node: Node) -> list[Node] | None:
+        """The nodes that `node` stands for; None where it is to be inferred itself."""
+        if node.op.op_type == "If" and node.op.domain == "":
+            return self._branch(node)
+        decomposed = self._written_as(node)
+        if decomposed is not None:
+            return self._decomposed(node, decomposed)
+        if self.sizes is not None and node.op.op_type == "NonZero" and node.inputs[0] in self._filled:
+            return self._coordinates(node)
+        return None
+
     def _node(self, node: Node) -> Boundary | None:
+        """Infer the outputs of a node; or why planning has to wait for its inputs."""
         op = node.op
         assert isinstance(op, Op)
-        names = [n for n in node.inputs if n]
         inputs = [self.types[n] if n else None for n in node.inputs]
-        all_static = self.static.issuperset(names)
-        if op.data_dependent and not all_static:
-            return Boundary(tuple(dict.fromkeys(n for n in names if n not in self.static)), node)
+        missing = dict.fromkeys(n for n in node.inputs if n and n not in self.static)
+        if op.data_dependent and missing:
+            return Boundary(tuple(missing), node)
         if self.sizes is not None:
             self.sizes.by = node.label
         outputs = infer_node(node, inputs)
-        # How many elements it has is open: the GPU makes it, also where its elements follow from the sizes.
-        is_open = self.sizes is not None and any(
-            isinstance(t, TensorType) and any(map(is_dim, t.shape)) for t in outputs
-        )
-        static = op.pure and not is_open and (all_static or op.follows_from_types(*inputs))
-        static = static and not (op.has_kernel() and self._pins(op, inputs, outputs))
-        known = op.pure and all(t is None or t.is_known for t in inputs)
-        known = known and (static or (not is_open and _small([t for t in (*inputs, *outputs) if t is not None])))
-        thunk = _Fold(node, inputs) if known else None
+        knowledge = self._knowledge(op, inputs, outputs, not missing)
+        fold = None
+        if knowledge is not Knowledge.RUN and all(t is None or t.is_known for t in inputs):
+            fold = _Fold(node, inputs)
         for i, (name, kind) in enumerate(zip(node.outputs, outputs, strict=False)):
             if not name:
                 continue
-            source = kind.source or (thunk.output(i) if thunk else None)
-            if not (static or known):
-                source = None
+            source = None if knowledge is Knowledge.RUN else kind.source or (fold.output(i) if fold else None)
             if type(kind) is TensorType:  # as `replace` does it, which is slow
                 self.types[name] = TensorType(kind.dtype, kind.shape, source, name)
             else:
                 self.types[name] = replace(kind, source=source, name=name)
-            if static and source is not None:
+            if knowledge is Knowledge.STATIC and source is not None:
                 self.static.add(name)
-        missing = [n for n in node.outputs[len(outputs) :] if n]
-        if missing:
+        surplus = next(filter(None, node.outputs[len(outputs) :]), None)
+        if surplus is not None:
             raise InvalidGraph(
-                f"node {node.label}: {op.op_type} has {len(outputs)} outputs; '{missing[0]}' is none of them"
+                f"node {node.label}: {op.op_type} has {len(outputs)} outputs; '{surplus}' is none of them"
             )
         return None
+
+    def _knowledge(
+        self, op: Op, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType], all_static: bool
+    ) -> Knowledge:
+        # How many elements a result has is open: the GPU makes it, also where its elements follow from the sizes.
+        if not op.pure or (self.sizes is not None and any(map(_is_open, outputs))):
+            return Knowledge.RUN
+        follows = all_static or op.follows_from_types(*inputs)
+        if follows and not (op.has_kernel() and self._pins(op, inputs, outputs)):
+            return Knowledge.STATIC
+        given = [t for t in inputs if t is not None]
+        is_fed = all(t.is_known for t in given) and _small([*given, *outputs])
+        return Knowledge.FED if is_fed else Knowledge.RUN
 
     def _pins(self, op: Op, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> bool:
         """True where NumPy needs the numbers of open sizes to compute this, or has Reals: the GPU does without."""
@@ -267,6 +291,11 @@ class Typing:
         """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""
         constants.update(self.constants)
         return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
+
+
+def _is_open(kind: ValueType) -> bool:
+    """Whether it is a tensor that has Dims."""
+    return isinstance(kind, TensorType) and any(map(is_dim, kind.shape))
 
 
 def _small(kinds: Iterable[ValueType]) -> bool:
