@@ -102,6 +102,50 @@ def _block(k: int, given: int) -> int:
     return next((b for b in _BLOCKS if -(-k // b) * b * 8 <= 9 * k), 16)
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a matrix, and the scales over it, become those of MatMulNBits.
+
+    Attributes:
+        n, k: columns of the product, and its depth. weights: elements from one column to the next, and along k.
+        block: elements along k with one scale in the product; blocks: how many.
+        scales: from one column to the next, and from one scale along k to the next; share: blocks of one scale.
+    """
+
+    n: int
+    k: int
+    weights: tuple[int, int]
+    block: int
+    scales: tuple[int, int]
+    share: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.k // self.block)
+
+    @staticmethod
+    def of(kind: TensorType, w: _Weight, rows_are_n: bool) -> _Form | None:
+        """Of a matrix [n, k], or [k, n]; None where a product with packed weights has no such scales."""
+        k_axis = 1 if rows_are_n else 0
+        k, n = kind.shape[k_axis], kind.shape[1 - k_axis]
+        along_k = w.axis == k_axis
+        if along_k != bool(w.block):
+            return None
+        several = along_k and w.block < k
+        block = _block(k, w.block if several else 0)
+        if not block:
+            return None
+        weights = (k, 1) if rows_are_n else (1, n)
+        per_row = -(-k // w.block) if along_k else 1
+        if w.axis is None:
+            scales = 0, 0
+        elif not along_k:
+            scales = 1, 0
+        else:
+            scales = (per_row, 1) if rows_are_n else (1, n)
+        return _Form(n, k, weights, block, scales, w.block // block if several else -(-k // block))
+
+
 def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     """MatMul or Gemm, as MatMulNBits and an addition."""
     op: Any = node.op
@@ -111,38 +155,13 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     gemm = op.op_type == "Gemm"
     if gemm and (op.alpha != 1.0 or op.beta != 1.0 or op.transA):
         return None
-    rows_are_n = w.turned != bool(gemm and op.transB)
-    k_axis = 1 if rows_are_n else 0
-    k, n = kind.shape[k_axis], kind.shape[1 - k_axis]
-    along_k = w.axis == k_axis
-    if (along_k and not w.block) or (w.block and not along_k):
+    form = _Form.of(kind, w, w.turned != bool(gemm and op.transB))
+    if form is None:
         return None
-    block, bits = _block(k, w.block if along_k and w.block < k else 0), kind.dtype.bits
-    if not block:
-        return None
-    blocks, per_row = -(-k // block), -(-k // w.block) if along_k else 1
-    share = w.block // block if along_k and w.block < k else blocks
-    # Elements of scales and zero points from one column of the product, and from one of their blocks, to the next.
-    step_n = 0 if w.axis is None else (per_row if rows_are_n else 1) if along_k else 1
-    step_b = 0 if not along_k else 1 if rows_are_n else n
     nodes: list[Node] = []
-    weights = PackRows(
-        rows=n, columns=k, step_n=k if rows_are_n else 1, step_c=1 if rows_are_n else n,
-        pitch=blocks * block * bits // 8, bits=bits,
-    )  # fmt: skip
-    form: Any = {"rows": n, "columns": blocks, "step_n": step_n, "step_c": step_b, "share": share}
-    inputs = [
-        node.inputs[0],
-        derived(graph, f"{w.x}.packed", weights, w.x, nodes),
-        derived(graph, f"{w.scale}.spread", SpreadRows(**form), w.scale, nodes),
-    ]
-    pitch = -(-blocks * bits // 8)
-    if w.zero:
-        inputs.append(derived(graph, f"{w.zero}.packed", PackRows(**form, pitch=pitch, bits=bits), w.zero, nodes))
-    elif not kind.dtype.is_signed:
-        inputs.append(graph.add_constant(np.zeros((n, pitch), np.uint8), DType.UINT8, f"{w.x}.zeros"))
+    inputs = [node.inputs[0], *_packed(graph, w, kind, form, nodes)]
     make: Any = op_class("MatMulNBits", "com.microsoft", 1)
-    product = make(K=k, N=n, block_size=block, bits=bits)
+    product = make(K=form.k, N=form.n, block_size=form.block, bits=kind.dtype.bits)
     bias = node.inputs[2] if gemm and len(node.inputs) > 2 else ""
     y = graph.tensor(node.outputs[0])
     result = graph.add_value(f"{node.outputs[0]}.product", y) if bias else node.outputs[0]
@@ -150,6 +169,25 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     if bias:
         nodes.append(Node(newest("Add"), (result, bias), node.outputs, node.name))
     return nodes
+
+
+def _packed(graph: TypedGraph, w: _Weight, kind: TensorType, form: _Form, nodes: list[Node]) -> list[str]:
+    """Weights, scales and, where there are some, zero points as MatMulNBits takes them; `nodes` gets what packs."""
+    bits, (step_n, step_k) = kind.dtype.bits, form.weights
+    pitch = form.blocks * form.block * bits // 8
+    weights = PackRows(rows=form.n, columns=form.k, step_n=step_n, step_c=step_k, pitch=pitch, bits=bits)
+    step_n, step_b = form.scales
+    over: Any = {"rows": form.n, "columns": form.blocks, "step_n": step_n, "step_c": step_b, "share": form.share}
+    names = [
+        derived(graph, f"{w.x}.packed", weights, w.x, nodes),
+        derived(graph, f"{w.scale}.spread", SpreadRows(**over), w.scale, nodes),
+    ]
+    pitch = -(-form.blocks * bits // 8)
+    if w.zero:
+        names.append(derived(graph, f"{w.zero}.packed", PackRows(**over, pitch=pitch, bits=bits), w.zero, nodes))
+    elif not kind.dtype.is_signed:
+        names.append(graph.add_constant(np.zeros((form.n, pitch), np.uint8), DType.UINT8, f"{w.x}.zeros"))
+    return names
 
 
 def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
