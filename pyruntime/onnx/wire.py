@@ -91,6 +91,7 @@ class Parser:
         self._limits = limits
         self._budget = limits.messages
         self._base = 0
+        self._at = 0
         self._unread: dict[str, set[int]] = {}
 
     def parse(self, message: Message) -> Any:
@@ -161,82 +162,85 @@ class Parser:
 
         That is `end`, unless the buffer is `partial`: less than the message.
         """
-        actions = message.actions
-        unread = self._unread.get(message.name)
-        if unread is None:
-            unread = self._unread[message.name] = set()
-        start = pos
         try:
-            while pos < end:
-                start = pos
-                tag = buffer[pos]
-                pos += 1
-                if tag > 0x7F:
-                    tag, pos = varint(buffer, start, end)
-                known = actions.get(tag)
-                if known is None:
-                    if tag not in unread:
-                        self._unknown(message, tag, self._base + start)
-                        unread.add(tag)
-                    pos = skip(buffer, pos, end, tag & 7)
-                    continue
-                action, slot, extra = known
-                if tag & 7 == LENGTH:
-                    if pos >= end:
-                        raise Truncated
-                    size = buffer[pos]
-                    pos += 1
-                    if size > 0x7F:
-                        size, pos = varint(buffer, pos - 1, end)
-                    if size > end - pos:
-                        if partial:
-                            return start
-                        raise Malformed(past_end(size, end - pos))
-                    stop = pos + size
-                    if action == MANY_MESSAGE:
-                        child = self._begin(extra, depth + 1)
-                        self._fields(extra, child, buffer, pos, stop, False, depth + 1)
-                        _append(values, slot, self._finish(extra, child))
-                    elif action == MANY_STRING:
-                        _append(values, slot, str(buffer[pos:stop], "utf-8"))
-                    elif action == STRING:
-                        values[slot] = str(buffer[pos:stop], "utf-8")
-                    elif action == MESSAGE:
-                        child = self._merge(values, slot, extra, depth + 1)
-                        self._fields(extra[0], child, buffer, pos, stop, False, depth + 1)
-                    elif action == SPAN:
-                        values[slot] = (self._base + pos, size)
-                    elif action == MANY_BYTES:
-                        _begun(values, slot, Texts).append(bytes(buffer[pos:stop]))
-                        if end - stop > STRETCH and buffer[stop] == tag:
-                            stop = taken(action, values[slot], buffer, stop, end)
-                    else:
-                        self._bulk(values, known, buffer, start, pos, stop)
-                    pos = stop
-                elif action == INT64 or action == MANY_INT64:  # noqa: SIM109 (a tuple would be built for every field)
-                    if pos < end and buffer[pos] < 0x80:
-                        value = buffer[pos]
-                        pos += 1
-                    else:
-                        value, pos = varint(buffer, pos, end)
-                        value = signed(value)
-                    if action == INT64:
-                        values[slot] = value
-                    else:
-                        _begun(values, slot, _ints).append(value)
-                        if end - pos > STRETCH and buffer[pos] == tag:
-                            pos = taken(action, values[slot], buffer, pos, end)
-                else:
-                    pos = self._scalar(values, known, buffer, start, pos, end)
+            return self._read(message, values, buffer, pos, end, partial, depth)
         except Truncated as error:
             if partial:
-                return start
+                return self._at
             text = str(error) or "a field that the message ends in the middle of"
-            raise self._error(message, self._base + start, text) from None
+            raise self._error(message, self._base + self._at, text) from None
         except Malformed as error:
-            raise self._error(message, self._base + start, str(error)) from None
+            raise self._error(message, self._base + self._at, str(error)) from None
         except UnicodeDecodeError as error:
-            raise self._error(message, self._base + start, f"text that is not UTF-8 ({error.reason})") from None
+            raise self._error(message, self._base + self._at, f"text that is not UTF-8 ({error.reason})") from None
+
+    def _read(
+        self, message: Message, values: list[Any], buffer: Buffer, pos: int, end: int, partial: bool, depth: int
+    ) -> int:
+        """As `_fields`; `_at` is where the field begins in which it raises."""
+        actions = message.actions
+        unread = self._unread.setdefault(message.name, set())
+        while pos < end:
+            start = self._at = pos
+            tag = buffer[pos]
+            pos += 1
+            if tag > 0x7F:
+                tag, pos = varint(buffer, start, end)
+            known = actions.get(tag)
+            if known is None:
+                if tag not in unread:
+                    self._unknown(message, tag, self._base + start)
+                    unread.add(tag)
+                pos = skip(buffer, pos, end, tag & 7)
+                continue
+            action, slot, extra = known
+            if tag & 7 == LENGTH:
+                if pos >= end:
+                    raise Truncated
+                size = buffer[pos]
+                pos += 1
+                if size > 0x7F:
+                    size, pos = varint(buffer, pos - 1, end)
+                if size > end - pos:
+                    if partial:
+                        return start
+                    raise Malformed(past_end(size, end - pos))
+                stop = pos + size
+                if action == MANY_MESSAGE:
+                    child = self._begin(extra, depth + 1)
+                    self._fields(extra, child, buffer, pos, stop, False, depth + 1)
+                    _append(values, slot, self._finish(extra, child))
+                elif action == MANY_STRING:
+                    _append(values, slot, str(buffer[pos:stop], "utf-8"))
+                elif action == STRING:
+                    values[slot] = str(buffer[pos:stop], "utf-8")
+                elif action == MESSAGE:
+                    child = self._merge(values, slot, extra, depth + 1)
+                    self._fields(extra[0], child, buffer, pos, stop, False, depth + 1)
+                elif action == SPAN:
+                    values[slot] = (self._base + pos, size)
+                elif action == MANY_BYTES:
+                    _begun(values, slot, Texts).append(bytes(buffer[pos:stop]))
+                    if end - stop > STRETCH and buffer[stop] == tag:
+                        stop = taken(action, values[slot], buffer, stop, end)
+                else:
+                    self._bulk(values, known, buffer, start, pos, stop)
+                pos = stop
+            elif action == INT64 or action == MANY_INT64:  # noqa: SIM109 (a tuple would be built for every field)
+                if pos < end and buffer[pos] < 0x80:
+                    value = buffer[pos]
+                    pos += 1
+                else:
+                    value, pos = varint(buffer, pos, end)
+                    value = signed(value)
+                if action == INT64:
+                    values[slot] = value
+                else:
+                    _begun(values, slot, _ints).append(value)
+                    if end - pos > STRETCH and buffer[pos] == tag:
+                        pos = taken(action, values[slot], buffer, pos, end)
+            else:
+                pos = self._scalar(values, known, buffer, start, pos, end)
         return pos
 
     def _bulk(
