@@ -1,4 +1,4 @@
-"""Patterns as exporters write them: windows, shapes, gates. Matches, and none."""
+"""Patterns as exporters write them: wide operands, windows, shapes, gates. Matches, and none."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
 from pyruntime.passes import (
     common_subexpressions,
+    drop_expand,
     fuse_elementwise,
     fuse_roll,
     pair_products,
@@ -21,6 +22,39 @@ from pyruntime.passes import (
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_drop_expand__norms_as_wide_as_what_they_divide__are_read_as_they_are(swapped: bool) -> None:
+    inputs = ["e", "x"] if swapped else ["x", "e"]
+    nodes = [node("Expand", ["n", "shape"], ["e"]), node("Add", inputs, ["y"])]
+    graph = graph_of(nodes, {"x": (2, 3, 4), "n": (3, 1)}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == ["Add"]
+
+
+@pytest.mark.parametrize(("a", "b", "left"), [((3, 1), (1,), ["Expand", "Add"]), ((2, 3, 1), (4,), ["Add"])])
+def test_drop_expand__two_values_as_wide_as_each_other__those_that_make_it_wide_stay(
+    a: tuple[int, ...], b: tuple[int, ...], left: list[str]
+) -> None:
+    nodes = [
+        node("Expand", ["a", "shape"], ["wide_a"]),
+        node("Expand", ["b", "shape"], ["wide_b"]),
+        node("Add", ["wide_a", "wide_b"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"a": a, "b": b}, ["y"], {"shape": ints(2, 3, 4)})
+    assert apply(drop_expand.run, graph)
+    assert cleaned(graph) == left
+
+
+def test_drop_expand__what_makes_the_result_wide_or_is_no_elementwise_input__stays() -> None:
+    nodes = [
+        node("Expand", ["n", "shape"], ["e"]),
+        node("Add", ["e", "m"], ["y"]),
+        node("Concat", ["e", "e"], ["z"], axis=0),
+    ]
+    graph = graph_of(nodes, {"n": (3, 1), "m": (3, 4)}, ["y", "z"], {"shape": ints(2, 3, 4)})
+    assert not apply(drop_expand.run, graph)
 
 
 def test_unit_dims__mask_of_windows__meets_the_scores() -> None:
