@@ -62,8 +62,8 @@ class _Recorder:
         self.plans: dict[str, list[bytes]] = {}
         emit = build._emitted
 
-        def emitted(*made: Any) -> Plan:
-            plan = emit(*made)
+        def emitted(made: Any, isolated: bool) -> Plan:
+            plan = emit(made, isolated)
             self.plans.setdefault(self.test, []).append(zlib.compress(written(plan).encode(), 1))
             return plan
 

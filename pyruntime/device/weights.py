@@ -8,12 +8,9 @@ from typing import Any
 
 from pyruntime.device.base import Device, Slice, Write
 from pyruntime.ir import Constant
-from pyruntime.plan.memory import round_up
+from pyruntime.plan.memory import grouped, round_up
 
 __all__ = ["Weights"]
-
-_CHUNK = 4 << 20
-"""Bytes: constants smaller than this share buffers of this size."""
 
 
 @dataclass(slots=True)
@@ -49,15 +46,8 @@ class Weights:
     async def load(self, constants: Sequence[Constant]) -> None:
         """Use these constants: upload those that are not there yet, small ones packed into common buffers."""
         fresh = {c.key: c for c in constants if c.key not in self._held}
-        groups: list[list[Constant]] = []
-        room = 0
-        for constant in sorted(fresh.values(), key=lambda c: -c.nbytes):
-            size = round_up(constant.nbytes)
-            if size > room:
-                groups.append([])
-                room = max(_CHUNK, size) if size < _CHUNK else size
-            groups[-1].append(constant)
-            room -= size
+        largest_first = sorted(fresh.values(), key=lambda c: -c.nbytes)
+        groups = grouped(largest_first, [c.nbytes for c in largest_first])
         sizes = [sum(round_up(c.nbytes) for c in group) for group in groups]
         buffers = await self._device.allocate(sizes, "weights")
         made: dict[Hashable, _Held] = {}

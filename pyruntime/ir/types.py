@@ -51,8 +51,27 @@ class Unsupported(Exception):
     """Raised by `Op.lower`: this node cannot run on the GPU, for the reason given; it becomes a host step."""
 
 
+class _Valued:
+    """A type that may know the value it is the type of."""
+
+    __slots__ = ()
+    source: ValueSource | None
+    name: str
+
+    @property
+    def is_known(self) -> bool:
+        """True where `value()` answers."""
+        return self.source is not None
+
+    def value(self) -> Any:
+        """The value: a list, a dict, something or None. Raises ValueNeeded."""
+        if self.source is None:
+            raise ValueNeeded(self.name)
+        return self.source()
+
+
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(_Valued):
     """Element type, shape and, where it is known, the value of a tensor.
 
     Equality and hash ignore the value and the name.
@@ -78,11 +97,6 @@ class TensorType:
         """Bytes of raw_data."""
         return self.dtype.nbytes(self.size)
 
-    @property
-    def is_known(self) -> bool:
-        """True where `value()` answers."""
-        return self.source is not None
-
     def value(self) -> Array:
         """The value as a NumPy array in its carrier dtype.
 
@@ -107,70 +121,37 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceType:
+class SequenceType(_Valued):
     """A list of values of one kind; lives on the host as a Python list of carriers."""
 
     element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
 
-    @property
-    def is_known(self) -> bool:
-        """True where `value()` answers."""
-        return self.source is not None
-
-    def value(self) -> Any:
-        """The list. Raises ValueNeeded."""
-        if self.source is None:
-            raise ValueNeeded(self.name)
-        return self.source()
-
     def __str__(self) -> str:
         return f"seq({_element_string(self.element)})"
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalType:
+class OptionalType(_Valued):
     """A value or nothing (None); lives on the host."""
 
     element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
 
-    @property
-    def is_known(self) -> bool:
-        """True where `value()` answers."""
-        return self.source is not None
-
-    def value(self) -> Any:
-        """The value or None. Raises ValueNeeded."""
-        if self.source is None:
-            raise ValueNeeded(self.name)
-        return self.source()
-
     def __str__(self) -> str:
         return f"optional({_element_string(self.element)})"
 
 
 @dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(_Valued):
     """A mapping from integer or string keys to values; lives on the host as a dict of Python scalars."""
 
     key: DType
     element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
     name: str = field(default="", compare=False, repr=False)
-
-    @property
-    def is_known(self) -> bool:
-        """True where `value()` answers."""
-        return self.source is not None
-
-    def value(self) -> Any:
-        """The dict. Raises ValueNeeded."""
-        if self.source is None:
-            raise ValueNeeded(self.name)
-        return self.source()
 
     def __str__(self) -> str:
         return f"map({self.key.onnx_name},{_element_string(self.element)})"

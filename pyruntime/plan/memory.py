@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-__all__ = ["ALIGNMENT", "MemoryReport", "Storage", "pack"]
+__all__ = ["ALIGNMENT", "MemoryReport", "Storage", "grouped", "pack"]
+
+T = TypeVar("T")
 
 ALIGNMENT = 256
 """Bytes: WebGPU's strictest minStorageBufferOffsetAlignment."""
 
+_SHARED = 4 << 20
+"""Bytes of a buffer that several constants share."""
 
 CLIMBS = 400
 """Orders that are tried where the first ones stay away from the lower bound."""
@@ -72,6 +76,24 @@ class MemoryReport:
 def round_up(nbytes: int) -> int:
     """Bytes rounded up to `ALIGNMENT`; at least one unit, so that zero-size tensors can be bound."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT
+
+
+def grouped(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+    """Constants by the buffers they go into, the largest first: those smaller than `_SHARED` bytes share some.
+
+    Args:
+        sizes: bytes of each, descending.
+    """
+    groups: list[list[T]] = []
+    room = 0
+    for item, nbytes in zip(items, sizes, strict=True):
+        size = round_up(nbytes)
+        if size > room:
+            groups.append([])
+            room = max(_SHARED, size)
+        groups[-1].append(item)
+        room -= size
+    return groups
 
 
 def lower_bound(storages: Sequence[Storage]) -> int:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
-from pyruntime.plan.memory import round_up
+from pyruntime.plan.memory import grouped, round_up
 from pyruntime.plan.plan import (
     Access,
     Command,
@@ -27,7 +27,6 @@ from pyruntime.plan.plan import (
 __all__ = ["Sections", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
 _EXACT = 1 << 53
-_SHARED = 4 << 20
 _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
 _Json: TypeAlias = Any
 Raw: TypeAlias = bytes | memoryview
@@ -86,16 +85,13 @@ class Sections:
         buffers: list[list[int]] = []
         places: dict[int, tuple[int, int]] = {}
         for kept in (True, False):
-            room = 0
             chosen = [n for n, k in enumerate(self._kept) if k == kept]
-            for number in sorted(chosen, key=lambda n: (-self._places[n][2], n)):
-                size = round_up(self._places[number][2])
-                if size > room:
-                    buffers.append([0, int(kept)])
-                    room = max(_SHARED, size) if size < _SHARED else size
-                places[number] = len(buffers) - 1, buffers[-1][0]
-                buffers[-1][0] += size
-                room -= size
+            chosen.sort(key=lambda n: (-self._places[n][2], n))
+            for group in grouped(chosen, [self._places[n][2] for n in chosen]):
+                buffers.append([0, int(kept)])
+                for number in group:
+                    places[number] = len(buffers) - 1, buffers[-1][0]
+                    buffers[-1][0] += round_up(self._places[number][2])
         return {"buffers": buffers, "constants": [[*p, *places[n]] for n, p in enumerate(self._places)]}
 
     def plan(self, plan: Plan, temporary: bool) -> dict[str, _Json]:

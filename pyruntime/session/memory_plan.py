@@ -52,13 +52,14 @@ class MemoryPlan:
         """All storages in order of stage, arena and offset."""
         return [s for stage in self.stages for s in stage.storages]
 
+    def totals(self) -> dict[str, int]:
+        """The sums by name."""
+        return {n: getattr(self, n) for n in ("peak", "lower_bound", "total_without_reuse", "weights")}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "peak": self.peak,
-            "lower_bound": self.lower_bound,
-            "total_without_reuse": self.total_without_reuse,
-            "weights": self.weights,
+            **self.totals(),
             "tensors": [
                 {
                     "names": s.names,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pyruntime.ops.base import Op
 from pyruntime.plan.plan import Assignment
 from pyruntime.session.environment import CPU
 from pyruntime.session.explanation import OpenSize
+from pyruntime.session.memory_plan import MemoryPlan
 
 if TYPE_CHECKING:
     from pyruntime.session.base import Session
@@ -69,22 +71,12 @@ def assignments(session: Session) -> list[Assignment]:
 def summarize(session: Session) -> dict[str, Any]:
     """See `InferenceSession.summary`. Memory in bytes, times in ms; `memory` is None until something is planned."""
     program = session._program
-    stages = stages_of(program)
-    plans = [s.executable.plan for s in stages]
-    memory = None
-    if plans:
-        memory = {
-            "peak": sum(p.memory.peak for p in plans),
-            "lower_bound": sum(p.memory.lower_bound for p in plans),
-            "total_without_reuse": sum(p.memory.total_without_reuse for p in plans),
-            "weights": sum(p.memory.weights for p in plans),
-        }
-    adapter = program.device.info.names if program else None
+    plans = [s.executable.plan for s in stages_of(program)]
     return {
-        "adapter": adapter,
+        "adapter": program.device.info.names if program else None,
         "providers": session.get_providers(),
-        "inputs": [_arg(a) for a in session.get_inputs()],
-        "outputs": [_arg(a) for a in session.get_outputs()],
+        "inputs": list(map(asdict, session.get_inputs())),
+        "outputs": list(map(asdict, session.get_outputs())),
         "nodes": [
             {
                 "name": a.name,
@@ -96,13 +88,9 @@ def summarize(session: Session) -> dict[str, Any]:
             }
             for a in assignments(session)
         ],
-        "memory": memory,
+        "memory": MemoryPlan(tuple(p.memory for p in plans)).totals() if plans else None,
         "dispatches": sum(len(p.commands) for p in plans),
         "pipelines": len({s for p in plans for s in p.shaders}),
         "timings": {**session._timings, **(program.timings if program else {})},
         "warnings": list(session._warnings),
     }
-
-
-def _arg(arg: Any) -> dict[str, Any]:
-    return {"name": arg.name, "type": arg.type, "shape": arg.shape}
