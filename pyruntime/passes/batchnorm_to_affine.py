@@ -19,12 +19,7 @@ __all__ = ["run"]
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every inference-mode BatchNormalization of constant statistics; True where there was one."""
-    made: list[Node] = []
-    for node in graph.nodes:
-        made += _affine(graph, node) or [node]
-    changed = len(made) != len(graph.nodes)
-    graph.nodes = made
-    return changed
+    return graph.rewrite(lambda node: _affine(graph, node))
 
 
 def _affine(graph: TypedGraph, node: Node) -> list[Node] | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.ops.base import LATEST
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.settle import same_shape
 
@@ -27,21 +29,13 @@ BROADCASTS = {
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    changed = False
-    made: list[Node] = []
-    for node in graph.nodes:
-        first = BROADCASTS.get(node.op.op_type) if node.op.domain == "" else None
-        if first is not None and node.op.opsets.start >= first:  # type: ignore[attr-defined]
-            inputs = _inputs(graph, match, node)
-            if inputs != node.inputs:
-                changed = True
-                node = replace(node, inputs=inputs)
-        made.append(node)
-    graph.nodes = made
-    return changed
+    return graph.rewrite(lambda node: _rewritten(graph, match, node))
 
 
-def _inputs(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, ...]:
+def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+    op: Any = node.op
+    if op.domain or op.opsets.start < BROADCASTS.get(op.op_type, LATEST + 1):
+        return None
     inputs = list(node.inputs)
     y = graph.tensor(node.outputs[0])
     for i, name in enumerate(inputs):
@@ -51,7 +45,7 @@ def _inputs(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, ...]:
         others = [graph.tensor(n) for n in (*inputs[:i], expand.inputs[0], *inputs[i + 1 :])]
         if _broadcast_to(others, y):
             inputs[i] = expand.inputs[0]
-    return tuple(inputs)
+    return [replace(node, inputs=tuple(inputs))] if tuple(inputs) != node.inputs else None
 
 
 def _broadcast_to(kinds: Sequence[TensorType], y: TensorType) -> bool:

@@ -20,9 +20,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     square would be rounded in between.
     """
     match = Matcher(graph)
-    rewritten = [(node, _products(graph, match, node)) for node in graph.nodes]
-    graph.nodes = [new for node, products in rewritten for new in products or [node]]
-    return any(products for _, products in rewritten)
+    return graph.rewrite(lambda node: _products(graph, match, node))
 
 
 def _products(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
