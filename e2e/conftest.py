@@ -16,7 +16,7 @@ from e2e.harness.crashes import run_again
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
-from e2e.harness.script import Script
+from e2e.harness.script import Script, watched
 from tests.sampling import leave_out
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
@@ -240,3 +240,21 @@ def script(shared_script: Script) -> Iterator[Script]:
     """Run JavaScript in a page that has web/pyruntime.js; checked by the guard after each test."""
     yield shared_script
     shared_script.guard.check()
+
+
+@pytest.fixture(scope="module")
+def shared_watched_script(browser: Browser, site_url: str) -> Iterator[Script]:
+    """One page for all tests of a file, whose worker has the tools of e2e/pages/watch.js and faults.js."""
+    with watched(browser, site_url, Script) as made:
+        yield made
+
+
+@pytest.fixture
+def watched_script(shared_watched_script: Script) -> Iterator[Script]:
+    """A watched script, whose devices may be lost; nothing is left on the GPU after the test."""
+    script = shared_watched_script
+    yield script
+    script.settle()
+    script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace")
+    script.guard.check()
+    assert script.gpu_bytes() == {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser
 
@@ -26,24 +24,9 @@ const run = (i = 0) => session.run(feeds(i)).then(({ y }) => read(y, i)).catch(e
 GONE = "DeviceLost: "
 
 
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
-    with watched(browser, site_url, Script) as made:
-        yield made
-
-
 @pytest.fixture
-def script(shared_script: Script) -> Iterator[Script]:
-    """A watched script; nothing is left on the GPU after the test."""
-    yield shared_script
-    shared_script.settle()
-    assert shared_script.gpu_bytes() == {}
-    shared_script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace|TextGenerator|pyruntime: ")
-    shared_script.guard.check()
-
-
-def lose(script: Script) -> None:
-    script.worker.evaluate("() => gpuDevices.at(-1).destroy()")
+def script(watched_script: Script) -> Script:
+    return watched_script
 
 
 def devices(script: Script) -> int:
@@ -55,10 +38,9 @@ def test_loss__while_runs_leave_outputs_on_the_gpu__each_is_right_or_device_lost
     script(
         TOOLS + "globalThis.session = await load(); for (let i = 0; i < 3; i++) await run(i);", model=models.double()
     )
-    for _ in range(6):
-        script(TOOLS + "globalThis.runs = Promise.all([...Array(12).keys()].map(run));", model=b"")
-        lose(script)
-        ends = script("return runs")
+    for submit in (1, 2, 5, 12, 13, 20):  # each run has one, and so has reading its output
+        script.lose_device(submit)
+        ends = script(TOOLS + "return Promise.all([...Array(12).keys()].map(run))", model=b"")
         assert all(found == "right" or found.startswith(GONE) for found in ends), ends
         assert script(TOOLS + "return [await run(1), await run(2), await run(3)]", model=b"") == ["right"] * 3
     script("await session.release()")
@@ -70,7 +52,7 @@ def test_loss__tensors_that_were_on_the_gpu__are_device_lost_and_the_new_device_
         " await run(i); old.push((await session.run(feeds(i))).y); }",
         model=models.double(),
     )
-    lose(script)
+    script.lose_device()
     assert script(TOOLS + "return [await run(1), await run(2), await run(3)]", model=b"") == ["right"] * 3
     count = devices(script)
     found = script(
@@ -101,9 +83,8 @@ def test_loss__no_adapter_any_more__twenty_runs_fail_with_the_questions_of_one(s
       GPU.prototype.requestAdapter = async () => { asked += 1; return null; };
     }""")
     try:
-        script(TOOLS + "globalThis.runs = Promise.all([...Array(20).keys()].map(run));", model=b"")
-        lose(script)
-        ends = script("return runs")
+        script.lose_device(3)
+        ends = script(TOOLS + "return Promise.all([...Array(20).keys()].map(run))", model=b"")
         asked = script.worker.evaluate("() => { const count = asked; asked = 0; return count; }")
         alone = script(TOOLS + "return run()", model=b"")
         asked_alone = script.worker.evaluate("() => asked")
@@ -144,7 +125,7 @@ def test_loss__while_a_text_is_written__it_is_whole_or_device_lost_and_the_next_
                 """,
                 after=after,
             )
-            lose(script)
+            script.lose_device()
             found = script("return text")
             assert found == whole or found.startswith(GONE), found
             again = script(

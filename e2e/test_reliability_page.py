@@ -8,13 +8,12 @@ tests/mutations takes defences away to see tests here fail.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.heaps import Heaps
-from e2e.harness.script import Script, watched
+from e2e.harness.script import Script
 from tests.session import models
 
 SOAK = int(os.environ.get("PYRUNTIME_SOAK", "1"))
@@ -33,20 +32,9 @@ const count = (ends) => Object.fromEntries([...new Set(ends)].map((e) => [e, end
 """
 
 
-@pytest.fixture(scope="module")
-def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
-    with watched(browser, site_url, Script) as made:
-        yield made
-
-
 @pytest.fixture
-def script(shared_script: Script) -> Iterator[Script]:
-    """A watched script; nothing is left on the GPU after the test."""
-    yield shared_script
-    shared_script.settle()
-    assert shared_script.gpu_bytes() == {}
-    shared_script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace")
-    shared_script.guard.check()
+def script(watched_script: Script) -> Script:
+    return watched_script
 
 
 def replayed(script: Script) -> int:
@@ -64,15 +52,11 @@ def session_that_replays(script: Script) -> None:
     assert replayed(script) == before + 1
 
 
-def lose(script: Script) -> None:
-    script.worker.evaluate("() => gpuDevices.at(-1).destroy()")
-
-
 def test_loss__of_a_replayed_session_fifty_times__every_run_answers_right(script: Script) -> None:
     session_that_replays(script)
     devices = script.worker.evaluate("() => gpuDevices.length")
     for _ in range(50 * SOAK):
-        lose(script)
+        script.lose_device()
         assert script(TOOLS + "return [await run(session, 1), await run(session, 2)]") == ["right", "right"]
     assert script.worker.evaluate("() => gpuDevices.length") == devices + 50 * SOAK
     warnings = script("return (await session.summary()).warnings")
@@ -86,7 +70,7 @@ def test_loss__while_replays_are_in_progress__every_run_answers_right(script: Sc
     before = replayed(script)
     for _ in range(4 * SOAK):
         script(TOOLS + "globalThis.runs = Promise.all([...Array(16).keys()].map((i) => run(session, i).catch(end)))")
-        lose(script)
+        script.lose_device()
         ends = script(
             TOOLS + "const ends = await runs; return count([...ends, await run(session), await run(session)])"
         )

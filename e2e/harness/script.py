@@ -75,6 +75,10 @@ class Script:
         held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
         return {label: size for label, size in held.items() if label != "staging"}
 
+    def lose_device(self, submit: int = 0) -> None:
+        """Lose the worker's GPU device, now or with the submit of this number from now on; needs `watch`."""
+        self.worker.evaluate("submit => submit ? lostWithSubmit = submit : gpuDevices.at(-1).destroy()", submit)
+
 
 @contextmanager
 def watched(browser: Browser, site_url: str, kind: type[_Kind]) -> Iterator[_Kind]:

@@ -8,6 +8,9 @@ globalThis.gpuDevices = [];
 /** Submits of this realm that have commands, and how many of them WebAssembly had no part in. */
 globalThis.submits = { all: 0, withoutPython: 0 };
 
+/** The newest device is lost with this one of the submits to come; 0: with none. */
+globalThis.lostWithSubmit = 0;
+
 /** Calls of this realm that make something on the GPU. */
 globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
 
@@ -28,6 +31,7 @@ if (globalThis.GPUDevice) {
   GPUQueue.prototype.submit = function counted(commands) {
     if (!commands.length) return submit.call(this, commands); // who waits asks with these
     submits.all += 1;
+    if (lostWithSubmit && !(lostWithSubmit -= 1)) gpuDevices.at(-1).destroy();
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 100;
     if (!new Error().stack.includes('wasm')) submits.withoutPython += 1;

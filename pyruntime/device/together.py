@@ -15,27 +15,30 @@ async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
 
     Raises what the first of them raised.
     """
+    failures: list[BaseException] = []
     try:
-        outcomes = await asyncio.gather(*map(_forgetful, parts), return_exceptions=True)
+        await asyncio.gather(*(_noted(part, failures) for part in parts), return_exceptions=True)
+        if failures:
+            raise failures[0]
     finally:
         for part in parts:
             part.close()  # one that was cancelled before its first turn has not begun
-    failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    del outcomes
-    if failed:
-        try:
-            raise failed[0]
-        finally:
-            failed.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
+        failures.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
 
 
-async def _forgetful(part: Coroutine[Any, Any, object]) -> object:
-    """`part`, whose exceptions refer to nothing that it had."""
+async def _noted(part: Coroutine[Any, Any, object], failures: list[BaseException]) -> None:
+    """Await `part`, and append what it raises, which refers to nothing that `part` had, to `failures`.
+
+    In Pyodide the frames of a task lead back to it, and to the future that it waited for last. So a task that raised
+    this itself would be a cycle, which keeps the locals of all frames on the way to the caller that handles it.
+    """
     try:
-        return await part
+        await part
     except BaseException as error:
         forget_frames(error)
-        raise
+        failures.append(error)
+    finally:
+        del failures
 
 
 def forget_frames(error: BaseException) -> None:
