@@ -22,7 +22,7 @@ class FaultyDevice(NullDevice):
     """A NullDevice whose call number `fail_at` raises; `lost` makes that the loss of the device.
 
     Attributes:
-        count: calls so far. failed: name of the call that raised.
+        count: calls so far. failed: name of the call that raised. closed: whether it was closed.
     """
 
     def __init__(self, fail_at: int | None = None, lose: bool = False, target: Target | None = None) -> None:
@@ -32,6 +32,7 @@ class FaultyDevice(NullDevice):
         self.lost: str | None = None
         self.count = 0
         self.failed = ""
+        self.closed = False
 
     def _step(self, name: str) -> None:
         if self.lost is not None:
@@ -85,6 +86,7 @@ class FaultyDevice(NullDevice):
     def close(self) -> None:
         super().close()
         self.recordings.clear()
+        self.closed = True
 
 
 @contextmanager

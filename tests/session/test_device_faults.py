@@ -76,6 +76,7 @@ def test_loss__at_each_device_call__is_repaired_once_and_frees_everything(case: 
         assert len(opened) == 2 and len(told) == 1
         assert "prepared again" in told[0]
         assert all(d.ledger.live == {} and not d.recordings for d in devices)
+        assert devices[0].closed and not devices[1].closed
 
 
 def test_loss__twice_in_one_run__is_an_error_that_says_so() -> None:

@@ -69,6 +69,23 @@ def test_loss__when_a_run_that_leaves_its_output_has_ended__repeats_it_on_the_ne
     asyncio.run(main())
 
 
+def test_loss__of_a_plan__tells_what_repeats_it_without_python() -> None:
+    async def main() -> None:
+        first, released = FaultyDevice(), []
+        with on_device(first, FaultyDevice()):
+            session = await InferenceSession.create(models.double())
+            await session.run_async(None, X)
+            assert session._program is not None
+            (stage,) = session._program.roots
+            stage.executable.on_release.append(lambda: released.append(stage))
+            first.lost = "destroyed"
+            await session.run_async(None, X)
+            assert released == [stage]
+            session.release()
+
+    asyncio.run(main())
+
+
 def test_loss__of_an_input_on_the_gpu__names_it_and_says_what_to_do() -> None:
     async def main() -> None:
         first, second = FaultyDevice(), FaultyDevice()

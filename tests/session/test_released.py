@@ -17,6 +17,7 @@ from pyruntime.device.base import Raw, Read, Write
 from pyruntime.errors import Fail, OrtError
 from pyruntime.onnx.source import MemorySource
 from pyruntime.session import InferenceSession, RunOptions, SessionOptions
+from pyruntime.session.stages import forget_oldest
 from tests.session import models
 from tests.session.doubles import FaultyDevice, on_device
 
@@ -217,3 +218,62 @@ def test_session__released__knows_its_inputs_and_outputs_and_runs_no_more() -> N
     for call in (session.explain, session.summary, lambda: session.run(None, {"x": np.ones((1, 4), np.float32)})):
         with pytest.raises(Fail, match="the session is released"):
             call()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_session__released__frees_the_files_of_its_weights() -> None:
+    weight = numpy_helper.from_array(np.ones((1, 4), np.float32), "w")
+    data, options = weight.raw_data, SessionOptions()
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "w.bin"), ("length", str(len(data)))):
+        weight.external_data.add(key=key, value=value)
+    values = [helper.make_tensor_value_info(name, _F, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", values[:1], values[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    options.add_external_initializers_from_files_in_memory(["w.bin"], [data], [len(data)])
+    session = InferenceSession(model, options)
+    session.run(None, {"x": np.ones((2, 4), np.float32)})
+    held = weakref.ref(session._files["w.bin"])
+    options.external_files.clear()
+    session.release()
+    assert held() is None
+
+
+def test_stage__cannot_be_made__leaves_no_weights() -> None:
+    async def failed(device: FaultyDevice, place: int) -> bool:
+        session = await InferenceSession.create(models.staged())
+        try:
+            device.fail_at = device.count + place
+            await session.run_async(None, {"x": np.ones((2, 160), np.float32)})
+        except OrtError:
+            program = session._program
+            assert program is not None and (program.roots or not program.weights.nbytes), f"call {place}"
+            return True
+        finally:
+            session.release()
+        return False
+
+    for place in range(60):
+        with on_device(device := FaultyDevice()):
+            if not asyncio.run(failed(device, place)):
+                assert place > 5
+                return
+
+
+def test_stages__all_forgotten__leave_no_weights() -> None:
+    async def main(device: FaultyDevice) -> None:
+        session = await InferenceSession.create(models.staged())
+        for rows in (2, 3):
+            await session.run_async(None, {"x": np.ones((rows, 160), np.float32)})
+        program = session._program
+        assert program is not None and program.weights.nbytes
+        while forget_oldest(program.roots):
+            pass
+        program.weights.sweep()
+        assert not program.weights.nbytes
+        session.release()
+        assert device.ledger.live == {}
+
+    with on_device(device := FaultyDevice()):
+        asyncio.run(main(device))
