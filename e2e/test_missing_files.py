@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
@@ -172,3 +172,20 @@ def test_policy__without_wasm__is_named(browser: Browser, site: Path, worker: bo
         "the Content-Security-Policy forbids Python's code"
     ] * 2
     assert all("add 'wasm-unsafe-eval' to its script-src" in error["message"] for error in found)
+
+
+def test_worker__says_nothing_though_its_files_are_right__is_an_error_that_says_what_to_do(
+    page: Page, site_url: str
+) -> None:
+    page.goto(f"{site_url}e2e/blank.html")
+    found = page.evaluate(
+        """async () => {
+          const later = globalThis.setTimeout;
+          globalThis.setTimeout = (work, ms) => later(work, ms < 5000 ? ms : 0); // nobody is waited for
+          const { env, preload } = await import('/web/pyruntime.js');
+          env.workerUrl = '/e2e/silent.js';
+          return preload().then(() => 'ready', ({ name, message }) => `${name}: ${message}`);
+        }"""
+    )
+    assert found.startswith("RuntimeException: pyruntime's worker does not begin, though its files are right")
+    assert "set env.worker = false before the first session" in found

@@ -300,7 +300,7 @@ def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script
     assert "/web/plans/plan.js" in fetched
     sizes = {n: len(gzip.compress((site / n[1:]).read_bytes())) for n in fetched}
     assert "/web/generate/generator.js" not in fetched
-    assert sum(sizes.values()) + len(plan) < 99_000, sizes
+    assert sum(sizes.values()) + len(plan) < 95_000, sizes
 
 
 @pytest.fixture

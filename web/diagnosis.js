@@ -1,6 +1,9 @@
 // @ts-check
 /** Why Python does not start: which of the files that it starts from is missing, or is not what the build has made. */
 
+/** Milliseconds that a worker may say nothing after its files were found to be right. */
+const STOPPED_MS = 20_000;
+
 const ROOT = new URL('../', import.meta.url).href;
 
 /** Static imports, what a module does not start without; and those of a thread's own script that begin a line or a value. */
@@ -96,4 +99,28 @@ export async function faultOf({ script, places }) {
   if (files.every(({ fault }) => !fault)) await compare(files);
   const first = files.find(({ fault }) => fault);
   return first ? `${first.url} ${first.fault}` : '';
+}
+
+/**
+ * Why a thread has not begun: what is wrong with a file of it, else `message`. Of bundles nobody knows the files.
+ * @param {string} script that the thread begins with, relative to this one
+ * @param {string} message
+ */
+export async function reasonOf(script, message) {
+  if (!import.meta.url.endsWith('/diagnosis.js')) return message;
+  const fault = await faultOf({ script: new URL(script, import.meta.url).href }).catch(() => '');
+  return fault ? `pyruntime does not start: ${fault}` : message;
+}
+
+/**
+ * Why a worker says nothing: what is wrong with a file of it, else that it has been stopped, which is told after a while; '' where
+ * neither is known.
+ * @param {string} script as for `reasonOf`
+ */
+export async function faultOfSilent(script) {
+  const fault = await reasonOf(script, '');
+  if (fault || !import.meta.url.endsWith('/diagnosis.js')) return fault;
+  await new Promise((resolve) => { setTimeout(resolve, STOPPED_MS); });
+  return "pyruntime's worker does not begin, though its files are right: the browser has stopped it, as Firefox (153) may do with a worker "
+    + 'that another worker makes. Load the page again, or set env.worker = false before the first session, so that Python runs in this thread';
 }

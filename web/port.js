@@ -56,19 +56,12 @@ function makeWorker() {
 }
 
 /**
- * Why a thread of Python's has not begun: what is wrong with a file of it, else what the browser says. Of bundles nobody knows the files.
+ * Why a thread of Python's has not begun: what is wrong with a file of it, else what the browser says.
  * @param {string} script that the thread begins with, relative to this one
  * @param {string} message
  */
-async function reasonOf(script, message) {
-  if (!import.meta.url.endsWith('/port.js')) return message;
-  try {
-    const { faultOf } = await import('./diagnosis.js');
-    const fault = await faultOf({ script: new URL(script, import.meta.url).href });
-    return fault ? `pyruntime does not start: ${fault}` : message;
-  } catch { // that one is not there either
-    return message;
-  }
+function reasonOf(script, message) {
+  return import('./diagnosis.js').then(({ reasonOf: diagnosed }) => diagnosed(script, message), () => message); // that is missing, too
 }
 
 /** @type {typeof openPort} */
@@ -81,7 +74,7 @@ function workerPort(receive, fail) {
     clearTimeout(silent);
   };
   const silent = setTimeout(async () => {
-    const fault = await reasonOf(script, '');
+    const fault = await import('./diagnosis.js').then(({ faultOfSilent }) => faultOfSilent(script), () => '');
     if (fault && !hasBegun) fail(fault);
   }, SILENT_MS);
   /** @type {Worker | undefined} */
@@ -100,7 +93,7 @@ function workerPort(receive, fail) {
     sharesBuffers: false,
     send: (message, transfer) => worker.postMessage(message, transfer),
     close: () => {
-      clearTimeout(silent);
+      begun();
       worker.terminate();
       downloader?.terminate();
     },

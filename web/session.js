@@ -124,8 +124,10 @@ export class InferenceSession {
     /** @type {(owner: any, handle: number) => import('./plans/keeping.js').Keeper | null} */
     let keeping = () => null;
     if (plan || keepPlan) {
-      // The first imports the second, which the browser would look for only then.
-      const [{ open }] = await Promise.all([import('./plans/planned.js'), keepPlan ? import('./plans/keeping.js') : null]);
+      // The first imports the others, which the browser would look for only then.
+      const isFetched = [model, planFile].some((given) => typeof given === 'string');
+      const [{ open }] = await Promise.all([
+        import('./plans/planned.js'), keepPlan ? import('./plans/keeping.js') : null, isFetched ? import('./stream.js') : null]);
       const create = { model, externalData: files, options: plain, ahead: env.runAhead };
       const opened = await open(planFile, keepPlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;

@@ -3,7 +3,7 @@
 
 import { optionsOf, requireArray, wrong } from './arguments.js';
 import { ARRAYS, convert, inferType, lengthOf, sizeOf } from './elements.js';
-import { imageToTensor, tensorToCanvas, tensorToImageData } from './image.js';
+import { tensorToCanvas, tensorToImageData } from './image.js';
 
 /** @typedef {import('./pyruntime.js').Tensor} PublicTensor */
 /** @typedef {import('./pyruntime.js').TensorType} TensorType */
@@ -183,6 +183,7 @@ export class Tensor {
    * @param {import('./pyruntime.js').FromImageOptions} [options]
    */
   static async fromImage(image, options) {
+    const { imageToTensor } = await import('./pixels.js'); // few pages use it
     const { type, data, dims } = await imageToTensor(image, options);
     return new Tensor(type, data, dims);
   }

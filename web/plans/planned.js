@@ -7,7 +7,6 @@ import { unlessAborted } from '../aborting.js';
 import { started } from '../client.js';
 import { chosenDevice, env, version } from '../env.js';
 import { inWorker } from '../port.js';
-import { fetchAll } from '../stream.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { StandaloneClient } from './standalone.js';
@@ -76,6 +75,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
 async function planBytes(source, signal) {
   if (source instanceof ArrayBuffer) return source;
   if (source instanceof Blob) return source.arrayBuffer();
+  const { fetchAll } = await import('../stream.js');
   return (await fetchAll(source, { signal })).arrayBuffer();
 }
 

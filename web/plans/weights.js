@@ -4,7 +4,6 @@
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
 import { Buffers, filled, readerInto } from '../reading.js';
-import { anew, openStream } from '../stream.js';
 import { strongTag } from '../tags.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
@@ -65,6 +64,7 @@ async function opened(source, tags, buffers, signal, cache) {
   if (typeof source !== 'string') {
     return { chunks: through((source instanceof Blob ? source : new Blob([source])).stream(), buffers), isKnown: false };
   }
+  const { openStream } = await import('../stream.js');
   const { response, chunks } = await openStream(source, signal, cache);
   const tag = strongTag(response);
   return { chunks: chunks(buffers), isKnown: cache !== 'reload' && tag !== '' && tags[source] === tag };
@@ -145,12 +145,13 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
   let before = 0;
   for (const [i, { nbytes, hash }] of files.entries()) {
     const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
-    const made = await anew(async (cache) => {
+    const read = async (/** @type {RequestCache | undefined} */ cache = undefined) => {
       const buffered = new Buffers(BLOCK);
       const { chunks, isKnown } = await opened(sources[i], tags, buffered, signal, cache);
       for (const { writer } of waiting[i]) writer.restart();
       return passed(blocks(chunks, buffered, progress, nbytes), waiting[i], !isKnown);
-    });
+    };
+    const made = await (typeof sources[i] === 'string' ? (await import('../stream.js')).anew(read) : read());
     if (made !== null && made !== hash) {
       throw new Refused('it is for another model: the hash differs');
     }

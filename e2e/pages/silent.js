@@ -1,0 +1,2 @@
+// A worker's script that says nothing.
+onmessage = () => {};
