@@ -13,11 +13,6 @@
 //
 // An invocation makes four components, of 4 bits eight; where one row ends the next begins.
 //#tensors x, past, bias, cosines, sines, positions, weight, lengths, prompt, scale -> y
-//#variants TURN=1 | TURN=1,PAIRS=1,POSITIONS=1,NORM=1 | PLACED=1,PAST=1,LENGTHS=1,PROMPT=1 lengths=int32 prompt=int32
-//#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1 lengths=int32 past=int8 y=int8
-//#variants PLACED=1,PAST=1,LENGTHS=1,QUANTISED=1,BITS=4,NIBBLES=1,CHANNELS=1 lengths=int32 past=uint8 y=uint8
-//#variants PLACED=1,INTO=1,LENGTHS=1,PROMPT=1,TURN=1 lengths=int32 prompt=int32
-//#variants PLACED=1,BIAS=1,ODD=1 | TURN=1,ODD=1 x=float16 y=float16
 const BITS: u32 = 8u;
 
 struct Params {

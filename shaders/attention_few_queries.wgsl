@@ -15,15 +15,6 @@
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
 // QUICK: `kernels/quick.py`; not with FRESH.
 //#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v
-//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PACKED=1,SPLIT=1,PROMPT=1 lengths=int32 prompt=int32
-//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,TURN=1,PAIRS=1,NORM=1,POSITIONS=1,CUT=1 lengths=int32 positions=int64 k=float16 v=float16
-//#variants VEC=1,RANGE=1,LENGTHS=1,FRESH=1,NORM=1,SUBGROUP=32,DIM=128,DIM_V=128,PACKED=1 lengths=int32
-//#variants VEC=1,SUBGROUP=32 | VEC=1,MASK=1,SUBGROUP=16,ROWS=8,LANES=8
-//#variants VEC=1 | VEC=1,MASK=1,ROWS=1,RANGE=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,KEYS=64,SHARE=1,SINK=1
-//#variants VEC=1,SPLIT=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
-//#variants VEC=1,DIM=512,DIM_V=512,ROWS=2,KEYS=64,SHARE=4 | RANGE=1,LENGTHS=1,LONG=1 lengths=int64
-//#variants QUICK=1,LIGHT=1,VEC=1,MASK=1,RANGE=1,LENGTHS=1,SPLIT=1 lengths=int32 | QUICK=1,VEC=1,SUBGROUP=32,SINK=1,EMPTY_ZERO=1
-//#variants VEC=1,ROWS=8,KEYS=64,LANES=8,FEW_QUADS=1,FEW_TURNS=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 4u;

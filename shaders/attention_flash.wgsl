@@ -13,10 +13,6 @@
 // LENGTHS: of each batch entry, the number of keys, of which the queries are the last (int64 with LONG); PROMPT: a number
 // that says, where it is that of the queries, that these are the first instead.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y
-//#variants VEC=1 | VEC=1,MASK=1 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1 | VEC=1,DIM=128,DIM_V=128,KEYS=32,TOGETHER=2
-//#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
-//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64
-//#variants ROWS=1,SPLIT=64,TOGETHER=1,VEC=1 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const ROWS: u32 = 16u;

@@ -2,7 +2,6 @@
 // the second pass of attention_tiled and attention_few_queries where keys were dealt out. `stats` holds top and sum of every
 // split and query; a sum of 0 says that the split has no results. SINK: exp(sink[h]) is added to the divisor.
 //#tensors parts, stats, sink -> y
-//#variants VEC=1 | VEC=1,SINK=1 | DIM_V=7,EMPTY_ZERO=1 | VEC=1 y=float16
 const DIM_V: u32 = 64u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
 const LOWEST: f32 = -3.4028234663852886e38;

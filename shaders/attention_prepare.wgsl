@@ -8,9 +8,6 @@
 //
 // query, key and value are strided views (batch, head, position, component), with PACKED of one tensor.
 //#tensors query, key, value, past_key, past_value, cosines, sines, positions, q_weight, k_weight, lengths, prompt -> ready, y_key, y_value
-//#variants TURN=1,PACKED=1,PAST=1,PROMPT=1,VALUES=1 lengths=int32 prompt=int32
-//#variants TURN=1,PAIRS=1,POSITIONS=1,NORM=1 lengths=int32 positions=int64 query=float16 key=float16 ready=float
-//#variants TURN=1,VALUES=1,PAST=1 lengths=int32 | TURN=1,PACKED=1,INTO=1,VALUES=1 lengths=int32
 
 struct Params {
   q_strides: vec4<u32>,

@@ -3,9 +3,6 @@
 // An invocation makes a row, a query of a head, without workgroup memory: for adapters that run on a processor. Keys are
 // taken KEYS at a time with online softmax. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y
-//#variants VEC=1 | DIM=5,DIM_V=7,MASK=1,EMPTY_ZERO=1,SINK=1
-//#variants VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1 lengths=int32 prompt=int32
-//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 q=float16 k=float16 v=float16 y=float16
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
 const KEYS: u32 = 8u;

@@ -14,12 +14,6 @@
 // divisors, for attention_merge. VEC, EMPTY_ZERO, views: as in attention_flash.
 // RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge. QUICK: `kernels/quick.py`.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
-//#variants VEC=1 | VEC=1,MASK=1,ROWS=32,TALL=4 | VEC=0,MASK=1,DIM=5,DIM_V=7,EMPTY_ZERO=1,ROWS=32,TALL=4
-//#variants VEC=1,SPLIT=1 | VEC=1,DIM=128,DIM_V=128,ROWS=32,TALL=4 | VEC=0,DIM=33,DIM_V=18,SPLIT=1,MASK=1
-//#variants VEC=1,RANGE=1,SINK=1 | VEC=1,RANGE=1,LENGTHS=1,PROMPT=1,CAP=1,SPLIT=1 lengths=int32 prompt=int32
-//#variants QUICK=1,VEC=1,RANGE=1,SINK=1,CAP=1 | QUICK=1,LIGHT=1,VEC=1,MASK=1 | QUICK=1,MASK=1,SPLIT=1,DIM=33,DIM_V=18 | QUICK=1,VEC=1,HALF=1 k=float16 v=float16
-//#variants RANGE=1,LENGTHS=1,LONG=1 lengths=int64 | VEC=1,ROWS=32,TALL=4 q=float16 k=float16 v=float16 y=float16
-//#variants VEC=1,HALF=1,HALF_Q=1 q=float16 k=float16 v=float16 y=float16 | HALF=1,ROWS=32,TALL=4,DIM=33,SPLIT=1 k=float16 v=float16
 //#if HALF
 //
 // HALF: k and v are float16, and stay it in workgroup memory: the numbers are the same, and widened before they are

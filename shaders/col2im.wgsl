@@ -3,7 +3,6 @@
 // The transpose of taking windows: every element gathers the blocks that cover it.
 //#tensors x -> y
 //#type T = y
-//#variants KH=2,KW=2 | KH=3,KW=3 x=float16 y=float16 | KH=2,KW=2,WIDE=1 x=int64 y=int64 | BOOLEAN=1 x=bool y=bool
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;

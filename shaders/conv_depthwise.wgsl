@@ -7,8 +7,6 @@
 // QUICK: `kernels/quick.py`.
 //#tensors x, w, bias -> y
 //#type ACC = y
-//#variants KH=3,KW=3 | KH=3,KW=3,STRIDE=2,BIAS=1 | KH=5,KW=5,QUAD=1 x=float16 w=float16 y=float16
-//#variants QUICK=1,KH=5,KW=3,STRIDE=2,BIAS=1 | QUICK=1,KH=3,KW=3,QUAD=1
 const KH: u32 = 3u;
 const KW: u32 = 3u;
 const STRIDE: u32 = 1u;

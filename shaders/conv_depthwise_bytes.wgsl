@@ -6,8 +6,6 @@
 //   EVEN    rows of x are whole words, and are read as such: a column has its place in a word whatever the row
 //   finish  is the epilogue: fusion replaces it
 //#tensors x, w, x_zero_point, w_zero_point -> y
-//#variants EVEN=1,BEFORE=1,PAD=1,QUAD=1,SIGNED_X=1,SIGNED_W=1 x=uint32 w=uint32 y=int32
-//#variants KH=5,KW=5,STRIDE=2,PAD=2,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
 const WG: u32 = 64u;
 const KH: u32 = 3u;
 const KW: u32 = 3u;

@@ -6,7 +6,6 @@
 // ROLLED: it is there once, in a loop whose count compilers do not know.
 //#tensors x, w, bias -> y
 //#type T = y
-//#variants KH=3,KW=3 | KH=3,KW=3,ROLLED=1 | ROLLED=1,PIXELS=1 | KH=3,KW=3,STRIDE=2,BIAS=1,PIXELS=2 | KH=1,KW=5,DILATION=2,PIXELS=1 x=float16 w=float16 y=float16
 const KH: u32 = 3u;
 const KW: u32 = 3u;
 const STRIDE: u32 = 1u;

@@ -6,10 +6,6 @@
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
-//#variants KH=3,KW=3,BIAS=1 | FOUR=1,QUAD=1,KH=3,KW=3 | FOUR=1,BIAS=1 x=float16 w=float16 y=float16
-//#variants QUAD=1,KD=3,KH=3,KW=3,VOLUME=1 | QUAD=1,KH=3,KW=3 x=float16 w=float16 y=float16
-//#variants FOUR=1,EIGHT=1,BIAS=1,QUAD=1,KH=3,KW=3 | FOUR=1,EIGHT=1,KW=3 x=float16 w=float16 y=float16
-//#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=int8 w=uint8 x_zero_point=int8 w_zero_point=uint8 y=int32
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;

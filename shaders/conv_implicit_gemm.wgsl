@@ -17,15 +17,6 @@
 // QUICK: `kernels/quick.py`.
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
-//#variants SLICES=1 | SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | SLICES=4,SLICED=1,POINTWISE=1,QUAD=1,BIAS=1 | VOLUME=1,KD=3,KH=3,KW=3
-//#variants QUAD=1,KH=5,KW=5 x=float16 w=float16 y=float16 | KH=7,KW=7 x=bfloat16 w=bfloat16 y=bfloat16
-//#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1,ROLLED=1 | SLICES=2,SLICED=1,ROLLED=1
-//#variants SIDE=16,TALL=2,KH=3,KW=3,BIAS=1,QUAD=1 | SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
-//#variants TRANSPOSED=1,KH=2,KW=2,BIAS=1 | TRANSPOSED=1,VOLUME=1,KD=2,KH=2,KW=2,SLICES=2,SLICED=1 x=float16 w=float16
-//#variants QUICK=1,SLICES=2,SLICED=1,QUAD=1,BIAS=1,KH=3,KW=3 | QUICK=1,QUICK_ROWS=1,KH=3,KW=3,BIAS=1 | QUICK=1,SIDE=16,TALL=2,TRANSPOSED=1,KH=2,KW=2
-//#variants QUICK=1,LIGHT=1,KH=3,KW=3,BIAS=1,QUAD=1 | QUICK=1,LIGHT=1,VOLUME=1,KD=2,KH=3,KW=3,SLICES=2,SLICED=1
-//#variants QUICK=1,LIGHT=1,ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=uint8 w=int8 x_zero_point=uint8 w_zero_point=int8 y=int32
-//#variants ZERO_X=1,ZERO_W=1,KH=3,KW=3 x=uint8 w=int8 x_zero_point=uint8 w_zero_point=int8 y=int32
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;

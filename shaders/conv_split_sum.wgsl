@@ -2,7 +2,6 @@
 // shared by several workgroups.
 //#tensors partial, bias -> y
 //#type ACC = partial
-//#variants BIAS=0 | BIAS=1 y=float16
 const MANY: u32 = 0x10000000u;
 
 struct Params {

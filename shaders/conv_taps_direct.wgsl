@@ -9,9 +9,6 @@
 //   ONCE    f32 holds the sums of all taps. ONE: a word of channels. CHUNKS: taps of more words than f32 holds the sums of
 //   finish  is the epilogue: fusion replaces it; it is there once, since every call is inlined
 //#tensors x, w, x_zero_point, w_zero_point -> y
-//#variants ONCE=1,ONE=1,EVEN=1,WHOLE=1,C2=1,C3=1,C4=1,CHANNELS=4,QUAD=1,SIGNED_W=1 x=uint32 w=uint32 y=int32
-//#variants CHUNKS=1,VOLUME=1,C2=1,C3=1,C4=1,CHANNELS=4,SIGNED_X=1,ZERO_X=1 x=uint32 w=uint32 x_zero_point=int8 y=int32
-//#variants ROWS=4,EVEN=1,WHOLE=1,ZERO_X=1,ZERO_W=1 x=uint32 w=uint32 x_zero_point=uint8 w_zero_point=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 8u;
 const CHANNELS: u32 = 1u; // in a word

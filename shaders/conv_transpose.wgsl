@@ -6,7 +6,6 @@
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias -> y
 //#type ACC = y
-//#variants KH=3,KW=3,BIAS=1 | KD=2,KH=2,KW=2 x=float16 w=float16 y=float16
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;

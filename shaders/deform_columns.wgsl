@@ -3,7 +3,6 @@
 // The columns of a deformable convolution: linear interpolation, zero outside x. A pointwise convolution over c and k
 // follows. Axes are depth, height, width; the last RANK of them are real.
 //#tensors x, offset, mask -> y
-//#variants RANK=2 | RANK=3,MASK=1 | RANK=1,MASK=1 x=float16 offset=float16 mask=float16
 const RANK: u32 = 2u;
 
 struct Params {

@@ -1,6 +1,5 @@
 // y = det(x): one workgroup a matrix eliminates in `work`, largest pivot first, and multiplies the diagonal.
 //#tensors x -> work, y
-//#variants | x=float16
 const WG: u32 = 64u;
 
 struct Params {

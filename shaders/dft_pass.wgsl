@@ -2,8 +2,6 @@
 // FIRST reads the signal (through a window, real, or as half of a Hermitian spectrum), LAST writes the output;
 // others use f32 scratch.
 //#tensors signal, window, twiddle, source -> output, into
-//#variants FIRST=1,LAST=1,REAL=1,WINDOW=1 signal=float16 window=float16 | FIRST=1,LAST=0,HERMITIAN=1
-//#variants FIRST=0,LAST=1,REAL_OUT=1 | FIRST=0,LAST=0,RADIX=16
 const RADIX: u32 = 4u;
 
 struct Params {

@@ -3,7 +3,6 @@
 // first and last member of its set (exclusive); roots follow the nodes, the votes' targets follow the roots.
 // `numbers` holds a threshold a node, then a weight a vote, then the members of sets.
 //#tensors x, table, numbers -> y
-//#variants AGGREGATE=0 | AGGREGATE=1 | AGGREGATE=2 | AGGREGATE=3 x=float16
 const AGGREGATE: u32 = 1u;
 const LEAF: u32 = 7u;
 

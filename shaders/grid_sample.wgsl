@@ -4,8 +4,6 @@
 // 1 the nearest (ties to even), 2 linear, 4 cubic with a = -0.75. One invocation makes four neighbouring outputs.
 //#tensors x, grid -> y
 //#type T = y
-//#variants RANK=2,TAPS=2,WEIGHTED=1 | RANK=3,TAPS=2,ALIGN=1,WEIGHTED=1 x=float16 y=float16 | RANK=2,TAPS=1,BORDER=1 x=uint16 y=uint16
-//#variants RANK=2,TAPS=4,REFLECT=1,WEIGHTED=1 | RANK=1,TAPS=2,INTEGER=1,WEIGHTED=1 x=uint8 y=uint8 | TAPS=1 x=uint64 y=uint64
 const RANK: u32 = 2u;
 const TAPS: u32 = 2u;
 

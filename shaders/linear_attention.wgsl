@@ -8,7 +8,6 @@
 // owns a column. All its tokens are gone through in turn. Heads of S may share one of the keys, and one of the queries.
 // `state` has the states after the last `window` tokens, zeros where there were fewer tokens.
 //#tensors query, key, value, past, decay, beta -> y, state
-//#variants GATED=1,DELTA=1,PAST=1 | GATED=1,BY_KEY=1 | DELTA=1,DIM=128,COLS=16 query=float16 key=float16 value=float16
 const DIM: u32 = 64u;
 const COLS: u32 = 32u;
 

@@ -2,7 +2,6 @@
 //
 // One invocation makes four neighbouring elements.
 //#tensors x -> y
-//#variants x=float | x=bfloat16 y=bfloat16
 const MANY: u32 = 0x10000000u;
 
 struct Params {

@@ -5,7 +5,6 @@
 // VEC_B: rows of b are whole vec4s. TRANS_B: b is [n, k]. a's element (m, k) is at m * a_row + k * a_step.
 //#tensors a, b -> y
 //#type T = y
-//#variants VEC_B=1,VEC_Y=1 | EIGHT=1,VEC_B=1,VEC_Y=1 | EIGHT=1,TRANS_B=1 | TRANS_B=1 | VEC_B=0 a=float16 b=bfloat16 y=float16
 struct Params {
   n: u32,
   k: u32,

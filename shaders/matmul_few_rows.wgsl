@@ -6,8 +6,6 @@
 // VEC_A, VEC_B, VEC_Y: rows are whole vec4s. a's element (m, k) is at m * a_row + k * a_step.
 //#tensors a, b -> y
 //#type T = y
-//#variants M=1,VEC_B=1,VEC_Y=1 | M=8 | M=1,TRANS_B=1,VEC_A=1,VEC_B=1 | M=4,TRANS_B=1 a=float16 b=bfloat16
-//#variants M=3,SUBGROUP=32,APART=8,ACROSS=1 | TRANS_B=1,SUBGROUP=32,VEC_A=1,VEC_B=1 | SWAPPED=1 | SWAPPED=1,TRANS_B=1,VEC_A=1,VEC_B=1
 const M: u32 = 1u;
 const COLS: u32 = 8u;
 const SHARES: u32 = 32u;

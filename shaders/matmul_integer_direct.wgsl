@@ -5,8 +5,6 @@
 // has no loop-invariant code moved and every call inlined: addresses are stepped, and `finish` is there once.
 // STEPPED: whole words of b, and of k. ALONE: one batch. ROW_ZEROS: rows of a have zero points of their own. ONCE: f32 holds the sums over all of k.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants WORDS_A=1,WORDS_B=1,STEPPED=1,ONCE=1,ALONE=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32 | ROWS=8,TRANS_B=1 a=int8 b=uint8 y=int32
-//#variants ROWS=1,UNSIGNED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
 const WG: u32 = 64u;
 const ROWS: u32 = 4u;
 const EXACT: u32 = 64u;

@@ -4,9 +4,6 @@
 // A workgroup makes COLS quads of columns; SHARES invocations share the k of each and add up in a tree. Zero points are
 // taken off every share: matmul_integer_tiled.wgsl has the formula. CENTRED_A, CENTRED_B: as there.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants M=1,PACKED_DOT=1,WORDS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1,CENTRED_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32
-//#variants M=3,UNSIGNED_B=1,ZERO_B=1,CENTRED_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
-//#variants M=8,TRANS_B=1,COLS=4,SHARES=64,WORDS_A=1,WORDS_B=1,UNSIGNED_A=1,CENTRED_A=1 a=uint32 b=uint32 y=int32
 const M: u32 = 1u;
 const COLS: u32 = 8u;
 const SHARES: u32 = 32u;

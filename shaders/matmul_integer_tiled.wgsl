@@ -10,13 +10,6 @@
 // CENTRED_A, CENTRED_B: a' (b') has a zero point that is not 0, flipped sign bits included; parts/integer_operands.wgsl
 // tells the other conditions. QUICK: `kernels/quick.py`.
 //#tensors a, b, a_zero, b_zero -> y
-//#variants PACKED_DOT=1,WORDS_A=1,QUADS_A=1,WORDS_B=1,VEC_Y=1,UNSIGNED_A=1,ZERO_A=1,CENTRED_A=1 a=uint32 b=uint32 a_zero=uint8 y=int32
-//#variants WORDS_A=1,WORDS_B=1,SLICES=4,UNSIGNED_A=1,UNSIGNED_B=1,ZERO_B=1,CENTRED_A=1,CENTRED_B=1 a=uint32 b=uint32 b_zero=uint8 y=int32
-//#variants TILE_M=64,TILE_N=64,ROWS=8,PACKED_DOT=1,CENTRED_B=1 a=int8 b=int8 y=int32 | TRANS_B=1,WORDS_B=1 a=uint8 b=uint32 y=int32
-//#variants CONVOLUTION=1,KH=3,KW=3,PACKED_DOT=1,UNSIGNED_B=1,CENTRED_B=1,ZERO_B=1 a=int8 b=uint8 b_zero=uint8 y=int32
-//#variants QUICK=1,WORDS_A=1,QUADS_A=1,WORDS_B=1,VEC_Y=1,CENTRED_A=1,CENTRED_B=1 a=uint32 b=uint32 y=int32 | QUICK=1,TRANS_B=1,ZERO_A=1,CENTRED_A=1 a=int8 b=int8 a_zero=int8 y=int32
-//#variants QUICK=1,CONVOLUTION=1,KH=3,KW=3,PACKED_DOT=1,UNSIGNED_B=1,CENTRED_B=1,ZERO_B=1,SLICES=4,SLICED=1 a=int8 b=uint8 b_zero=uint8 y=int32
-//#variants TRANS_B=1,SLICES=2,ZERO_A=1,CENTRED_A=1 a=int8 b=int8 a_zero=int8 y=int32
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
 const ROWS: u32 = 4u;

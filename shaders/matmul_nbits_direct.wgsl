@@ -4,9 +4,6 @@
 // The order of a result's sum does not depend on ROWS.
 //#tensors a, b, scales, zeros -> y
 //#type T = y
-//#variants ROWS=1,VEC_A=1,VEC_Y=1 b=uint32 | ROWS=8,ZEROS=1 b=uint32 zeros=uint8 a=float16 y=float16 scales=float16
-//#variants CODES=1,NF4=1,BLOCK=64,STEP=32 b=uint32 | CODES=1,BLOCK=32,STEP=32,ROWS=1 b=uint32 a=float16 scales=float16
-//#variants ROWS=4,FLOAT_ZEROS=1,BITS=2,BITS2=1,BLOCK=16 b=uint32 | BITS=8,BITS8=1,BLOCK=64 b=uint32
 const BITS: u32 = 4u;
 const BLOCK: u32 = 32u;
 const ROWS: u32 = 4u;

@@ -17,18 +17,6 @@
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts, gain, stats -> y
 //#type T = y
-//#variants UNIT4=1,ROWS=4,COLS=4,VEC_A=1,VEC_Y=1 b=uint32 zeros=uint8 | UNIT4=1,ZEROS=1,VEC_A=1,VEC_Y=1,COLS=2 b=uint32 zeros=uint8
-//#variants UNIT4=1,ROWS=4,VEC_A=1,PAIRED=1 b=uint32 | UNIT4=1,VEC_A=1,PAIRED=1 b=uint32 y=float16
-//#variants UNIT4=1,ROWS=4,COLS=2,VEC_A=1,VEC_Y=1,NORM=1 b=uint32 | UNIT4=1,NORM=1,PAIRED=1 b=uint32 a=float16 gain=float16 y=float16
-//#variants UNIT4=1,COLS=2,LANES=64,VEC_A=1,VEC_Y=1,NORM=1,SHUFFLE=1,SUBGROUP=32,STEPS=2,ONCE=1 b=uint32 | UNIT4=1,ROWS=4,LANES=16,SHUFFLE=1,SUBGROUP=32 b=uint32
-//#variants UNIT4=1,ONCE=1,NORM=1,COLS=8,VEC_A=1,SHUFFLE=1,SUBGROUP=16,STEPS=2 b=uint32
-//#variants UNIT4=1,LANES=128,THREADS=512,COLS=4,VEC_A=1,VEC_Y=1 b=uint32
-//#variants UNIT4=1,COLS=2,VEC_Y=1,SHARES=4,EMPTY_ZERO=1,SHUFFLE=1,SUBGROUP=32,ONCE=1 b=uint32
-//#variants UNIT4=1,ROWS=4,SHARES=2,HALF=1 b=uint32 y=float16
-//#variants UNIT4=1,EXPERTS=1,ZEROS=1 b=uint32 zeros=uint8 experts=uint32
-//#variants UNIT=2,UNIT2=1,CHUNK=32,BITS=2,BLOCK=32,BITS2=1,FLOAT_ZEROS=1 b=uint64 scales=float16 zeros=float16
-//#variants UNIT=1,CHUNK=16,BITS=2,BLOCK=16,BITS2=1,ZEROS=1 b=uint32 zeros=uint8 a=bfloat16 y=bfloat16 scales=bfloat16
-//#variants UNIT=4,UNIT4=1,CHUNK=16,BITS=8,BLOCK=32,BITS8=1,LANES=64 b=uint32 a=float16 y=float16 | UNIT4=1,CODES=1,NF4=1 b=uint32 | UNIT4=1,CODES=1 b=uint32
 const BITS: u32 = 4u;
 const BLOCK: u32 = 32u;
 const UNIT: u32 = 4u;

@@ -10,9 +10,6 @@
 // whole vec4s of weights. GUARD: the last share of the chunks is not whole. VEC_Y: rows of y are whole vec4s.
 //#tensors a, b, scales, scales_a, zeros -> y
 //#type T = y
-//#variants FOURS=1,VEC_Y=1 a=uint32 b=uint32 | SPLIT=1,GUARD=1,ZEROS=1 a=uint32 b=uint32 zeros=uint8
-//#variants TILE_N=64,QUADS=1,VEC_Y=1 a=uint32 b=uint32 y=float16 scales=float16 | TILE_M=32,ROWS=4,FOURS=1 a=uint32 b=uint32
-//#variants BITS=2,BLOCK=64,ZEROS=1 a=uint32 b=uint32 zeros=uint8 | BITS=8,BITS8=1,FOURS=1,TILE_M=32,ROWS=4,TILE_N=64,QUADS=1 a=uint32 b=uint32
 const TILE_M: u32 = 64u;
 const TILE_N: u32 = 128u;
 const ROWS: u32 = 8u;

@@ -11,8 +11,6 @@
 //#endif
 //#tensors parts, scale, bias, places -> y, p
 //#type T = parts
-//#variants BIAS=1,KEEP=1 | RMS=1,QUADS=4,WG=128 | BIAS=1,QUADS=1 | RMS=1,SUBGROUP=32,ACROSS=1 | BIAS=1,SUBGROUP=64
-//#variants BIAS=1,KEEP=1,PLACES=1 places=uint32 | QUICK=1,BIAS=1,KEEP=1,SUBGROUP=32,ACROSS=1 | QUICK=1,RMS=1
 const WG: u32 = 64u;
 const QUADS: u32 = 3u;
 

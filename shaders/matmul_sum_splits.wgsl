@@ -1,7 +1,6 @@
 // y[b, m, n] = finish(sum over s of parts[s, b, m, n]): the second pass of a matrix product whose k was dealt out.
 //#tensors parts -> y
 //#type T = y
-//#variants VEC_Y=1 | VEC_Y=0 | VEC_Y=1 y=float16
 struct Params {
   size: u32,
   n: u32,

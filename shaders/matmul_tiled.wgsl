@@ -17,19 +17,6 @@
 // output channels of a convolution. QUICK: `kernels/quick.py`.
 //#tensors a, b, a_zero, b_zero, bias, scales, zeros, group_of -> y
 //#type T = y
-//#variants VEC_A=1,VEC_B=1,VEC_Y=1 | SLICES=4,SLICED=1,GUARD_K=1 | SPLIT=1,VEC_A=1,VEC_B=1,VEC_Y=1
-//#variants BIAS=1,TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1
-//#variants TRANS_A=1,K_MAJOR=1,TRANS_B=1,VEC_A=1,VEC_B=1 a=float16 b=bfloat16 | TRANS_A=1,TRANS_B=1,GUARD_K=1
-//#variants TILE_M=64,TILE_N=64,ROWS=8,K_MAJOR=1,VEC_A=1,VEC_B=1,VEC_Y=1 y=float16
-//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,VEC_A=1,VEC_B=1,VEC_Y=1
-//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,ROLLED=1,VEC_A=1,VEC_B=1,VEC_Y=1 | ROLLED=1,GUARD_K=1
-//#variants TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,UNROLL=1,SPLIT=1,VEC_A=1,TRANS_B=1 | QUANTIZED=1,TRANS_B=1,TILE_M=64,TILE_N=128,ROWS=8,QUADS=2,K_MAJOR=1,SPLIT=1,VEC_A=1 b=uint32
-//#variants TILE_M=64,TILE_N=64,ROWS=8,SLICES=4,STAGED=1,K_MAJOR=1,GUARD_K=1,VEC_A=1,VEC_B=1,VEC_Y=1
-//#variants QUANTIZED=1,TRANS_B=1,ZEROS=1,GUARD_K=1,VEC_A=1 b=uint32 zeros=uint8 | QUANTIZED=1,TRANS_B=1,BITS=8,BITS8=1,SPLIT=1 b=uint32
-//#variants QUANTIZED=1,TRANS_B=1,BITS=2,BITS2=1,FLOAT_ZEROS=1,GROUPED=1 b=uint32 group_of=int32 scales=float16 zeros=float16
-//#variants QUANTIZED=1,TRANS_B=1,CODES=1 b=uint32 | QUANTIZED=1,CODES=1,NF4=1,GUARD_K=1 b=uint32 a=float16 scales=float16
-//#variants QUICK=1,VEC_A=1,VEC_B=1,VEC_Y=1 | QUICK=1,SPLIT=1,GUARD_K=1,TRANS_B=1 | QUICK=1,QUICK_ROWS=1,TRANS_B=1,GUARD_K=1 | QUICK=1,QUICK_ROWS=1,VEC_A=1,VEC_B=1,VEC_Y=1 | QUICK=1,TRANS_A=1,K_MAJOR=1,VEC_A=1,TILE_M=64,TILE_N=64,ROWS=8
-//#variants ZERO_A=1,ZERO_B=1,GUARD_K=1 a=uint8 b=int8 y=int32 a_zero=uint8 b_zero=int8
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
 const TILE_K: u32 = 16u;

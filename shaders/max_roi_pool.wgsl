@@ -1,7 +1,6 @@
 // y[r, c, ph, pw] = the greatest x[batch, c] in bin (ph, pw) of region r, whose borders are rounded to pixels; 0 where
 // the bin is empty. One invocation makes four neighbouring outputs.
 //#tensors x, rois -> y
-//#variants x=float | x=float16 rois=float16 y=float16
 const MANY: u32 = 0x10000000u;
 
 struct Params {

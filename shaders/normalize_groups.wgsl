@@ -5,7 +5,6 @@
 // AFFINE: scale and bias are one an `inner` elements (a channel), or one a row's group. VEC: rows, and channels where
 // they matter, are whole vec4s.
 //#tensors x, scale, bias -> y
-//#variants WG=64,SUBGROUP=64 | AFFINE=1,WG=256,SUBGROUP=32,ACROSS=1 | WG=64 | AFFINE=1,WG=256 | AFFINE=1,VEC=1,WG=256 | VEC=1 | AFFINE=1 x=float16 scale=float16 bias=float16 y=float16
 const WG: u32 = 64u;
 
 alias ACC = f32;

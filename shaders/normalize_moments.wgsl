@@ -4,7 +4,6 @@
 // Means are of distances from the row's first element, the pivot, and shares are joined by Chan, Golub and LeVeque's
 // formula (1979): no digits are lost where the mean is large.
 //#tensors x -> stats
-//#variants VEC=1,SUBGROUP=32,ACROSS=1 | VEC=1 | WG=64 | VEC=1 x=float16
 const WG: u32 = 256u;
 
 struct Params {

@@ -19,15 +19,6 @@
 // QUICK: `kernels/quick.py`.
 //#endif
 //#tensors x, skip, offset, scale, bias, order, places -> y, joined, mean, inv
-//#variants SHARED=1,SCALE=1,BIAS=1,MEAN=1,INV=1 | SHARED=1,LANES=8,RMS=1,SCALE=1 | LANES=1,SCALE=1,BIAS=1
-//#variants SHARED=1,VEC=1,WG=256,LANES=256,SCALE=1,BIAS=1 x=float16 scale=float16 bias=float16 y=float16
-//#variants SHARED=1,LANES=8,SUBGROUP=32,SCALE=1 | SHARED=1,WG=256,LANES=256,SUBGROUP=4,ACROSS=1,VEC=1,RMS=1,SCALE=1
-//#variants LANES=1,VEC=1,RMS=1,SCALE=1 | SHARED=1,SKIP=1,OFFSET=1,SCALE=1,BIAS=1,JOINED=1
-//#variants SHARED=1,VEC=1,SKIP=1,OFFSET=1,RMS=1,SCALE=1,JOINED=1 x=float16 skip=float16 offset=float16 joined=float16
-//#variants SHARED=1,VEC=1,SKIP=1,SCALE=1,BIAS=1,JOINED=1,ORDER=1,PLACES=1 order=uint32 places=uint32
-//#variants QUICK=1,SHARED=1,LANES=8,SUBGROUP=32,VEC=1,SCALE=1,BIAS=1,SKIP=1,JOINED=1
-//#variants LANES=1,SCALE=1,ORDER=1 x=float16 y=float16 order=uint32 | SHARED=1,SCALE=1,PLACES=1 places=uint32
-//#variants SHARED=1,VEC=1,RMS=1,SCALE=1,SCALES=1 | LANES=1,RMS=1,SCALE=1,SCALES=1 x=float16 y=float16
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
 

@@ -4,7 +4,6 @@
 // A workgroup joins the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
 // channel), or one a row's group. VEC: rows, and channels where they matter, are whole vec4s.
 //#tensors x, stats, scale, bias -> y
-//#variants VEC=1,SUBGROUP=32,ACROSS=1 | VEC=1 | AFFINE=1,WG=64 | AFFINE=1,VEC=1 x=float16 scale=float16 bias=float16 y=float16
 const WG: u32 = 256u;
 
 alias ACC = f32;

@@ -6,9 +6,6 @@
 //   WIDE     only the taps that see the input are visited: windows may be far larger than it
 //#tensors x -> y, indices
 //#type T = y
-//#variants MAXIMUM=1,KH=2,KW=2 | MAXIMUM=1,FLOAT=1,INDICES=1,KH=3,KW=3 indices=int64 | MEAN=1,KH=3,KW=3 x=float16 y=float16
-//#variants MAXIMUM=1,KW=2 x=int8 y=int8 | MEAN=1,COUNT_PADDING=1,KD=2 | NORM=1,KH=2,KW=2
-//#variants MEAN=1,COUNT_PADDING=1,WIDE=1,KH=9,KW=9 | MAXIMUM=1,FLOAT=1,INDICES=1,WIDE=1,KH=9,KW=9 indices=int64
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;

@@ -12,9 +12,6 @@
 // A workgroup has 64 / lanes rows of one part, four components an invocation; the sum of squares meets in workgroup
 // memory (REDUCED), or each invocation makes its own.
 //#tensors x0, x1, x2, cosines, sines, weight0, weight1, weight2, past0, past1, past2 -> y0, y1, y2
-//#variants PART1=1,TURN=1,TURNED=3 | PART1=1,PART2=1,TURN=1,PAIRS=1,TURNED=3,PAST1=1,PAST2=1
-//#variants PART1=1,PART2=1,OWN1=1,OWN2=1,TURN=1,SHARED_COLUMNS=1,TURNED=3,INTO=1 x0=float16 x1=float16 x2=float16 y0=float16 y1=float16 y2=float16
-//#variants PART1=1,NORM=1,NORM0=1,NORM1=1,NORMED=3,TURN=1,TURNED=3,REDUCED=1 | NORM=1,NORM0=1,NORMED=1,PAST0=1
 const TURNED: u32 = 0u;
 const NORMED: u32 = 0u;
 

@@ -1,6 +1,5 @@
 // The least and the greatest of x and 0, NaN left out: one pair for each workgroup, which strides over x.
 //#tensors x -> y
-//#variants WG=64 | FOURS=1,WG=4
 const WG: u32 = 64u;
 
 struct Params {

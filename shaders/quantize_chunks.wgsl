@@ -6,7 +6,6 @@
 //
 // VEC: rows are whole vec4s.
 //#tensors a -> y, scales
-//#variants VEC=1 y=uint32 | BITS=2,LANES=2,VEC=1 y=uint32 a=float16 | BITS=8 y=uint32 a=bfloat16 | y=uint32
 const BITS: u32 = 4u;
 const LANES: u32 = 4u;
 const PER: u32 = 8u / BITS;

@@ -4,7 +4,6 @@
 // WHOLE: one workgroup looks for the range itself. Else it is in `pairs`, one pair of bounds for each workgroup of
 // quantization_range.wgsl, which every workgroup merges. Source: ONNX DynamicQuantizeLinear.
 //#tensors x, pairs -> y, scale, zero
-//#variants SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1,WG=256,SCALE=1,ZERO=1 y=uint8 zero=uint8 | WHOLE=1 y=uint8 zero=uint8 | WHOLE=1,FOURS=1,WG=4 y=uint8 zero=uint8
 const WG: u32 = 64u;
 
 struct Params {

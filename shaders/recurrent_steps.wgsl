@@ -16,10 +16,6 @@
 // point of h less 128, a gate's is sum(h r) - zero sum(h) - o sum(r - zero), times both scales. `columns` holds, for
 // each direction, the gates' scales, zero points and sum(r - zero).
 //#tensors xw, r, columns, h0, c0, peephole, bias, lens -> hs, cell, update, reset
-//#variants LSTM=1,GATES=4,LOOP=1,LENS=1,PEEPHOLE=1,CLIP=1 lens=int32 | LSTM=1,GATES=4,INPUT_FORGET=1,DIRECT=1,H0=1,C0=1
-//#variants GRU=1,GATES=3,BIAS=1 | GRU=1,RESET_FIRST=1,GATES=2,DIRECT=1 | GRU=1,RESET_FIRST=1,GATES=2,LOOP=1,DIRECT=1,H0=1
-//#variants LSTM=1,GATES=4,BYTES=1,QUADS=2,LOOP=1,DIRECT=1,H0=1,C0=1 r=uint32 | LSTM=1,GATES=4,BYTES=1,UNSIGNED=1,ZEROS=1,LENS=1 r=uint32 lens=int32
-//#variants RNN=1 | RNN=1,LOOP=1,DIRECT=1 | LSTM=1,GATES=4,LOOP=1,DIRECT=1,C0=1
 const UNITS: u32 = 32u;
 const SHARES: u32 = 8u;
 const GATES: u32 = 1u;

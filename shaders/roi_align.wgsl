@@ -4,7 +4,6 @@
 // The maximum is over the products of corners and weights, as the reference implementation has it, not over their sums.
 // One invocation makes four neighbouring outputs.
 //#tensors x, rois, batch_indices -> y
-//#variants MAXIMUM=0 batch_indices=int64 | MAXIMUM=1 x=float16 rois=float16 batch_indices=int64 y=float16
 const MANY: u32 = 0x10000000u;
 
 struct Params {

@@ -5,8 +5,6 @@
 // (Hillis and Steele, 1986), and every run is gone through again from the total before it. ALONE: one invocation a row.
 //#tensors x -> y
 //#type T = x
-//#variants WG=64 | ALONE=1,EXCLUSIVE=1,REVERSE=1 | PRODUCT=1,REVERSE=1 x=int32 y=int32
-//#variants WIDE=1,EXCLUSIVE=1 x=int64 y=int64 | WIDE=1,PRODUCT=1,ALONE=1 x=uint64 y=uint64
 const WG: u32 = 64u;
 
 struct Params {

@@ -5,9 +5,6 @@
 // inner = 1. Rows with NaN or +inf, or of -inf alone, are all NaN. MASKED: such rows of -inf alone are 0 instead.
 // Online normaliser: Milakov and Gimelshein, 2018.
 //#tensors x -> y
-//#variants LANES=64 | LOG=1,LANES=16 | LANES=1 | LANES=1,VEC=1,LOG=1 x=float16 y=float16
-//#variants SHARED=1,LANES=16,SUBGROUP=32 | SHARED=1,WG=256,LANES=256,SUBGROUP=32,ACROSS=1,VEC=1
-//#variants MASKED=1 | VEC=1,WG=256,LANES=256 x=bfloat16 y=bfloat16
 const WG: u32 = 64u;
 const LANES: u32 = 64u;
 

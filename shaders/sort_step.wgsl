@@ -1,7 +1,6 @@
 // One step of a bitonic sorting network (Batcher, 1968) over rows of `length` pairs (key, index), a power of two;
 // greatest key first, ties by index. In place. WIDE: keys of 64 bits.
 //#tensors -> keys, indices
-//#variants WIDE=0 keys=uint32 indices=uint32 | WIDE=1 keys=uint64 indices=uint32
 struct Params {
   pairs: u32,
   half: u32,

@@ -4,8 +4,6 @@
 // WIDE: keys of 64 bits.
 //#tensors keys, indices -> top_keys, top_indices
 //#type K = keys
-//#variants BLOCK=64,THREADS=32 keys=uint32 top_keys=uint32 indices=uint32 top_indices=uint32
-//#variants WIDE=1 keys=uint64 top_keys=uint64 indices=uint32 top_indices=uint32
 const BLOCK: u32 = 1024u;
 const THREADS: u32 = 256u;
 

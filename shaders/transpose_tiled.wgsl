@@ -3,8 +3,6 @@
 // at once: the number of rows of x is then a multiple of 4.
 //#tensors x -> y
 //#type T = x
-//#variants VECTOR=0 x=uint32 y=uint32 | VECTOR=0 x=uint64 y=uint64
-//#variants VECTOR=1 x=uint32 y=uint32 | VECTOR=1 x=uint16 y=uint16 | VECTOR=1 x=uint8 y=uint8
 const WG: u32 = 256u;
 const TILE: u32 = 32u;
 

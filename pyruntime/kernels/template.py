@@ -1,6 +1,6 @@
 """Kernels from the files in `shaders/`.
 
-A template is WGSL plus six directives, each a comment on a line of its own:
+A template is WGSL plus five directives, each a comment on a line of its own:
 
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`.
                               One on both sides is written where the text left by conditions stores into it
@@ -9,7 +9,6 @@ A template is WGSL plus six directives, each a comment on a line of its own:
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
                               last, when a kernel is rendered: all that looks at kernels has short texts to read
     //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates share
-    //#variants ...           what tests render: `NAME=1,TILE=32 a=float16` per variant, separated by `|`
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
 """
@@ -27,12 +26,11 @@ from pyruntime.kernels.module import Module
 from pyruntime.kernels.params import pack
 from pyruntime.kernels.quick import DEFINES
 
-__all__ = ["params_of", "part", "template", "tensors_of", "variants_of"]
+__all__ = ["params_of", "part", "template", "tensors_of"]
 
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
-_VARIANTS = re.compile(r"^//#variants\s+(.*)$", re.M)
 _UNROLL = re.compile(r"^([ ]*//#unroll)[ ]+(\w+)[ ]*\n", re.M)
 _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", re.M)
 
@@ -52,22 +50,6 @@ def tensors_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return reads, writes
 
 
-def variants_of(name: str) -> list[tuple[dict[str, int], dict[str, DType]]]:
-    """The declared variants: defines and tensor types. One with nothing changed where none is declared."""
-    found: list[tuple[dict[str, int], dict[str, DType]]] = []
-    for line in _VARIANTS.findall(_source(name)) or [""]:
-        for variant in line.split("|"):
-            defines: dict[str, int] = {}
-            types: dict[str, DType] = {}
-            for key, value in re.findall(r"(\w+)=(\w+)", variant):
-                if value.lstrip("-").isdigit():
-                    defines[key] = int(value)
-                else:
-                    types[key] = DType.from_name(value)
-            found.append((defines, types))
-    return found
-
-
 @lru_cache(maxsize=1024)
 def _blocks(name: str) -> tuple[tuple[tuple[tuple[str, bool], ...], str], ...]:
     """The lines between conditions, with the defines that they are kept for and whether these must be true."""
@@ -82,7 +64,7 @@ def _blocks(name: str) -> tuple[tuple[tuple[tuple[str, bool], ...], str], ...]:
 
     for line in _source(name).splitlines():
         word = line.strip()
-        if line.startswith(("//#tensors", "//#variants")):
+        if line.startswith("//#tensors"):
             continue
         if not word.startswith(("//#if ", "//#else", "//#endif")):
             lines.append(line)

@@ -9,7 +9,8 @@ from pyruntime.kernels.kernel import Binding, Kernel
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.storage import lanes
-from pyruntime.kernels.template import template, tensors_of, variants_of
+from pyruntime.kernels.template import template, tensors_of
+from tests.kernels.template_variants import variants_of
 
 TEXT = """
 // fn gone(x: f32) -> f32 { return load_gone(x); }

@@ -1,4 +1,4 @@
-"""Every variant a shader file declares can be made; a template that cannot would put its operator on the host."""
+"""Every variant of a template that tests list can be made; one that cannot would put its operator on the host."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 import pyruntime
 from pyruntime.ir import DType
 from pyruntime.kernels.storage import lanes
-from pyruntime.kernels.template import template, tensors_of, variants_of
+from pyruntime.kernels.template import template, tensors_of
+from tests.kernels.template_variants import variants_of
 
 FILES = sorted(p.stem for p in (Path(pyruntime.__file__).parent.parent / "shaders").glob("*.wgsl"))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_template__declared_variants__are_whole_shaders(name: str) -> None:
+def test_template__its_variants__are_whole_shaders(name: str) -> None:
     for defines, types in variants_of(name):
         kernel = template(name, types, **defines)
         for b in kernel.bindings:

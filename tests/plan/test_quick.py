@@ -17,12 +17,13 @@ from pyruntime.kernels.attention_few import MOST_ROWS
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
 from pyruntime.kernels.quick import DEFINES, LITTLE_WORK, MOST_WORK, quick_flag, without_quick
-from pyruntime.kernels.template import part, template, variants_of
+from pyruntime.kernels.template import part, template
 from pyruntime.onnx.importer import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.plan.memory import MemoryReport
 from pyruntime.plan.plan import Command, GpuSegment, Plan
 from pyruntime.session.program import Program
+from tests.kernels.template_variants import variants_of
 from tests.plan.test_prefetch import Listening
 
 GPU = Target(vendor="nvidia")

@@ -13,11 +13,12 @@ from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.expressions import layout_of, value_of
 from pyruntime.kernels.library import shader_names
 from pyruntime.kernels.module import Module
-from pyruntime.kernels.template import template, variants_of
+from pyruntime.kernels.template import template
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.passes import optimize
 from pyruntime.plan.build import build_plan
 from tests.harness import typed
+from tests.kernels.template_variants import variants_of
 from tests.kernels.variant_cases import CASES, lowered, target_of
 from tests.plan.graphs import node, typed_graph
 
