@@ -11,7 +11,7 @@
 // divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
 // shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
 //
-// FRESH: one query, turned and normalised here, as `attention_prepare` does, and with it the newest row of keys and
+// FRESH: one query, turned and normalised here, as `prepare_heads` does, and with it the newest row of keys and
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
 // QUICK: `kernels/quick.py`; not with FRESH.
 //#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v

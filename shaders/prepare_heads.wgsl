@@ -9,11 +9,18 @@
 // (c, c + half), with PAIRS (2c, 2c + 1); tables of cosines and sines are strided views too, with a column for every
 // component, or (SHARED_COLUMNS) for every pair. TURNED and NORMED: the parts that do, as bits.
 //
+// LENGTHS: each batch entry has its own number of rows before the new ones, `lengths` less these, 0 where the number `prompt`
+// is that of the queries (PROMPT). It counts for the parts in PLACED; rows after the new ones are those of past, or 0. The
+// tables then have a row for each position: that of the row, or what `positions` says (POSITIONS).
+//
 // A workgroup has 64 / lanes rows of one part, four components an invocation; the sum of squares meets in workgroup
 // memory (REDUCED), or each invocation makes its own.
-//#tensors x0, x1, x2, cosines, sines, weight0, weight1, weight2, past0, past1, past2 -> y0, y1, y2
+//#tensors x0, x1, x2, cosines, sines, positions, weight0, weight1, weight2, past0, past1, past2, lengths, prompt -> y0, y1, y2
 const TURNED: u32 = 0u;
 const NORMED: u32 = 0u;
+//#if LENGTHS
+const PLACED: u32 = 0u;
+//#endif
 
 struct Params {
   strides_0: vec4<u32>,
@@ -30,6 +37,11 @@ struct Params {
   place_2: vec4<u32>,
   half: u32,
   epsilon: f32,
+//#if LENGTHS
+  angle_rows: u32,
+  queries: i32,
+  lacking: i32,           // what is to be added to lengths
+//#endif
 }
 
 //#if REDUCED
@@ -55,6 +67,28 @@ struct Row {
   factor: f32,
 }
 
+//#if LENGTHS
+// Rows before the new ones.
+fn first_of(batch: u32, rows: u32) -> i32 {
+//#if PROMPT
+  if (load_prompt(0u) == params.queries) { return 0; }
+//#endif
+  return load_lengths(batch) + params.lacking - i32(rows);
+}
+
+//#if TURN
+// Where the tables have the angles of new row `s` of `rows`.
+fn angles_of(batch: u32, s: u32, rows: u32) -> u32 {
+//#if POSITIONS
+  let position = i64_low(load_positions(batch * rows + s));
+//#else
+  let position = first_of(batch, rows) + i32(s);
+//#endif
+  return u32(clamp(position, 0, i32(params.angle_rows) - 1)) * params.half;
+}
+
+//#endif
+//#endif
 fn normed(row: Row, c: u32) -> f32 {
   let x = raw(row.part, row.base + c * row.step);
 //#if NORM0
@@ -166,6 +200,18 @@ fn main(
   let r = job - whole * made;
   let batch = whole / sizes.x;
   let head = whole - batch * sizes.x;
+//#if LENGTHS
+  let first = select(0, first_of(batch, sizes.y), ((PLACED >> part) & 1u) == 1u);
+//#if INTO
+  let s = r;
+  let t = u32(first + i32(r));
+  let is_new = is_there && t < sizes.z;
+//#else
+  let s = u32(i32(r) - first);
+  let t = r;
+  let is_new = is_there && s < sizes.y;
+//#endif
+//#else
 //#if INTO
   let is_new = is_there;
   let s = r;
@@ -175,8 +221,14 @@ fn main(
   let s = r - place.y;
   let t = r;
 //#endif
+//#endif
   let here = vec3<u32>(batch, head, s);
   var row = Row(part, place.x + dot(here, strides.xyz), strides.w, dot(here, angles.xyz), angles.w, 1.0);
+//#if LENGTHS
+//#if TURN
+  row.angles = angles_of(batch, s, sizes.y);
+//#endif
+//#endif
 //#if NORM
   let is_normed = is_new && ((NORMED >> part) & 1u) == 1u;
   var squares = 0.0;
@@ -206,7 +258,13 @@ fn main(
   if (!is_there) { return; }
   let at = (whole * sizes.z + t) * lanes + lane;
   if (!is_new) {
+//#if LENGTHS
+//#if !INTO
+    put(part, at, select(vec4<f32>(), kept(part, (whole * place.y + r) * lanes + lane), r < place.y));
+//#endif
+//#else
     put(part, at, kept(part, (whole * place.y + r) * lanes + lane));
+//#endif
     return;
   }
   let c = 4u * lane;

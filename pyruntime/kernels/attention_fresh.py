@@ -1,7 +1,7 @@
 """One query and the newest row of keys and values, made ready by the attention that reads them.
 
 The kernel for few queries turns and normalises them itself (`shaders/parts/attention_fresh.wgsl`) and sets the new row
-into caches that hold all others: what `kernels.attention_prepare` does for any number of rows, without its dispatch.
+into caches that hold all others: what `kernels.prepared_heads` does for any number of rows, without its dispatch.
 """
 
 from __future__ import annotations

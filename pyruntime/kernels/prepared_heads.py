@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import positive
+from pyruntime.kernels.attention_append import Lengths
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.template import params_of, template
 
-__all__ = ["MOST", "Rows", "Tables", "prepare_heads"]
+__all__ = ["MOST", "WIDEST", "Rows", "Tables", "prepare_heads"]
 
 MOST = 3
 """Tensors a dispatch makes."""
+
+WIDEST = 4 * WORKGROUP
+"""Components of a row, at most: a workgroup has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Tables:
     Attributes:
         half: pairs that turn. interleaved: pairs are (2j, 2j + 1), not (j, j + half). shared: a column for every pair,
             not for every component.
+        positions: int64 [B, rows], the row of the tables that each new row has, where rows are placed by lengths;
+            None: that of its own position.
     """
 
     cosines: Operand
@@ -31,6 +37,7 @@ class Tables:
     half: int
     interleaved: bool
     shared: bool
+    positions: Operand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,10 @@ class Rows:
 
     Attributes:
         x, view: where [B, H, rows, D] is; D a multiple of 4, at most 256. y: [B, H, length, D].
-        past: [B, H, first, D], what y has in front of the new rows; none where y has them already, or there are none.
-        weight: [D] of a norm over components. angles: strides of the tables over [B, H, rows, columns].
+        first: rows before the new ones; None: as many as lengths say.
+        past: [B, H, P, D], what y has before the new rows; none where y has them already, or there are none.
+        weight: [D] of a norm over components. angles: strides of the tables over [B, H, rows, columns]; where rows are
+            placed by lengths, positions say which row of the tables it is.
     """
 
     x: Operand
@@ -54,20 +63,31 @@ class Rows:
 
 
 def prepare_heads(
-    target: Target, parts: Sequence[Rows], tables: Tables | None, epsilon: float, into: bool
+    target: Target,
+    parts: Sequence[Rows],
+    tables: Tables | None,
+    epsilon: float,
+    into: bool,
+    lengths: Lengths | None = None,
 ) -> tuple[Dispatch, ...]:
-    """One dispatch for as many of the parts as the device binds tensors for.
+    """One dispatch for as many of the parts as the device binds tensors for; it may bind too few even for one.
 
     Args:
-        into: the new rows are all of y that is written, where a part has rows in front of them.
+        into: the new rows are all of y that is written, where a part has rows before them.
+        lengths: where new rows begin, if batch entries differ in that.
     """
-    return tuple(_dispatch(target, chunk, tables, epsilon, into) for chunk in _chunks(target, parts, tables))
+    return tuple(
+        _dispatch(target, chunk, tables, epsilon, into, lengths) for chunk in _chunks(target, parts, tables, lengths)
+    )
 
 
-def _chunks(target: Target, parts: Sequence[Rows], tables: Tables | None) -> Iterator[list[Rows]]:
+def _chunks(
+    target: Target, parts: Sequence[Rows], tables: Tables | None, lengths: Lengths | None
+) -> Iterator[list[Rows]]:
     chunk: list[Rows] = []
     for part in parts:
-        if chunk and (len(chunk) == MOST or len(_bound([*chunk, part], tables)) > target.limits.storage_buffers):
+        bound = _bound([*chunk, part], tables, lengths)
+        if chunk and (len(chunk) == MOST or len(bound) > target.limits.storage_buffers):
             yield chunk
             chunk = []
         chunk.append(part)
@@ -75,19 +95,28 @@ def _chunks(target: Target, parts: Sequence[Rows], tables: Tables | None) -> Ite
         yield chunk
 
 
-def _bound(parts: Sequence[Rows], tables: Tables | None) -> dict[str, Operand]:
+def _bound(parts: Sequence[Rows], tables: Tables | None, lengths: Lengths | None) -> dict[str, Operand]:
     """The tensors by the names the shader has for them."""
     made: dict[str, Operand | None] = {}
     for i, part in enumerate(parts):
         made[f"x{i}"] = part.x if not i or part.x != parts[0].x else None
         made[f"weight{i}"], made[f"past{i}"], made[f"y{i}"] = part.weight, part.past, part.y
     if tables is not None and any(p.angles is not None for p in parts):
-        made |= {"cosines": tables.cosines, "sines": tables.sines}
+        made |= {"cosines": tables.cosines, "sines": tables.sines, "positions": tables.positions}
+    if lengths is not None:
+        made |= {"lengths": lengths.lengths, "prompt": lengths.prompt}
     return {name: operand for name, operand in made.items() if operand is not None}
 
 
-def _dispatch(target: Target, parts: Sequence[Rows], tables: Tables | None, epsilon: float, into: bool) -> Dispatch:
-    bound = _bound(parts, tables)
+def _dispatch(
+    target: Target,
+    parts: Sequence[Rows],
+    tables: Tables | None,
+    epsilon: float,
+    into: bool,
+    lengths: Lengths | None,
+) -> Dispatch:
+    bound = _bound(parts, tables, lengths)
     normed, turned = any(p.weight for p in parts), "cosines" in bound
     flags = {
         "INTO": into,
@@ -96,6 +125,7 @@ def _dispatch(target: Target, parts: Sequence[Rows], tables: Tables | None, epsi
         "SHARED_COLUMNS": turned and tables is not None and tables.shared,
         "NORM": normed,
         "REDUCED": normed and not target.is_software,
+        **{name.upper(): name in bound for name in ("lengths", "prompt", "positions")},
     }
     for i, part in enumerate(parts):
         flags |= {f"PAST{i}": part.past is not None, f"NORM{i}": part.weight is not None}
@@ -104,11 +134,15 @@ def _dispatch(target: Target, parts: Sequence[Rows], tables: Tables | None, epsi
     kernel = template(
         "prepare_heads",
         {name: operand.type.dtype for name, operand in bound.items()},
-        TURNED=sum(1 << i for i, p in enumerate(parts) if p.angles is not None),
-        NORMED=sum(1 << i for i, p in enumerate(parts) if p.weight is not None),
+        TURNED=_bits(p.angles is not None for p in parts),
+        NORMED=_bits(p.weight is not None for p in parts),
+        **({"PLACED": _bits(p.first is None for p in parts)} if lengths is not None else {}),
         **{name: 1 for name, on in flags.items() if on},
     )
     values: dict[str, Any] = {"half": tables.half if tables is not None else 0, "epsilon": epsilon}
+    if lengths is not None:
+        rows = tables.cosines.type.shape[0] if tables is not None else 0
+        values |= {"angle_rows": rows, "queries": lengths.queries, "lacking": lengths.lacking}
     groups: Any = 0
     for i in range(MOST):
         part = parts[min(i, len(parts) - 1)]
@@ -117,8 +151,13 @@ def _dispatch(target: Target, parts: Sequence[Rows], tables: Tables | None, epsi
         jobs = batch * heads * (part.rows if into else length)
         values[f"strides_{i}"], values[f"angles_{i}"] = part.view.strides, part.angles or (0, 0, 0, 0)
         values[f"sizes_{i}"] = (heads, part.rows, length, lanes)
-        values[f"place_{i}"] = (part.view.base, part.first, jobs, groups)
+        first = part.first if part.first is not None else part.past.type.shape[2] if part.past is not None else 0
+        values[f"place_{i}"] = (part.view.base, first, jobs, groups)
         if i < len(parts):
             groups = groups + -(-jobs // (WORKGROUP // lanes))
     operands = tuple(bound[b.name] for b in kernel.bindings)
     return Dispatch(kernel, operands, target.fold(positive(groups)), params_of(kernel, **values))
+
+
+def _bits(flags: Iterable[bool]) -> int:
+    return sum(1 << i for i, on in enumerate(flags) if on)

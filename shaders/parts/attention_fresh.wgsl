@@ -1,5 +1,5 @@
-// The newest row of queries, keys and values made ready, in vec4s: what attention_few_queries has of attention_prepare.
-// TURN, PAIRS, POSITIONS, NORM, PACKED: as attention_prepare.wgsl; `half` is a multiple of 4, with PAIRS of 2.
+// The newest row of queries, keys and values made ready, in vec4s: what attention_few_queries has of prepare_heads.
+// TURN, PAIRS, POSITIONS, NORM, PACKED: as attention_append.wgsl; `half` is a multiple of 4, with PAIRS of 2.
 // CUT: the caches are float16, and hold what is rounded to it. The newest row is where the one query is: `placed`.
 
 fn as_kept(x: vec4<f32>) -> vec4<f32> {

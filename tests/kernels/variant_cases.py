@@ -144,7 +144,7 @@ CASES = {
     "attention_prepare": Case(
         _GROUP_QUERY(num_heads=2, kv_num_heads=1, do_rotary=1, present=(True,) * 3),
         (),
-        "attention_prepare",
+        "prepare_heads",
         given=_decoding_step(),
     ),
     "attention_fresh": Case(

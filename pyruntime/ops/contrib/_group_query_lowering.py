@@ -13,8 +13,8 @@ from pyruntime.kernels.attention import attend, attend_fresh
 from pyruntime.kernels.attention_append import Append, Lengths, Quantised, Turn, append
 from pyruntime.kernels.attention_form import AttentionForm, AttentionTensors, HeadView, Reach
 from pyruntime.kernels.attention_fresh import FreshRow
-from pyruntime.kernels.attention_prepare import Fresh, prepare
 from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.prepared_heads import WIDEST, Rows, Tables, prepare_heads
 from pyruntime.ops.base import Unsupported
 from pyruntime.ops.contrib._group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.contrib._scores import output_scores
@@ -92,27 +92,33 @@ def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
 
 
 def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
-    """Few dispatches make all rows ready, then the attention; None where rows need more than that."""
-    op, s, given = node.op, node.sizes, node.inputs
-    nothing = node.turn is None and given.q_norm_weight is None
+    """Few dispatches make all rows ready, then the attention; None where one has more tensors than a device binds."""
+    op, s, given, turn = node.op, node.sizes, node.inputs, node.turn
+    nothing = turn is None and given.q_norm_weight is None
     if op.is_quantised or not s.new or nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
         return None
-    (query, q_view), (key, k_view), (value, v_view) = node.fresh
+    if s.size % 4 or s.size > WIDEST:
+        return None
+    into = node.writes_into_caches
     keys, values = node.present(1), node.present(2)
     q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
-    fresh = [
-        Fresh(query, q_view, q, None, given.q_norm_weight),
-        Fresh(key, k_view, keys, given.past_key, given.k_norm_weight),
-        Fresh(value, v_view, values, given.past_value),
+    pasts = [
+        past if past is not None and past.type.size and not into else None
+        for past in (given.past_key, given.past_value)
     ]
-    into = node.writes_into_caches
-    made: tuple[Dispatch, ...]
-    if (one := prepare(node.target, fresh, s.new, node.rows, node.turn, op.epsilons[0], into)) is not None:
-        made = (one,)
-    elif (two := prepare(node.target, fresh[:2], s.new, node.rows, node.turn, op.epsilons[0], into)) is not None:
-        placed = Append(True, None if into else given.past_value, lengths=node.rows, into=into)
-        made = (two, *append(node.target, values, value, v_view, s.new, s.size, placed))
-    else:
+    tables: Tables | None = None
+    angles: tuple[int, int, int, int] | None = None
+    if turn is not None:
+        tables = Tables(turn.cosines, turn.sines, turn.cosines.type.shape[1], turn.interleaved, True, turn.positions)
+        angles = (0, 0, 0, 1)
+    query, key, value = node.fresh
+    parts = (
+        Rows(*query, q, s.new, weight=given.q_norm_weight, angles=angles),
+        Rows(*key, keys, s.new, None, pasts[0], given.k_norm_weight, angles),
+        Rows(*value, values, s.new, None, pasts[1]),
+    )
+    made = prepare_heads(node.target, parts, tables, op.epsilons[0], into, node.rows)
+    if any(len(d.operands) > node.target.limits.storage_buffers for d in made):
         return None
     return (*made, *_attention(node, (q, keys, values), HeadView.of(q)))
 
