@@ -19,12 +19,10 @@ struct Params {
 fn add(a: T, b: T) -> T {
 //#if WIDE
   return i64_add(a, b);
-//#else
-//#if BOOLEAN
+//#elif BOOLEAN
   return a || b;
 //#else
   return a + b;
-//#endif
 //#endif
 }
 

@@ -59,12 +59,10 @@ fn settle(value: f32, extent: u32) -> f32 {
 fn pixel(i: i32, extent: u32) -> i32 {
 //#if BORDER
   return clamp(i, 0, i32(extent) - 1);
-//#else
-//#if REFLECT
+//#elif REFLECT
   return clamp(i32(reflect_into(f32(i), edges(extent))), 0, i32(extent) - 1);
 //#else
   return select(-1, i, i >= 0 && i < i32(extent));
-//#endif
 //#endif
 }
 

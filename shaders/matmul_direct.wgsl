@@ -41,8 +41,7 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   return vec4<T>(
     T(load_b(base + n * params.k + k)), T(load_b(base + min(n + 1u, last) * params.k + k)),
     T(load_b(base + min(n + 2u, last) * params.k + k)), T(load_b(base + min(n + 3u, last) * params.k + k)));
-//#else
-//#if VEC_B
+//#elif VEC_B
   return vec4<T>(load4_b((base + k * params.n + n) >> 2u));
 //#else
   let at = base + k * params.n;
@@ -50,7 +49,6 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   return vec4<T>(
     T(load_b(at + n)), T(load_b(at + min(n + 1u, last))), T(load_b(at + min(n + 2u, last))),
     T(load_b(at + min(n + 3u, last))));
-//#endif
 //#endif
 }
 

@@ -36,12 +36,10 @@ const LANES: u32 = SHARES;
 fn join_shares(a: Share, b: Share) -> Share { return a + b; }
 
 //#include lanes
-//#else
-//#if TRANS_B
+//#elif TRANS_B
 var<workgroup> parts: array<T, COLS * SHARES>;
 //#else
 var<workgroup> parts: array<vec4<T>, COLS * SHARES>;
-//#endif
 //#endif
 
 fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {

@@ -45,29 +45,23 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
 fn zero_of(n: u32, block: u32) -> f32 {
 //#if CODES
   return 0.0;
-//#else
-//#if FLOAT_ZEROS
+//#elif FLOAT_ZEROS
   return f32(load_zeros(n * params.blocks + block));
-//#else
-//#if ZEROS
+//#elif ZEROS
   let bit = block * BITS;
   return f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
   return f32(1u << (BITS - 1u));
-//#endif
-//#endif
 //#endif
 }
 
 fn powers() -> vec4<f32> {
 //#if BITS8
   return powers_8();
-//#else
-//#if BITS2
+//#elif BITS2
   return powers_2();
 //#else
   return powers_4();
-//#endif
 //#endif
 }
 
@@ -79,16 +73,12 @@ fn quad_b(word: u32) -> vec4<T> {
 //#else
   return fp4_quad(word);
 //#endif
-//#else
-//#if BITS8
+//#elif BITS8
   return weights_8(word, powers());
-//#else
-//#if BITS2
+//#elif BITS2
   return weights_2(word, powers());
 //#else
   return weights_4(word, powers());
-//#endif
-//#endif
 //#endif
 }
 

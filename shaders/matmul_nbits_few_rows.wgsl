@@ -112,8 +112,7 @@ fn row_a(row: u32) -> u32 {
 fn quad_a(row: u32, k: u32) -> vec4<T> {
 //#if SHARES
   let v = vec4<T>(joined(row, min(k, params.k - 4u)));
-//#else
-//#if VEC_A
+//#elif VEC_A
   let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
 //#else
   let at = row * params.k;
@@ -121,7 +120,6 @@ fn quad_a(row: u32, k: u32) -> vec4<T> {
   let v = vec4<T>(
     T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
     T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
-//#endif
 //#endif
   return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
 }

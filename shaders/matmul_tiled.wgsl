@@ -132,15 +132,13 @@ fn stage_a(slice: u32, at: vec2<u32>, v: vec4<T>) {
     tile_a[slice * A_SIZE + (at.x + c) * A_PITCH + at.y / 4u][at.y % 4u] = v[c];
   }
 //#endif
-//#else
-//#if K_MAJOR
+//#elif K_MAJOR
   //#unroll
   for (var c = 0u; c < 4u; c++) {
     tile_a[slice * A_SIZE + (at.y + c) * A_PITCH + at.x / 4u][at.x % 4u] = v[c];
   }
 //#else
   tile_a[slice * A_SIZE + at.x * A_PITCH + at.y / 4u] = v;
-//#endif
 //#endif
 }
 

@@ -187,10 +187,8 @@ alias Share = vec3<f32>;
 fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
 
 //#include lanes
-//#else
-//#if SHARED
+//#elif SHARED
 var<workgroup> parts: array<vec3<f32>, WG>;
-//#endif
 //#endif
 
 @compute @workgroup_size(WG)
@@ -206,8 +204,7 @@ fn main(
   let base = min(row, params.rows - 1u) * params.length;
 //#if SUBGROUP
   let total = joined_for_all(fold(base, lane, LANES), place);
-//#else
-//#if SHARED
+//#elif SHARED
   parts[place] = fold(base, lane, LANES);
   workgroupBarrier();
   for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
@@ -219,7 +216,6 @@ fn main(
 //#else
   if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
-//#endif
 //#endif
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }

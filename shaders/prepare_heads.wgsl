@@ -211,8 +211,7 @@ fn main(
   let t = r;
   let is_new = is_there && s < sizes.y;
 //#endif
-//#else
-//#if INTO
+//#elif INTO
   let is_new = is_there;
   let s = r;
   let t = place.y + r;
@@ -220,7 +219,6 @@ fn main(
   let is_new = is_there && r >= place.y;
   let s = r - place.y;
   let t = r;
-//#endif
 //#endif
   let here = vec3<u32>(batch, head, s);
   var row = Row(part, place.x + dot(here, strides.xyz), strides.w, dot(here, angles.xyz), angles.w, 1.0);

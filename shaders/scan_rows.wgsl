@@ -25,12 +25,10 @@ fn join(a: T, b: T) -> T {
 //#else
   return i64_add(a, b);
 //#endif
-//#else
-//#if PRODUCT
+//#elif PRODUCT
   return a * b;
 //#else
   return a + b;
-//#endif
 //#endif
 }
 

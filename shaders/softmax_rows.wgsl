@@ -20,10 +20,8 @@ alias Share = vec2<f32>;
 fn join_shares(a: Share, b: Share) -> Share { return lse_combine(a, b); }
 
 //#include lanes
-//#else
-//#if SHARED
+//#elif SHARED
 var<workgroup> parts: array<vec2<f32>, WG>;
-//#endif
 //#endif
 
 // (max, sum) of four elements joined to `total`.
@@ -111,8 +109,7 @@ fn main(
   let base = start(min(row, params.rows - 1u));
 //#if SUBGROUP
   let total = joined_for_all(fold(base, lane, LANES), place);
-//#else
-//#if SHARED
+//#elif SHARED
   parts[place] = fold(base, lane, LANES);
   workgroupBarrier();
   for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
@@ -124,7 +121,6 @@ fn main(
 //#else
   if (row >= params.rows) { return; }
   let total = fold(base, lane, LANES);
-//#endif
 //#endif
   if (row < params.rows) { finish_row(base, lane, LANES, total); }
 }

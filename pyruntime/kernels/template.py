@@ -5,10 +5,10 @@ A template is WGSL plus five directives, each a comment on a line of its own:
     //#tensors a, b -> y      storage tensors read, then written; bound in this order. Accessors: `kernels.storage`.
                               One on both sides is written where the text left by conditions stores into it
     //#type T = a             `T` names the compute type of tensor `a` in the code below
-    //#if NAME / //#if !NAME  lines up to //#else or //#endif are kept where the define is true (false)
+    //#if NAME / //#if !NAME  lines up to //#elif NAME, //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
                               last, when a kernel is rendered: all that looks at kernels has short texts to read
-    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates share
+    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates, or parts, share
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 
 from pyruntime.ir import DType
 from pyruntime.kernels.kernel import Binding, Kernel
@@ -32,12 +33,13 @@ _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
 _UNROLL = re.compile(r"^([ ]*//#unroll)[ ]+(\w+)[ ]*\n", re.M)
+_CONDITION = re.compile(r"^\s*//#(if|elif|else|endif)\b\s*(!?)(\w*)")
 _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", re.M)
 
 
 @lru_cache(maxsize=1024)
 def _source(name: str) -> str:
-    return bare(_INCLUDE.sub(lambda match: read(f"parts/{match.group(1)}").rstrip(), read(name)))
+    return _INCLUDE.sub(lambda match: _source(f"parts/{match.group(1)}").rstrip(), bare(read(name)))
 
 
 @lru_cache(maxsize=1024)
@@ -54,29 +56,31 @@ def tensors_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _blocks(name: str) -> tuple[tuple[tuple[tuple[str, bool], ...], str], ...]:
     """The lines between conditions, with the defines that they are kept for and whether these must be true."""
     made: list[tuple[tuple[tuple[str, bool], ...], str]] = []
-    stack: list[tuple[str, bool]] = []
+    stack: list[list[tuple[str, bool]]] = []
     lines: list[str] = []
 
     def close() -> None:
         if lines:
-            made.append((tuple(stack), "\n".join(lines)))
+            made.append((tuple(chain.from_iterable(stack)), "\n".join(lines)))
             lines.clear()
 
     for line in _source(name).splitlines():
-        word = line.strip()
         if line.startswith("//#tensors"):
             continue
-        if not word.startswith(("//#if ", "//#else", "//#endif")):
+        found = _CONDITION.match(line)
+        if found is None:
             lines.append(line)
             continue
         close()
-        if word.startswith("//#if "):
-            flag = word[6:].strip()
-            stack.append((flag.lstrip("!"), not flag.startswith("!")))
-        else:
-            flag, wanted = stack.pop()
-            if word == "//#else":
-                stack.append((flag, not wanted))
+        word, no, flag = found.groups()
+        kept = [] if word == "if" else stack.pop()
+        if word in ("elif", "else"):
+            last, wanted = kept.pop()
+            kept = [*kept, (last, not wanted)]
+        if flag:
+            kept = [*kept, (flag, not no)]
+        if word != "endif":
+            stack.append(kept)
     close()
     if stack:
         raise ValueError(f"shaders/{name}.wgsl: //#if without //#endif")
@@ -92,7 +96,7 @@ def _conditionals(name: str, defines: Mapping[str, float | int | bool]) -> str:
 def _defines(name: str) -> frozenset[str]:
     """What a template can be told: its conditions and constants."""
     source = _source(name)
-    flags = re.findall(r"^\s*//#(?:if\s+!?|unroll\s+)(\w+)", source, re.M)
+    flags = re.findall(r"^\s*//#(?:(?:el)?if\s+!?|unroll\s+)(\w+)", source, re.M)
     return frozenset((*flags, *(match[1] for match in _CONST.finditer(source))))
 
 

@@ -3,13 +3,11 @@ fn chunk_b(i: u32) -> array<u32, UNIT> {
 //#if UNIT4
   let w = load4_b(i);
   return array<u32, UNIT>(w.x, w.y, w.z, w.w);
-//#else
-//#if UNIT2
+//#elif UNIT2
   let w = load_b(i);
   return array<u32, UNIT>(w.x, w.y);
 //#else
   return array<u32, UNIT>(load_b(i));
-//#endif
 //#endif
 }
 
@@ -27,13 +25,11 @@ fn zero_b(n: u32, chunk: u32) -> T {
   let block = chunk / (BLOCK / CHUNK);
 //#if FLOAT_ZEROS
   return T(load_zeros(n * params.blocks + block));
-//#else
-//#if ZEROS
+//#elif ZEROS
   let bit = block * BITS;
   return T((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
   return T(1u << (BITS - 1u));
-//#endif
 //#endif
 }
 
@@ -41,12 +37,10 @@ fn zero_b(n: u32, chunk: u32) -> T {
 fn base_b(zero: T) -> vec4<T> {
 //#if BITS8
   return powers_8() + zero;
-//#else
-//#if BITS2
+//#elif BITS2
   return powers_2() + zero;
 //#else
   return powers_4() + zero;
-//#endif
 //#endif
 }
 
@@ -58,16 +52,12 @@ fn quad_b(word: u32, base: vec4<T>) -> vec4<T> {
 //#else
   return fp4_quad(word);
 //#endif
-//#else
-//#if BITS8
+//#elif BITS8
   return weights_8(word, base);
-//#else
-//#if BITS2
+//#elif BITS2
   return weights_2(word, base);
 //#else
   return weights_4(word, base);
-//#endif
-//#endif
 //#endif
 }
 

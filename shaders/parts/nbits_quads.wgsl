@@ -33,12 +33,10 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
   let word = load_b(row * params.b_words + at / (32u / BITS)) >> (at % (32u / BITS) * BITS);
 //#if BITS8
   let v = weights_8(word, powers_8());
-//#else
-//#if BITS2
+//#elif BITS2
   let v = weights_2(word, powers_2());
 //#else
   let v = weights_4(word, powers_4());
-//#endif
 //#endif
 //#if GROUPED
   let last = params.k - 1u;
@@ -60,13 +58,11 @@ fn scale_of(n: u32, block: u32) -> f32 {
 fn zero_of(n: u32, block: u32) -> f32 {
 //#if FLOAT_ZEROS
   return f32(load_zeros(n * params.b_blocks + min(block, params.b_blocks - 1u)));
-//#else
-//#if ZEROS
+//#elif ZEROS
   let bit = min(block, params.b_blocks - 1u) * BITS;
   return f32((load_zeros(n * params.zero_pitch + (bit >> 3u)) >> (bit & 7u)) & MASK);
 //#else
   return f32(1u << (BITS - 1u));
-//#endif
 //#endif
 }
 //#endif
