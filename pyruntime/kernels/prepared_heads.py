@@ -124,7 +124,8 @@ def _dispatch(
         "PAIRS": turned and tables is not None and tables.interleaved,
         "SHARED_COLUMNS": turned and tables is not None and tables.shared,
         "NORM": normed,
-        "REDUCED": normed and not target.is_software,
+        # A row placed by lengths has the bits that attention gives to it where it makes it ready itself.
+        "REDUCED": normed and not target.is_software and lengths is None,
         **{name.upper(): name in bound for name in ("lengths", "prompt", "positions")},
     }
     for i, part in enumerate(parts):
