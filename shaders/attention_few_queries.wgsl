@@ -41,17 +41,7 @@ const HELPERS: u32 = min(GROUPS, max(1u, THREADS / SUMS));
 const LOWEST: f32 = -3.4028234663852886e38;
 
 struct Params {
-  q_strides: vec4<u32>,
-  k_strides: vec4<u32>,
-  v_strides: vec4<u32>,
-  y_strides: vec4<u32>,
-  mask_strides: vec4<u32>,
-  bases: vec4<u32>,       // of q, k, v, y
-  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
-  queries: u32,
-  keys: u32,
-  heads: u32,
-  group: u32,             // heads of q that share one of k and v
+//#include attention_fields
   blocks: u32,            // workgroups along the rows of a head of k
   splits: u32,
   plane: u32,             // workgroups a split
@@ -88,7 +78,6 @@ fn row_of(row: u32) -> Row {
 }
 
 //#include attention_share
-
 //#if QUICK
 // <quick>
 //#include attention_row

@@ -13,17 +13,7 @@ const QUADS_V: u32 = (DIM_V + 3u) / 4u;
 const LOWEST: f32 = -3.4028234663852886e38;
 
 struct Params {
-  q_strides: vec4<u32>,
-  k_strides: vec4<u32>,
-  v_strides: vec4<u32>,
-  y_strides: vec4<u32>,
-  mask_strides: vec4<u32>,
-  bases: vec4<u32>,       // of q, k, v, y
-  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
-  queries: u32,
-  keys: u32,
-  heads: u32,
-  group: u32,             // heads of q that share one of k and v
+//#include attention_fields
   rows: u32,              // rows in all
   scale: f32,
   cap: f32,
@@ -31,7 +21,6 @@ struct Params {
 
 //#include attention_views
 //#include attention_share
-
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let row = global_index(gid, nwg, WG);

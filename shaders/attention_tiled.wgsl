@@ -45,17 +45,7 @@ const SPAN: u32 = KEYS / GROUPS;
 const LOWEST: f32 = -3.4028234663852886e38;
 
 struct Params {
-  q_strides: vec4<u32>,
-  k_strides: vec4<u32>,
-  v_strides: vec4<u32>,
-  y_strides: vec4<u32>,
-  mask_strides: vec4<u32>,
-  bases: vec4<u32>,       // of q, k, v, y
-  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
-  queries: u32,
-  keys: u32,
-  heads: u32,
-  group: u32,             // heads of q that share one of k and v
+//#include attention_fields
   tiles: u32,             // workgroups along the queries of a head
   jobs: u32,              // workgroups in all
   plane: u32,             // workgroups a split
@@ -67,7 +57,6 @@ struct Params {
 }
 
 //#include attention_views
-
 //#if QUICK
 // <quick>
 //#include attention_share

@@ -52,18 +52,7 @@ fn emit(sums: vec4<ACC>, four: Four) {
   sum += ACC(load_bias(four.m));
 //#endif
   let at = four.line * params.output.y + four.first;
-  let y0 = finish(sum.x, four.m, at);
-  let y1 = finish(sum.y, four.m, at + 1u);
-  let y2 = finish(sum.z, four.m, at + 2u);
-  let y3 = finish(sum.w, four.m, at + 3u);
-//#if QUAD
-  store4_y(at / 4u, y0, y1, y2, y3);
-//#else
-  store_y(at, y0);
-  if (four.first + 1u < params.output.y) { store_y(at + 1u, y1); }
-  if (four.first + 2u < params.output.y) { store_y(at + 2u, y2); }
-  if (four.first + 3u < params.output.y) { store_y(at + 3u, y3); }
-//#endif
+//#include store_four v=sum m=four.m first=four.first width=params.output.y
 }
 
 //#if QUICK

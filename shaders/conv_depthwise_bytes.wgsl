@@ -124,16 +124,5 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   }
   let v = vec4<i32>(sum);
   let at = line * params.output.y + first;
-  let y0 = finish(v.x, m, at);
-  let y1 = finish(v.y, m, at + 1u);
-  let y2 = finish(v.z, m, at + 2u);
-  let y3 = finish(v.w, m, at + 3u);
-//#if QUAD
-  store4_y(at / 4u, y0, y1, y2, y3);
-//#else
-  store_y(at, y0);
-  if (first + 1u < params.output.y) { store_y(at + 1u, y1); }
-  if (first + 2u < params.output.y) { store_y(at + 2u, y2); }
-  if (first + 3u < params.output.y) { store_y(at + 3u, y3); }
-//#endif
+//#include store_four v=v m=m first=first width=params.output.y
 }

@@ -360,7 +360,6 @@ fn main(
 //
 // <quick>
 //#include quads_each
-
 //#include conv_implicit_gemm_quick
 // </quick>
 //#endif

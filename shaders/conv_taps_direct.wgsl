@@ -39,18 +39,7 @@ fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
 fn emit(sum: vec4<ACC>, image: u32, m: u32, first: u32) {
   let at = (image * params.groups * params.rows + m) * params.output.w + first;
-  let y0 = finish(sum.x, m, at);
-  let y1 = finish(sum.y, m, at + 1u);
-  let y2 = finish(sum.z, m, at + 2u);
-  let y3 = finish(sum.w, m, at + 3u);
-//#if QUAD
-  store4_y(at / 4u, y0, y1, y2, y3);
-//#else
-  store_y(at, y0);
-  if (first + 1u < params.output.w) { store_y(at + 1u, y1); }
-  if (first + 2u < params.output.w) { store_y(at + 2u, y2); }
-  if (first + 3u < params.output.w) { store_y(at + 3u, y3); }
-//#endif
+//#include store_four v=sum m=m first=first width=params.output.w
 }
 
 // Zero point of an output channel, for bytes as `levels_w` has them.

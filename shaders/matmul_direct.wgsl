@@ -23,16 +23,7 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
   return value;
 }
 
-fn batch_base(index: u32, strides: vec4<u32>) -> u32 {
-  var rest = index;
-  var base = 0u;
-  for (var d = 3u; d > 0u; d--) {
-    let q = rest / params.batch[d];
-    base += (rest - q * params.batch[d]) * strides[d];
-    rest = q;
-  }
-  return base + rest * strides[0];
-}
+//#include batch_base
 
 // b[k, n .. n + 3]
 fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {

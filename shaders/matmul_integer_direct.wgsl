@@ -35,7 +35,6 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 }
 
 //#include integer_operands
-
 // Bytes of a word as unsigned ones: of signed ones 128 more, as it is of their zero points.
 fn levels_a(word: u32) -> u32 {
 //#if UNSIGNED_A

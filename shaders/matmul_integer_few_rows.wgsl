@@ -33,7 +33,6 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 }
 
 //#include integer_operands
-
 fn put(row: u32, col: u32, sum: vec4<T>) {
   let v = finish(sum, row, col);
   let at = row * params.n + col;

@@ -62,7 +62,6 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 }
 
 //#include integer_operands
-
 // Which tile of the results a workgroup has, in tiles of `size` rows and columns: its batch, first row and first column.
 fn tile_of(group: u32, size: vec2<u32>) -> vec3<u32> {
   let batch = group / (params.m_tiles * params.n_tiles);
@@ -207,7 +206,6 @@ fn main(
 //
 // <quick>
 //#include quads_each
-
 //#include matmul_integer_tiled_quick
 // </quick>
 //#endif

@@ -67,19 +67,7 @@ fn powers() -> vec4<f32> {
 
 // The four weights in the low bits of `word`.
 fn quad_b(word: u32) -> vec4<T> {
-//#if CODES
-//#if NF4
-  return nf4_quad(word);
-//#else
-  return fp4_quad(word);
-//#endif
-//#elif BITS8
-  return weights_8(word, powers());
-//#elif BITS2
-  return weights_2(word, powers());
-//#else
-  return weights_4(word, powers());
-//#endif
+//#include weight_quads base=powers()
 }
 
 //#if PAIRED

@@ -153,7 +153,6 @@ fn piece_gain(first: u32, i: u32) -> vec4<T> {
 //#endif
 
 //#include nbits_chunks
-
 //#if SHUFFLE
 // Two sums of lanes `width` apart, of which lanes with that bit keep the second.
 fn fold(first: T, second: T, lane: u32, width: u32) -> T {

@@ -76,19 +76,9 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 }
 //#endif
 
-fn batch_base(index: u32, strides: vec4<u32>) -> u32 {
-  var rest = index;
-  var base = 0u;
-  for (var d = 3u; d > 0u; d--) {
-    let q = rest / params.batch[d];
-    base += (rest - q * params.batch[d]) * strides[d];
-    rest = q;
-  }
-  return base + rest * strides[0];
-}
+//#include batch_base
 
 //#include matmul_quads_a
-
 //#if QUANTIZED
 //#include nbits_quads
 //#else
@@ -321,7 +311,6 @@ fn main(
 //
 // <quick>
 //#include quads_each
-
 //#include matmul_tiled_quick
 // </quick>
 

@@ -191,32 +191,9 @@ fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
 var<workgroup> parts: array<vec3<f32>, WG>;
 //#endif
 
-@compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) place: u32,
-) {
-  let first_row = workgroup_index(wid, nwg) * (WG / LANES);
-  if (first_row >= params.rows) { return; }
-  let row = first_row + place / LANES;
-  let lane = place % LANES;
+//#include rows_of_workgroup
   let base = min(row, params.rows - 1u) * params.length;
-//#if SUBGROUP
-  let total = joined_for_all(fold(base, lane, LANES), place);
-//#elif SHARED
-  parts[place] = fold(base, lane, LANES);
-  workgroupBarrier();
-  for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
-    let step = LANES >> level;
-    if (lane < step) { parts[place] = join_moments(parts[place], parts[place + step]); }
-    workgroupBarrier();
-  }
-  let total = parts[place - lane];
-//#else
-  if (row >= params.rows) { return; }
-  let total = fold(base, lane, LANES);
-//#endif
+//#include rows_folded join=join_moments
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }

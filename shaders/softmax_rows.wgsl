@@ -96,31 +96,8 @@ fn start(row: u32) -> u32 {
   return outer * params.length * params.inner + (row - outer * params.inner);
 }
 
-@compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) place: u32,
-) {
-  let first_row = workgroup_index(wid, nwg) * (WG / LANES);
-  if (first_row >= params.rows) { return; }
-  let row = first_row + place / LANES;
-  let lane = place % LANES;
+//#include rows_of_workgroup
   let base = start(min(row, params.rows - 1u));
-//#if SUBGROUP
-  let total = joined_for_all(fold(base, lane, LANES), place);
-//#elif SHARED
-  parts[place] = fold(base, lane, LANES);
-  workgroupBarrier();
-  for (var level = 1u; level <= firstTrailingBit(LANES); level++) {
-    let step = LANES >> level;
-    if (lane < step) { parts[place] = lse_combine(parts[place], parts[place + step]); }
-    workgroupBarrier();
-  }
-  let total = parts[place - lane];
-//#else
-  if (row >= params.rows) { return; }
-  let total = fold(base, lane, LANES);
-//#endif
+//#include rows_folded join=lse_combine
   if (row < params.rows) { finish_row(base, lane, LANES, total); }
 }

@@ -8,7 +8,8 @@ A template is WGSL plus five directives, each a comment on a line of its own:
     //#if NAME / //#if !NAME  lines up to //#elif NAME, //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
                               last, when a kernel is rendered: all that looks at kernels has short texts to read
-    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates, or parts, share
+    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates, or parts, share.
+                              `//#include NAME x=q` puts `q` in the place of its `$x`
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
 """
@@ -29,7 +30,7 @@ from pyruntime.kernels.quick import DEFINES
 
 __all__ = ["params_of", "part", "template", "tensors_of"]
 
-_INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.M)
+_INCLUDE = re.compile(r"^//#include\s+(\w+)((?:[ ]+\w+=\S+)*)[ ]*$", re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
 _UNROLL = re.compile(r"^([ ]*//#unroll)[ ]+(\w+)[ ]*\n", re.M)
@@ -39,7 +40,11 @@ _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", r
 
 @lru_cache(maxsize=1024)
 def _source(name: str) -> str:
-    return _INCLUDE.sub(lambda match: _source(f"parts/{match.group(1)}").rstrip(), bare(read(name)))
+    def included(match: re.Match[str]) -> str:
+        given = dict(word.split("=", 1) for word in match[2].split())
+        return re.sub(r"\$(\w+)", lambda name: given[name[1]], _source(f"parts/{match[1]}").rstrip())
+
+    return _INCLUDE.sub(included, bare(read(name)))
 
 
 @lru_cache(maxsize=1024)

@@ -17,16 +17,7 @@ const FLIP_B: u32 = 0u;
 const SHIFT_B: i32 = 0i;
 //#endif
 
-fn batch_base(index: u32, strides: vec4<u32>) -> u32 {
-  var rest = index;
-  var base = 0u;
-  for (var d = 3u; d > 0u; d--) {
-    let q = rest / params.batch[d];
-    base += (rest - q * params.batch[d]) * strides[d];
-    rest = q;
-  }
-  return base + rest * strides[0];
-}
+//#include batch_base
 
 fn dot4(a: u32, b: u32) -> i32 {
 //#if PACKED_DOT

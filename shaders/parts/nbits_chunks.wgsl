@@ -46,19 +46,7 @@ fn base_b(zero: T) -> vec4<T> {
 
 // The four weights in the low bits of `word`.
 fn quad_b(word: u32, base: vec4<T>) -> vec4<T> {
-//#if CODES
-//#if NF4
-  return nf4_quad(word);
-//#else
-  return fp4_quad(word);
-//#endif
-//#elif BITS8
-  return weights_8(word, base);
-//#elif BITS2
-  return weights_2(word, base);
-//#else
-  return weights_4(word, base);
-//#endif
+//#include weight_quads base=base
 }
 
 // A chunk of each of COLS columns.
