@@ -130,9 +130,7 @@ fn nibbles(row: Fresh, head: u32, c: u32) -> u32 {
 //#endif
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let row_of_job = job / params.groups;
   let quad = job - row_of_job * params.groups;
 //#if INTO

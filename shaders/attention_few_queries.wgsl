@@ -113,11 +113,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=main place=local
   let job = workgroup_index(wid, nwg);
   if (job >= params.jobs) { return; }
   let t = local % THREADS;

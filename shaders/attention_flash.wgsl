@@ -48,11 +48,7 @@ var<workgroup> stretch: vec2<u32>;
 
 //#include attention_views
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let job = workgroup_index(wid, nwg);
   if (job >= params.jobs) { return; }
   let head = job / params.tiles;

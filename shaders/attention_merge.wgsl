@@ -17,9 +17,7 @@ struct Params {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let d = job % QUADS_V;
   let row = job / QUADS_V;
   var top = LOWEST;

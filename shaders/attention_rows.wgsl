@@ -22,9 +22,7 @@ struct Params {
 //#include attention_views
 //#include attention_share
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let row = global_index(gid, nwg, WG);
-  if (row >= params.rows) { return; }
+//#include invocation job=row size=WG jobs=rows
   let whole_head = row / params.queries;
   let query = row - whole_head * params.queries;
   let batch = whole_head / params.heads;

@@ -95,11 +95,7 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=main place=local
   let job = workgroup_index(wid, nwg);
   if (job >= params.jobs) { return; }
   let t = local % THREADS;

@@ -59,9 +59,7 @@ fn emit(sums: vec4<ACC>, four: Four) {
 // <whole>
 //#endif
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let four = four_of(job);
   var sum = vec4<ACC>(0);
   var row: array<ACC, COLUMNS>;

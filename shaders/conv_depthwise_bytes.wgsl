@@ -65,9 +65,7 @@ fn low_w(word: u32) -> f32 {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, WG);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=WG jobs=jobs
   let line = job / params.output.w;
   let first = (job - line * params.output.w) * 4u;
   let map = line / params.output.x;

@@ -28,9 +28,7 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let fours = params.input.z;
   let run = job / fours;
   let four = job - run * fours;

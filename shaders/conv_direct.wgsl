@@ -94,9 +94,7 @@ fn four_w(at: vec4<u32>) -> vec4<ACC> {
 //#endif
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let run = job / params.quads;
   let first = (job - run * params.quads) * 4u;
   let image = run / (params.groups * params.blocks);

@@ -269,11 +269,7 @@ fn job_of(job: u32) -> Job {
 var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
 
 @compute @workgroup_size(THREADS * SLICES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let job = job_of(workgroup_index(wid, nwg));
   if (!job.is_real) { return; }
 

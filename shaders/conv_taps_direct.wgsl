@@ -91,9 +91,7 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, WG);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=WG jobs=jobs
   let run = job / params.quads;
   let first = (job - run * params.quads) * 4u;
   let image = run / (params.groups * params.blocks);

@@ -36,9 +36,7 @@ fn meets(o: i32, k: u32, axis: u32) -> i32 {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let run = job / params.grid.w;
   let u = job - run * params.grid.w;
   let map = run / params.phases;

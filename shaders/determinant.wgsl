@@ -10,11 +10,7 @@ struct Params {
 var<workgroup> pivot: u32;
 
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let number = workgroup_index(wid, nwg);
   if (number >= params.count) { return; }
   let m = params.m;

@@ -38,9 +38,7 @@ fn goes_yes(node: u32, x: f32) -> bool {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let i = global_index(gid, nwg, 64u);
-  if (i >= params.size) { return; }
+//#include invocation job=i size=64u jobs=size
   let row = i / params.targets;
   let wanted = i32(i - row * params.targets);
   var result = 0.0;

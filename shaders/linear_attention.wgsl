@@ -34,11 +34,7 @@ struct Params {
 var<workgroup> state_columns: array<f32, DIM * COLS>;
 
 @compute @workgroup_size(COLS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let job = workgroup_index(wid, nwg);
   if (job >= params.groups) { return; }
   let place = job / params.blocks;

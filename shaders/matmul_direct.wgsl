@@ -57,9 +57,7 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, 64u);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=64u jobs=jobs
   let line = job / params.columns;
   let n = (job - line * params.columns) * 4u;
   let batch = line / params.rows;

@@ -49,11 +49,7 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 //#include batch_base
 
 @compute @workgroup_size(COLS * SHARES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let batch = group / params.blocks;

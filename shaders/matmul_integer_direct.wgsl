@@ -79,9 +79,7 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
 }
 
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let job = global_index(gid, nwg, WG);
-  if (job >= params.jobs) { return; }
+//#include invocation job=job size=WG jobs=jobs
   let line = job / params.columns;
   let n = (job - line * params.columns) * 4u;
 //#if ALONE

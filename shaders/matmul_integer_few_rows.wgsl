@@ -40,11 +40,7 @@ fn put(row: u32, col: u32, sum: vec4<T>) {
 }
 
 @compute @workgroup_size(COLS * SHARES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let batch = group / params.blocks;

@@ -82,11 +82,7 @@ fn put(row: u32, col: u32, sum: vec4<T>) {
 var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS * ROWS)>;
 
 @compute @workgroup_size(THREADS * SLICES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=main place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let slice = local / THREADS;

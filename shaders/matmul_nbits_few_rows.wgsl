@@ -168,11 +168,7 @@ fn kept(lane: u32) -> u32 {
 //#endif
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=main place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let lane = local % LANES;

@@ -111,11 +111,7 @@ fn moved(row: u32, half: u32, scaled: u32, n: u32, word: u32, chunk: u32) -> Mov
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) t: u32,
-) {
+//#include workgroup name=main place=t
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let place = t / 32u;

@@ -54,11 +54,7 @@ var<workgroup> shares: array<vec3<f32>, WG>;
 //#endif
 
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
   // Shares of all quads are on their way at once, two of each; behind the end of the row lie those of its last quad.
@@ -136,11 +132,7 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
 
 // Every invocation adds up the whole row for its mean, and all of them have when the first results take the place of operands.
 @compute @workgroup_size(64)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=quick place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
   var mean = 0.0;

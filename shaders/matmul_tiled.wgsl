@@ -144,11 +144,7 @@ fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
 }
 
 @compute @workgroup_size(THREADS * SLICES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=main place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let slice = local / THREADS;

@@ -45,11 +45,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
 //#endif
 
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
   let base = row * params.length;

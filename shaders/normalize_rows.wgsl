@@ -204,11 +204,7 @@ var<workgroup> parts: array<vec3<f32>, WG>;
 // Every invocation reads the whole row for its mean, and all of them have when the first results take its place. A workgroup's
 // rows are as many as it takes for all: WG / LANES, or fewer.
 @compute @workgroup_size(64)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) place: u32,
-) {
+//#include workgroup name=quick place=place
   let groups = nwg.x * nwg.y * nwg.z;
   let share = (params.rows + groups - 1u) / groups;
   let lanes = 64u / share;

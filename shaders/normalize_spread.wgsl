@@ -35,11 +35,7 @@ var<workgroup> parts: array<vec3<f32>, WG>;
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let job = workgroup_index(wid, nwg);
   if (job >= params.groups) { return; }
   let row = job / params.chunks;

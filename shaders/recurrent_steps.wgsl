@@ -314,11 +314,7 @@ fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
 }
 
 @compute @workgroup_size(UNITS * SHARES)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let unit = lane / SHARES;

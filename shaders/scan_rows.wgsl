@@ -72,18 +72,12 @@ fn write_run(row: u32, first: u32, before: T) {
 
 //#if ALONE
 @compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let row = global_index(gid, nwg, WG);
-  if (row >= params.rows) { return; }
+//#include invocation job=row size=WG jobs=rows
   write_run(row, 0u, neutral());
 }
 //#else
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
   let first = lane * params.run;

@@ -9,9 +9,7 @@ struct Params {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let n = global_index(gid, nwg, 64u);
-  if (n >= params.pairs) { return; }
+//#include invocation job=n size=64u jobs=pairs
   let row = n / params.half;
   let pair = n - row * params.half;
   let place = (pair / params.step) * params.step * 2u + pair % params.step;

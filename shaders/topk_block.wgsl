@@ -26,11 +26,7 @@ fn before(a: K, ia: u32, b: K, ib: u32) -> bool {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let group = workgroup_index(wid, nwg);
   if (group >= params.rows * params.blocks) { return; }
   let row = group / params.blocks;

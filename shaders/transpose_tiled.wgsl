@@ -25,11 +25,7 @@ struct Params {
 var<workgroup> tile: array<T, TILE * (TILE + 1u)>;
 
 @compute @workgroup_size(WG)
-fn main(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=main place=lane
   let group = workgroup_index(wid, nwg);
   if (group >= params.tiles) { return; }
   let band = group / params.tiles_c;

@@ -1,10 +1,6 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
 @compute @workgroup_size(64)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=quick place=local
   let job = workgroup_index(wid, nwg);
   if (job >= params.jobs) { return; }
   let split = job / params.plane;

@@ -4,11 +4,7 @@
 const QUICK_ROWS: u32 = 4u;
 
 @compute @workgroup_size(128)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
+//#include workgroup name=quick place=lane
   let job = job_of(workgroup_index(wid, nwg));
   if (!job.is_real) { return; }
   let high = quads_each(params.rows, params.row_tiles);

@@ -1,11 +1,7 @@
 // The entry point that runs until the other's pipeline is there: `kernels/quick.py`.
 // Four rows and columns at a time, from where the operands are.
 @compute @workgroup_size(128)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=quick place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let high = quads_each(params.m, params.m_tiles);

@@ -3,11 +3,7 @@
 const QUICK_ROWS: u32 = 4u;
 
 @compute @workgroup_size(128)
-fn quick(
-  @builtin(workgroup_id) wid: vec3<u32>,
-  @builtin(num_workgroups) nwg: vec3<u32>,
-  @builtin(local_invocation_index) local: u32,
-) {
+//#include workgroup name=quick place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let tiles = params.m_tiles * params.n_tiles;
