@@ -96,15 +96,7 @@ fn fresh(row: Fresh, c: u32) -> f32 {
   let own = normed(row, c);
 //#if TURN
   if (c < 2u * params.half) {
-//#if PAIRS
-    let j = c / 2u;
-    let is_first = (c & 1u) == 0u;
-    let across = normed(row, c ^ 1u);
-//#else
-    let is_first = c < params.half;
-    let j = select(c - params.half, c, is_first);
-    let across = normed(row, select(c - params.half, c + params.half, is_first));
-//#endif
+//#include partner_of_turn
     return load_cosines(row.angles + j) * own - select(-1.0, 1.0, is_first) * load_sines(row.angles + j) * across;
   }
 //#endif

@@ -31,11 +31,7 @@ const TAPS: u32 = KD * KH * KW;
 const MANY: u32 = 0x10000000u;
 
 struct Params {
-  input: vec4<u32>,     // depth, height, width; channels of all groups
-  output: vec4<u32>,    // depth, height, width; their product
-  strides: vec4<i32>,
-  dilations: vec4<u32>,
-  pads: vec4<i32>,
+//#include convolution_fields
   rows: u32,            // output channels of a group
   columns: u32,         // images * output pixels
   channels: u32,        // input channels of a group

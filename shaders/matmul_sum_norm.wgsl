@@ -42,16 +42,7 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
 //#if QUICK
 // <whole>
 //#endif
-//#if SUBGROUP
-alias Share = vec3<f32>;
-const LANES: u32 = WG;
-
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
-
-//#include lanes
-//#else
-var<workgroup> shares: array<vec3<f32>, WG>;
-//#endif
+//#include moments_joined shares=shares
 
 @compute @workgroup_size(WG)
 //#include workgroup name=main place=lane

@@ -88,15 +88,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
   for (var k = lane * 4u; k < params.length; k += WG * 4u) {
     let channel = group * (params.length / params.inner) + k / params.inner;
     var v = (load4_x((base + k) >> 2u) - vec4<f32>(rough) - vec4<f32>(moments.x)) / deviation;
-//#if AFFINE
-    let which = select(channel, group, params.per_group == 1u);
-    v = v * load_scale(which) + load_bias(which);
-//#endif
-    let y0 = finish(v[0], channel, base + k);
-    let y1 = finish(v[1], channel, base + k + 1u);
-    let y2 = finish(v[2], channel, base + k + 2u);
-    let y3 = finish(v[3], channel, base + k + 3u);
-    store4_y((base + k) >> 2u, y0, y1, y2, y3);
+//#include affine_stored
   }
 //#else
   for (var k = lane; k < params.length; k += WG) {

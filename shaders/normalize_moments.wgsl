@@ -13,16 +13,7 @@ struct Params {
   share: u32,      // elements of a segment, a multiple of four
 }
 
-//#if SUBGROUP
-alias Share = vec3<f32>;
-const LANES: u32 = WG;
-
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
-
-//#include lanes
-//#else
-var<workgroup> parts: array<vec3<f32>, WG>;
-//#endif
+//#include moments_joined shares=parts
 
 @compute @workgroup_size(WG)
 //#include workgroup name=main place=lane

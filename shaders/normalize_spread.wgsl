@@ -21,16 +21,7 @@ struct Params {
   floor: f32,
 }
 
-//#if SUBGROUP
-alias Share = vec3<f32>;
-const LANES: u32 = WG;
-
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
-
-//#include lanes
-//#else
-var<workgroup> parts: array<vec3<f32>, WG>;
-//#endif
+//#include moments_joined shares=parts
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
@@ -70,15 +61,7 @@ fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
   for (var k = start + lane * 4u; k < end; k += WG * 4u) {
     let channel = group * (params.length / params.inner) + k / params.inner;
     var v = ((load4_x((base + k) >> 2u) - vec4<f32>(pivot)) - vec4<f32>(center)) * factor;
-//#if AFFINE
-    let which = select(channel, group, params.per_group == 1u);
-    v = v * load_scale(which) + load_bias(which);
-//#endif
-    let y0 = finish(v[0], channel, base + k);
-    let y1 = finish(v[1], channel, base + k + 1u);
-    let y2 = finish(v[2], channel, base + k + 2u);
-    let y3 = finish(v[3], channel, base + k + 3u);
-    store4_y((base + k) >> 2u, y0, y1, y2, y3);
+//#include affine_stored
   }
 //#else
   for (var k = start + lane; k < end; k += WG) {

@@ -107,15 +107,7 @@ fn fresh(row: Row, c: u32) -> f32 {
   let own = normed(row, c);
 //#if TURN
   if (((TURNED >> row.part) & 1u) == 1u && c < 2u * params.half) {
-//#if PAIRS
-    let j = c / 2u;
-    let is_first = (c & 1u) == 0u;
-    let across = normed(row, c ^ 1u);
-//#else
-    let is_first = c < params.half;
-    let j = select(c - params.half, c, is_first);
-    let across = normed(row, select(c - params.half, c + params.half, is_first));
-//#endif
+//#include partner_of_turn
 //#if SHARED_COLUMNS
     let angle = row.angles + j * row.column;
 //#else

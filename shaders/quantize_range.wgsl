@@ -24,46 +24,14 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
   var low = 0.0;
   var high = 0.0;
 //#if WHOLE
-//#if FOURS
-  // x has whole fours.
-  var least = vec4<f32>();
-  var most = vec4<f32>();
-  for (var g = lane; g * 4u < params.size; g += WG) {
-    let v = load4_x(g);
-    let number = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
-    least = min(least, select(vec4<f32>(), v, number));
-    most = max(most, select(vec4<f32>(), v, number));
-  }
-  low = min(min(least.x, least.y), min(least.z, least.w));
-  high = max(max(most.x, most.y), max(most.z, most.w));
-//#else
-  for (var g = lane; g * 4u < params.size; g += WG) {
-    let v = load4_x(g);
-    //#unroll
-    for (var c = 0u; c < 4u; c++) {
-      if (g * 4u + c < params.size && !is_nan(v[c])) {
-        low = min(low, v[c]);
-        high = max(high, v[c]);
-      }
-    }
-  }
-//#endif
+//#include range_of_x first=lane step=WG
 //#else
   for (var i = lane; i < params.count; i += WG) {
     low = min(low, load_pairs(2u * i));
     high = max(high, load_pairs(2u * i + 1u));
   }
 //#endif
-  lows[lane] = low;
-  highs[lane] = high;
-  workgroupBarrier();
-  for (var half = WG / 2u; half > 0u; half >>= 1u) {
-    if (lane < half) {
-      lows[lane] = min(lows[lane], lows[lane + half]);
-      highs[lane] = max(highs[lane], highs[lane + half]);
-    }
-    workgroupBarrier();
-  }
+//#include range_of_workgroup
   var step = divide_rounded(highs[0] - lows[0], 255.0);
   if (highs[0] == lows[0]) { step = 1.0; }
   let offset = quantize(divide_rounded(-lows[0], step), 0.0, 0.0, 255.0);

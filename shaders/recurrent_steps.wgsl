@@ -134,13 +134,7 @@ fn own_at(d: u32, b: u32) -> u32 {
 }
 
 //#if BYTES
-fn dot4(a: u32, b: u32) -> i32 {
-//#if PACKED_DOT
-  return dot4I8Packed(a, b);
-//#else
-  return i8_dot4(a, b);
-//#endif
-}
+//#include dot_of_bytes
 
 // The state before step `s` to `state`, bytes less 128, and its scale and zero point.
 fn round_state(d: u32, b: u32, s: u32, lane: u32) {

@@ -8,8 +8,8 @@ A template is WGSL plus five directives, each a comment on a line of its own:
     //#if NAME / //#if !NAME  lines up to //#elif NAME, //#else or //#endif are kept where the define is true (false)
     //#unroll [NAME]          the loop below is written out (where the define is true): `kernels.unroll`. This is done
                               last, when a kernel is rendered: all that looks at kernels has short texts to read
-    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates, or parts, share.
-                              `//#include NAME x=q` puts `q` in the place of its `$x`
+    //#include NAME          the text of `shaders/parts/NAME.wgsl`, directives and all: what several templates or parts
+                              share. `//#include NAME x=q` puts `q` in the place of its `$x`
 
 `const TILE: u32 = 16u;` gives a number its default; `template(..., TILE=32)` replaces it.
 """
@@ -17,6 +17,7 @@ A template is WGSL plus five directives, each a comment on a line of its own:
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
@@ -30,7 +31,7 @@ from pyruntime.kernels.quick import DEFINES
 
 __all__ = ["params_of", "part", "template", "tensors_of"]
 
-_INCLUDE = re.compile(r"^//#include\s+(\w+)((?:[ ]+\w+=\S+)*)[ ]*$", re.M)
+_INCLUDE = re.compile(r'^//#include\s+(\w+)((?:[ ]+\w+=(?:"[^"]*"|\S+))*)[ ]*$', re.M)
 _TENSORS = re.compile(r"^//#tensors\s+(.*?)\s*->\s*(.*?)\s*$", re.M)
 _TYPE = re.compile(r"^//#type\s+(\w+)\s*=\s*(\w+)\s*$", re.M)
 _UNROLL = re.compile(r"^([ ]*//#unroll)[ ]+(\w+)[ ]*\n", re.M)
@@ -41,7 +42,7 @@ _CONST = re.compile(r"^const\s+(\w+)\s*:\s*(u32|i32|f32|bool)\s*=\s*([^;]+);", r
 @lru_cache(maxsize=1024)
 def _source(name: str) -> str:
     def included(match: re.Match[str]) -> str:
-        given = dict(word.split("=", 1) for word in match[2].split())
+        given = dict(word.split("=", 1) for word in shlex.split(match[2]))
         return re.sub(r"\$(\w+)", lambda name: given[name[1]], _source(f"parts/{match[1]}").rstrip())
 
     return _INCLUDE.sub(included, bare(read(name)))

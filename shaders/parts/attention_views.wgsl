@@ -1,42 +1,10 @@
 // q, k, v and y as vec4s of components, from element `base` on: what all attention kernels read and write. VEC, RANGE, LENGTHS, LONG,
 // PROMPT and the fields of params: as attention_flash.wgsl tells.
-//#if VEC
-fn quad_q(base: u32, d: u32) -> vec4<f32> {
-  return load4_q((base >> 2u) + d);
-}
+//#include attention_quad x=q strides=q_strides size=DIM
 
-fn quad_k(base: u32, d: u32) -> vec4<f32> {
-  return load4_k((base >> 2u) + d);
-}
+//#include attention_quad x=k strides=k_strides size=DIM
 
-fn quad_v(base: u32, d: u32) -> vec4<f32> {
-  return load4_v((base >> 2u) + d);
-}
-//#else
-fn quad_q(base: u32, d: u32) -> vec4<f32> {
-  var x = vec4<f32>();
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM) { x[c] = load_q(base + (4u * d + c) * params.q_strides.w); }
-  }
-  return x;
-}
-
-fn quad_k(base: u32, d: u32) -> vec4<f32> {
-  var x = vec4<f32>();
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM) { x[c] = load_k(base + (4u * d + c) * params.k_strides.w); }
-  }
-  return x;
-}
-
-fn quad_v(base: u32, d: u32) -> vec4<f32> {
-  var x = vec4<f32>();
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM_V) { x[c] = load_v(base + (4u * d + c) * params.v_strides.w); }
-  }
-  return x;
-}
-//#endif
+//#include attention_quad x=v strides=v_strides size=DIM_V
 
 // Vec4 `d` of the components of a result that begins at `base`.
 fn put(base: u32, d: u32, x: vec4<f32>) {

@@ -19,13 +19,7 @@ const SHIFT_B: i32 = 0i;
 
 //#include batch_base
 
-fn dot4(a: u32, b: u32) -> i32 {
-//#if PACKED_DOT
-  return dot4I8Packed(a, b);
-//#else
-  return i8_dot4(a, b);
-//#endif
-}
+//#include dot_of_bytes
 
 // The bytes of word `word` that are not past the end of k.
 fn inside_k(word: u32) -> u32 {

@@ -1,0 +1,11 @@
+// How invocations of a workgroup join moments: by `lanes`, or in `$shares`.
+//#if SUBGROUP
+alias Share = vec3<f32>;
+const LANES: u32 = WG;
+
+fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+
+//#include lanes
+//#else
+var<workgroup> $shares: array<vec3<f32>, WG>;
+//#endif
